@@ -1,0 +1,39 @@
+# The two commands of the README are `make demo` and `make test`; both work on a fresh machine with Python 3.11.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WATTFLOW := $(BIN)/wattflow
+RUN := $(BIN)/python
+
+.PHONY: help demo test test-fast check check-tools clean
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+$(BIN)/.base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report]'
+	@touch $@
+
+$(BIN)/.dev: $(BIN)/.base
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(BIN)/.base ## Set up and run the main job: three workflows under every policy, table and report.html
+	$(WATTFLOW) demo --report report.html
+
+check: $(BIN)/.dev ## Format, lint, types, import order
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## Set up, all checks and all tests
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+test-fast: $(BIN)/.dev ## The unit part, under two minutes
+	$(BIN)/pytest -n 2 --dist loadgroup tests/unit -m "not slow"
+
+clean: ## Remove the environment and everything made
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache report.html
+
+include benchmarks/benchmarks.mk

@@ -1,0 +1,1 @@
+"""Frozen facts: workflows, workloads, clusters, power profiles, runs, units and errors."""

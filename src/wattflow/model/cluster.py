@@ -1,0 +1,183 @@
+"""A cluster: nodes, their devices, power, network, sleep states, and the zones they stand in.
+
+Everything here is a frozen fact. `wattflow.energy.clusters` reads it from TOML and holds the presets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wattflow.model.profile import DeviceProfile, PowerProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU or FPGA of a node.
+
+    Attributes:
+        sharing: ``exclusive`` (whole), ``time-slice`` (equal turns among at most ``slots`` tasks), ``mps`` (shares of
+            its SMs that sum to at most 1), ``mig`` (like mps, shares rounded up to sevenths, no interference).
+        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · share of the others).
+        speed: Runtime of a task on it is divided by this.
+        reconfigure_s: Time to load another function's kernel (FPGA).
+    """
+
+    kind: str
+    model: str = "generic"
+    memory_bytes: int = 0
+    sharing: str = "exclusive"
+    slots: int = 1
+    speed: float = 1.0
+    interference: float = 0.0
+    reconfigure_s: float = 0.0
+    power: DeviceProfile = DeviceProfile()
+    tdp_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A node's link: transfers into it share ``bandwidth_bytes_per_s`` equally."""
+
+    bandwidth_bytes_per_s: float = 1.25e9
+    latency_s: float = 0.0
+    zone_latency_s: float = 0.0
+    energy_j_per_byte: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """A frequency level: speed and dynamic watts relative to the nominal level."""
+
+    speed: float = 1.0
+    power: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """A sleep state. ``after_s`` puts the node to sleep by itself after idling that long (None: never)."""
+
+    watts: float
+    wake_s: float
+    enter_s: float = 0.0
+    wake_w: float | None = None
+    after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serverless:
+    """A function platform seen as one elastic node.
+
+    Attributes:
+        burst: Instances available at once; then ``ramp_per_s`` more each second up to the node's cores.
+        time_limit_s: An attempt is ended after this long; tasks estimated longer are not offered the node.
+        price_per_core_s: Money per core second used.
+        Data never stay on it: outputs go to storage, inputs come from there.
+    """
+
+    burst: float = float("inf")
+    ramp_per_s: float = 0.0
+    time_limit_s: float = float("inf")
+    price_per_core_s: float = 0.0
+    price_per_call: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How a node fails: exponential times between failures and to repair; spot nodes give notice first."""
+
+    mtbf_s: float = float("inf")
+    repair_s: float = 0.0
+    notice_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node.
+
+    Attributes:
+        cores: Physical cores.
+        threads_per_core: Hardware threads of a core.
+        smt_slowdown: A thread takes this much longer when all threads of the node are busy.
+        allocatable_cores: What requests may sum to; hardware threads by default.
+        speed: Runtimes are divided by this; ``function_speed`` overrides it by function name.
+        power: P(k), or None where nothing is known.
+        tdp_w: Thermal design power: the capacity of the node's energy resource in the HPE algorithm.
+    """
+
+    name: str
+    cores: int
+    memory_bytes: int
+    threads_per_core: int = 1
+    smt_slowdown: float = 1.5
+    allocatable_cores: float | None = None
+    speed: float = 1.0
+    function_speed: Mapping[str, float] = field(default_factory=dict)
+    architecture: str = "x86_64"
+    features: tuple[str, ...] = ()
+    zone: str = "default"
+    power: PowerProfile | None = None
+    tdp_w: float | None = None
+    devices: tuple[Device, ...] = ()
+    network: Network = Network()
+    frequencies: tuple[Frequency, ...] = (Frequency(),)
+    sleep: Sleep | None = None
+    keep_alive_s: float = 600.0
+    cold_start_factor: float = 1.0
+    serverless: Serverless | None = None
+    faults: Faults | None = None
+    price_per_hour: float = 0.0
+    embodied_kg: float = 0.0
+    lifetime_years: float = 4.0
+
+    @property
+    def threads(self) -> int:
+        return self.cores * self.threads_per_core
+
+    @property
+    def request_cores(self) -> float:
+        """What requests on this node may sum to."""
+        return float(self.threads) if self.allocatable_cores is None else self.allocatable_cores
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at a fixed step from the run's start, repeated when the run is longer. Units by use."""
+
+    step_s: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Where nodes stand: carbon intensity (g/kWh), electricity price (money/kWh) and PUE."""
+
+    name: str = "default"
+    carbon: Series = Series(3600.0, (0.0,))
+    price: Series = Series(3600.0, (0.0,))
+    pue: float = 1.0
+    carbon_known: bool = False
+    price_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes and zones. ``about`` says in a line or two what it models and what in it is assumed."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    zones: tuple[Zone, ...] = (Zone(),)
+    storage: Network = Network()
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        known = {zone.name for zone in self.zones}
+        missing = sorted({node.zone for node in self.nodes} - known)
+        if missing:
+            raise ValueError(f"nodes stand in zones that are not described: {', '.join(missing)}")
+        if not self.nodes:
+            raise ValueError("a cluster needs at least one node")
+
+    @property
+    def total_cores(self) -> int:
+        return sum(node.cores for node in self.nodes)

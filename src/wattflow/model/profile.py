@@ -1,0 +1,133 @@
+"""Power profiles: watts against busy hardware threads, and watts against the busy share of a device.
+
+A profile knows its scope (wall or CPU package) and its provenance; neither is ever guessed from the numbers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+class Provenance(enum.StrEnum):
+    """Where joules or watts come from, best first."""
+
+    MEASURED = "measured"
+    ATTRIBUTED = "attributed"
+    MODELLED = "modelled"
+    GUESSED = "guessed"
+
+
+class Scope(enum.StrEnum):
+    """What the watts cover. The two are never mixed."""
+
+    WALL = "wall"
+    PACKAGE = "package"
+
+
+def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Piecewise-linear value at ``x``, flat beyond both ends."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1]
+    i = bisect.bisect_right(xs, x) - 1
+    return ys[i] + (ys[i + 1] - ys[i]) * (x - xs[i]) / (xs[i + 1] - xs[i])
+
+
+@dataclass(frozen=True, slots=True)
+class PowerProfile:
+    """P(k): watts of a node with k busy hardware threads, linear between points, flat beyond them.
+
+    Attributes:
+        busy: Busy hardware threads of each point, rising, the first 0.
+        watts: Watts at each point.
+        provenance: ``measured`` for points from a meter, ``modelled`` for a closed form, ``guessed`` for TDP.
+        source: One line that says where the points come from.
+    """
+
+    busy: tuple[float, ...]
+    watts: tuple[float, ...]
+    scope: Scope = Scope.WALL
+    provenance: Provenance = Provenance.MODELLED
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.busy) != len(self.watts) or not self.busy:
+            raise ValueError("a power profile needs as many watts as points, at least one")
+        if self.busy[0] != 0 or any(b <= a for a, b in zip(self.busy, self.busy[1:], strict=False)):
+            raise ValueError(f"busy threads must rise from 0, not {self.busy}")
+        if any(not math.isfinite(w) or w < 0 for w in self.watts):
+            raise ValueError(f"watts must be finite and not negative, not {self.watts}")
+
+    @property
+    def idle_w(self) -> float:
+        return self.watts[0]
+
+    @property
+    def full_w(self) -> float:
+        return self.watts[-1]
+
+    def at(self, busy: float) -> float:
+        """Watts with ``busy`` hardware threads busy."""
+        return interpolate(busy, self.busy, self.watts)
+
+    @classmethod
+    def from_form(cls, form: str, threads: int, idle_w: float, full_w: float, **about: str) -> PowerProfile:
+        """A closed form between idle and full watts; see ``FORMS`` for the names.
+
+        With u the busy share of the node: constant P = full; linear P = idle + (full − idle)·u; square u²;
+        cubic u³; sqrt √u; asymptotic (1 − e^(−u/a)) / (1 − e^(−1/a)) with a = 0.3.
+        """
+        if form not in FORMS:
+            raise ValueError(f"no closed form named {form!r}; known: {', '.join(FORMS)}")
+        share = FORMS[form]
+        busy = tuple(float(k) for k in range(threads + 1))
+        watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
+        return cls(busy, watts, Scope(about.get("scope", "wall")),
+                   Provenance(about.get("provenance", "modelled")),
+                   about.get("source", f"{form} between idle and full watts"))  # fmt: skip
+
+    @classmethod
+    def from_load(cls, threads: int, load_watts: Sequence[tuple[float, float]], **about: str) -> PowerProfile:
+        """A SPEC-style curve: pairs of load (0 … 1) and watts."""
+        points = sorted(load_watts)
+        return cls(tuple(load * threads for load, _ in points), tuple(w for _, w in points),
+                   Scope(about.get("scope", "wall")), Provenance(about.get("provenance", "measured")),
+                   about.get("source", "load curve"))  # fmt: skip
+
+
+_ASYMPTOTE = 0.3
+FORMS: dict[str, Callable[[float], float]] = {
+    "constant": lambda u: 1.0,
+    "linear": lambda u: u,
+    "square": lambda u: u * u,
+    "cubic": lambda u: u * u * u,
+    "sqrt": lambda u: math.sqrt(u),
+    "asymptotic": lambda u: (1 - math.exp(-u / _ASYMPTOTE)) / (1 - math.exp(-1 / _ASYMPTOTE)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProfile:
+    """Watts of a GPU or FPGA against its busy share (0 … 1), linear between points."""
+
+    share: tuple[float, ...] = (0.0, 1.0)
+    watts: tuple[float, ...] = (0.0, 0.0)
+    provenance: Provenance = Provenance.MODELLED
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.share) != len(self.watts) or len(self.share) < 2 or self.share[0] != 0:
+            raise ValueError("a device profile needs matching points that start at share 0")
+
+    @property
+    def idle_w(self) -> float:
+        return self.watts[0]
+
+    def at(self, share: float) -> float:
+        """Watts with this share of the device busy."""
+        return interpolate(share, self.share, self.watts)

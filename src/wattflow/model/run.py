@@ -1,0 +1,100 @@
+"""A finished run: attempts, energy by account, and a manifest. The same for simulated and real runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+
+ACCOUNTS = ("idle", "sleep", "wake", "run", "cold_start", "transfer", "lost", "unattributed")
+"""Every joule is in exactly one of these; they sum to the node's energy."""
+
+OUTCOMES = ("done", "failed", "node_lost", "time_limit", "cancelled", "preempted", "superseded")
+
+ATTEMPT = np.dtype([
+    ("task", "i4"), ("part", "i2"), ("attempt", "i2"), ("node", "i4"), ("device", "i4"),
+    ("variant", "i2"), ("outcome", "i2"),
+    ("ready_s", "f8"), ("placed_s", "f8"), ("start_s", "f8"), ("end_s", "f8"),
+    ("message_s", "f4"), ("wake_s", "f4"), ("cold_s", "f4"), ("data_s", "f4"),
+    ("run_j", "f8"), ("cold_j", "f4"), ("transfer_j", "f4"), ("marginal_j", "f4"), ("guarantee", "f4"),
+])  # fmt: skip
+"""One row per attempt of a part. ready → placed is queueing; then message, wake, cold start, data; start → end runs.
+``device`` is the index of the device within its node, −1 without one; ``run_j`` is the attributed share of P(k) − P(0)
+and of the device's watts; ``marginal_j`` is what placing it added at that moment by the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        attempts: Rows of ``ATTEMPT`` in order of end.
+        energy_j: Joules by node (rows) and account (columns, order of ``ACCOUNTS``).
+        carbon_g, cost: Per node, over the whole run, PUE included in both.
+        peak_w, makespan_s: Of the whole cluster; makespan is last end − first release.
+        power_log: Columns (time_s, node, watts) at each change, or empty when not asked for.
+        scalars: Counters such as ``decisions``, ``events``, ``decision_s``, ``retries``, ``wakes``.
+        manifest: Inputs, seed, versions, policy and its parameters, provenance of power.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    policy: str
+    attempts: NDArray[np.void]
+    energy_j: NDArray[np.float64]
+    carbon_g: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    peak_w: float
+    makespan_s: float
+    start_s: float = 0.0
+    power_log: NDArray[np.void] | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    manifest: Mapping[str, object] = field(default_factory=dict)
+    simulated: bool = True
+
+    @property
+    def total_j(self) -> float:
+        """All joules of all nodes, PUE not included."""
+        return float(self.energy_j.sum())
+
+    def account_j(self, account: str) -> float:
+        """Joules of one account over all nodes."""
+        return float(self.energy_j[:, ACCOUNTS.index(account)].sum())
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """For each task, whether all its parts were done."""
+        done = self.attempts[self.attempts["outcome"] == 0]
+        parts = np.array([shape.parts for shape in self.workload.shapes], np.int64)[self.workload.shape]
+        finished: NDArray[np.bool_] = np.bincount(done["task"], minlength=len(self.workload)) >= parts
+        return finished
+
+    def start_s_by_task(self) -> NDArray[np.float64]:
+        """Start of each task's successful attempt; NaN where there is none."""
+        return self._by_task("start_s", np.minimum)
+
+    def end_s_by_task(self) -> NDArray[np.float64]:
+        """End of each task's successful attempt (the last part's); NaN where there is none."""
+        return self._by_task("end_s", np.maximum)
+
+    def energy_j_by_task(self) -> NDArray[np.float64]:
+        """Attributed joules of each task, failed attempts included: run, cold start and transfer."""
+        rows = self.attempts
+        joules = rows["run_j"] + rows["cold_j"].astype(np.float64) + rows["transfer_j"]
+        by_task: NDArray[np.float64] = np.bincount(rows["task"], weights=joules, minlength=len(self.workload)).astype(
+            np.float64
+        )
+        return by_task
+
+    def _by_task(self, column: str, reduce: np.ufunc) -> NDArray[np.float64]:
+        done = self.attempts[self.attempts["outcome"] == 0]
+        start = -np.inf if reduce is np.maximum else np.inf
+        values = np.full(len(self.workload), start)
+        reduce.at(values, done["task"], done[column])
+        values[~np.isfinite(values)] = np.nan
+        return values

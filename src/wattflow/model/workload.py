@@ -1,0 +1,303 @@
+"""A workload: one or many workflows as columns, the form that simulators and policies read.
+
+A million tasks are a handful of arrays here. Documents (`Workflow`) become a workload by `Workload.of`; logs are read
+into one directly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.errors import InvalidInput, Problem
+from wattflow.model.workflow import Function, Machine, Task, Variant, Workflow
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Indices = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a task asks for: its function, the variants offered, and how many parts start together."""
+
+    function: int
+    variants: tuple[Variant, ...]
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Tasks as columns; index t is a task everywhere.
+
+    Attributes:
+        workflow: Index of each task's workflow.
+        release_s: Earliest start on the workload's clock (parents may make it later).
+        runtime_s: True seconds on a node of speed 1, alone.
+        estimate_s: What a scheduler may know of it; NaN is unknown.
+        shape: Index into ``shapes``.
+        input_bytes: Bytes read from shared storage (not from parents).
+        output_bytes: Bytes written.
+        deadline_s: On the workload's clock; inf without one.
+        parent_start, parent, parent_bytes: Parents of t are ``parent[parent_start[t]:parent_start[t+1]]``,
+            with the bytes that each hands over.
+        columns: Further per-task columns that a reader found (``energy_j``, ``machine``, ``avg_cpu_pct``, …);
+            unknown numbers are NaN.
+        notes: What the reader skipped or repaired, one line each.
+        documents: The workflows it was made from, where there are any; task order is theirs, concatenated.
+    """
+
+    name: str
+    workflow: Indices
+    release_s: Floats
+    runtime_s: Floats
+    estimate_s: Floats
+    shape: Indices
+    input_bytes: Floats
+    output_bytes: Floats
+    deadline_s: Floats
+    parent_start: Ints
+    parent: Indices
+    parent_bytes: Floats
+    shapes: tuple[Shape, ...]
+    functions: tuple[Function, ...]
+    workflow_names: tuple[str, ...]
+    workflow_submit_s: Floats
+    ids: tuple[str, ...] | None = None
+    machines: tuple[Machine, ...] = ()
+    columns: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    documents: tuple[Workflow, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.runtime_s)
+
+    @property
+    def edge_count(self) -> int:
+        return len(self.parent)
+
+    def task_id(self, task: int) -> str:
+        """The task's own id, or its number where the source had none."""
+        return self.ids[task] if self.ids is not None else str(task)
+
+    def parents_of(self, task: int) -> Indices:
+        return self.parent[self.parent_start[task] : self.parent_start[task + 1]]
+
+    def children(self) -> tuple[Ints, Indices, Floats]:
+        """The edges turned round: (child_start, child, bytes), children in index order."""
+        count = len(self)
+        order = np.argsort(self.parent, kind="stable")
+        start = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(self.parent, minlength=count), out=start[1:])
+        child_of_edge = np.repeat(np.arange(count, dtype=np.int32), np.diff(self.parent_start))
+        return start, child_of_edge[order], self.parent_bytes[order]
+
+    def topological_order(self) -> Ints:
+        """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle."""
+        waiting = np.diff(self.parent_start).astype(np.int64)
+        start, child, _ = self.children()
+        ready = deque(np.flatnonzero(waiting == 0).tolist())
+        order: list[int] = []
+        while ready:
+            task = ready.popleft()
+            order.append(task)
+            for next_task in child[start[task] : start[task + 1]].tolist():
+                waiting[next_task] -= 1
+                if waiting[next_task] == 0:
+                    ready.append(next_task)
+        if len(order) < len(self):
+            stuck = [self.task_id(t) for t in np.flatnonzero(waiting > 0)[:5].tolist()]
+            raise InvalidInput(self.name, f"the tasks {', '.join(stuck)} wait for each other (a cycle)")
+        return np.array(order, np.int64)
+
+    def with_estimates(self, estimate_s: Floats) -> Workload:
+        """The same workload with other estimates (NaN is unknown)."""
+        return replace(self, estimate_s=np.ascontiguousarray(estimate_s, np.float64))
+
+    @classmethod
+    def of_columns(
+        cls,
+        name: str,
+        *,
+        release_s: Floats,
+        runtime_s: Floats,
+        shapes: Sequence[Shape] = (Shape(0, (Variant(),)),),
+        functions: Sequence[Function] = (Function("task"),),
+        edges: tuple[Indices, Indices] | None = None,
+        **columns: object,
+    ) -> Workload:
+        """Build from arrays; everything else has a default. ``edges`` is (parents, children)."""
+        count = len(runtime_s)
+        zeros = np.zeros(count)
+        parent_start = np.zeros(count + 1, np.int64)
+        parent = np.zeros(0, np.int32)
+        parent_bytes = np.zeros(0)
+        if edges is not None:
+            parents, children = (np.asarray(side, np.int32) for side in edges)
+            order = np.argsort(children, kind="stable")
+            parent = np.ascontiguousarray(parents[order])
+            parent_bytes = np.ascontiguousarray(
+                np.asarray(columns.pop("edge_bytes", np.zeros(len(parents))), np.float64)[order]
+            )
+            np.cumsum(np.bincount(children, minlength=count), out=parent_start[1:])
+        workflow = np.asarray(columns.pop("workflow", np.zeros(count, np.int32)), np.int32)
+        workflows = int(workflow.max()) + 1 if count else 0
+        defaults: dict[str, object] = {
+            "estimate_s": runtime_s,
+            "shape": np.zeros(count, np.int32),
+            "input_bytes": zeros,
+            "output_bytes": zeros,
+            "deadline_s": np.full(count, np.inf),
+            "workflow_names": tuple(f"{name}-{i}" if workflows > 1 else name for i in range(workflows)),
+        }
+        if "workflow_submit_s" not in columns:
+            submit = np.full(workflows, np.inf)
+            np.minimum.at(submit, workflow, np.asarray(release_s, np.float64))
+            defaults["workflow_submit_s"] = submit
+        for key, value in (defaults | columns).items():
+            if isinstance(value, np.ndarray) and key in cls.__dataclass_fields__:
+                kind = np.int32 if key == "shape" else np.float64
+                value = np.ascontiguousarray(value, kind)
+            defaults[key] = value
+        return cls(
+            name=name,
+            workflow=workflow,
+            release_s=np.ascontiguousarray(release_s, np.float64),
+            runtime_s=np.ascontiguousarray(runtime_s, np.float64),
+            parent_start=parent_start,
+            parent=parent,
+            parent_bytes=parent_bytes,
+            shapes=tuple(shapes),
+            functions=tuple(functions),
+            **defaults,  # type: ignore[arg-type]
+        )
+
+    @classmethod
+    def of(cls, workflows: Workflow | Iterable[Workflow], name: str | None = None) -> Workload:
+        """Columns of one or several workflow documents. A task with unknown runtime is an error."""
+        documents = (workflows,) if isinstance(workflows, Workflow) else tuple(workflows)
+        return _Columns(documents, name or (documents[0].name if len(documents) == 1 else "workload")).build()
+
+
+class _Columns:
+    """Collects documents into columns, and all their problems into one error."""
+
+    def __init__(self, documents: tuple[Workflow, ...], name: str) -> None:
+        self.documents, self.name = documents, name
+        self.problems: list[Problem] = []
+        self.functions: dict[str, int] = {}
+        self.function_rows: list[Function] = []
+        self.shapes: dict[Shape, int] = {}
+        self.rows: list[tuple[int, float, float, float, int, float, float, float]] = []
+        self.parent_start, self.parent, self.parent_bytes = [0], list[int](), list[float]()
+        self.ids: list[str] = []
+
+    def build(self) -> Workload:
+        for number, document in enumerate(self.documents):
+            self._add(number, document)
+        if self.problems:
+            raise InvalidInput(self.name, self.problems)
+        columns = [np.array([row[i] for row in self.rows], np.float64) for i in range(8)]
+        workload = Workload(
+            name=self.name,
+            workflow=columns[0].astype(np.int32),
+            release_s=columns[1],
+            runtime_s=columns[2],
+            estimate_s=columns[3],
+            shape=columns[4].astype(np.int32),
+            input_bytes=columns[5],
+            output_bytes=columns[6],
+            deadline_s=columns[7],
+            parent_start=np.array(self.parent_start, np.int64),
+            parent=np.array(self.parent, np.int32),
+            parent_bytes=np.array(self.parent_bytes, np.float64),
+            shapes=tuple(self.shapes),
+            functions=tuple(self.function_rows),
+            workflow_names=tuple(document.name for document in self.documents),
+            workflow_submit_s=np.array([document.submit_s for document in self.documents], np.float64),
+            ids=tuple(self.ids),
+            machines=tuple(machine for document in self.documents for machine in document.machines),
+            columns=_recorded_columns([task for document in self.documents for task in document.tasks]),
+            documents=self.documents,
+        )
+        workload.topological_order()
+        return workload
+
+    def _function(self, document: Workflow, name: str) -> int:
+        if name not in self.functions:
+            known = {function.name: function for function in document.functions}
+            self.functions[name] = len(self.function_rows)
+            self.function_rows.append(known.get(name, Function(name)))
+        return self.functions[name]
+
+    def _add(self, number: int, document: Workflow) -> None:
+        base = len(self.rows)
+        index = {task.id: base + i for i, task in enumerate(document.tasks)}
+        sizes = {file.id: file.size_bytes for file in document.files}
+        writer = {file: task.id for task in document.tasks for file in task.outputs}
+        for task in document.tasks:
+            self._add_task(number, document, task, (index, sizes, writer))
+
+    def _add_task(
+        self,
+        number: int,
+        document: Workflow,
+        task: Task,
+        lookup: tuple[dict[str, int], dict[str, int], dict[str, str]],
+    ) -> None:
+        index, sizes, writer = lookup
+        where = f"{document.name}, task {task.id!r}"
+        if task.runtime_s is None or not 0 <= task.runtime_s < float("inf"):
+            self.problems.append(Problem(where, f"runtime {task.runtime_s} is not a number of seconds ≥ 0"))
+        handed: dict[str, float] = dict.fromkeys(task.parents, 0.0)
+        outside = 0.0
+        for file in task.inputs:
+            if writer.get(file) in handed:
+                handed[writer[file]] += sizes.get(file, 0)
+            else:
+                outside += sizes.get(file, 0)
+        for parent, size in handed.items():
+            if parent not in index:
+                self.problems.append(Problem(where, f"its parent {parent!r} is not in the workflow"))
+                continue
+            self.parent.append(index[parent])
+            self.parent_bytes.append(float(size))
+        self.parent_start.append(len(self.parent))
+        shape = Shape(self._function(document, task.function), task.variants, task.parts)
+        row = self.shapes.setdefault(shape, len(self.shapes))
+        runtime = float("nan") if task.runtime_s is None else task.runtime_s
+        deadline = task.deadline_s if task.deadline_s is not None else document.deadline_s
+        self.ids.append(task.id)
+        self.rows.append((
+            number, document.submit_s + task.submit_s, runtime,
+            runtime if task.estimate_s is None else task.estimate_s, row, outside,
+            float(sum(sizes.get(file, 0) for file in task.outputs)),
+            float("inf") if deadline is None else document.submit_s + deadline,
+        ))  # fmt: skip
+
+
+_RECORDED = (
+    "avg_cpu_pct",
+    "peak_memory_bytes",
+    "read_bytes",
+    "written_bytes",
+    "start_s",
+    "energy_j",
+    "avg_power_w",
+)
+
+
+def _recorded_columns(tasks: Sequence[Task]) -> dict[str, NDArray[np.generic]]:
+    """Columns that at least one task has a value for."""
+    columns: dict[str, NDArray[np.generic]] = {}
+    for name in _RECORDED:
+        values = [getattr(task, name) for task in tasks]
+        if any(value is not None for value in values):
+            columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+    if any(task.machine is not None for task in tasks):
+        columns["machine"] = np.array([task.machine or "" for task in tasks])
+    return columns

@@ -1,0 +1,18 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data; tests that need it skip by name without it (`.ci/run` fails instead)."""
+    if not (DATA / "MANIFEST.csv").exists():
+        pytest.skip(f"needs the real data of WATTFLOW_DATA, looked in {DATA}")
+    return DATA
