@@ -60,7 +60,7 @@ def merged(record: Record, extension: object, where: str, check: Check) -> Recor
         if key not in kinds:
             check.problem(f"{where}.{key}", f"is not a field of the extension; known: {', '.join(sorted(kinds))}")
             continue
-        value = _decode(raw, kinds[key], f"{where}.{key}", check)
+        value = decode(raw, kinds[key], f"{where}.{key}", check)
         if value is not _BAD and not _edited(getattr(record, key), value):
             changes[key] = value
     return dataclasses.replace(record, **changes) if changes else record
@@ -76,7 +76,7 @@ def _edited(standard: object, extension: object) -> bool:
 _BAD = object()
 
 
-def _decode(raw: object, kind: str, where: str, check: Check) -> object:
+def decode(raw: object, kind: str, where: str, check: Check) -> object:
     """JSON to the value of a field declared as ``kind``; ``_BAD`` after noting a problem."""
     if raw is None:
         if "None" in kind:
@@ -106,7 +106,7 @@ def _decode(raw: object, kind: str, where: str, check: Check) -> object:
 def _decode_list(raw: object, item: str, where: str, check: Check) -> object:
     if not isinstance(raw, list):
         return _bad(check, where, "a list", raw)
-    values = [_decode(value, item, f"{where}[{i}]", check) for i, value in enumerate(raw)]
+    values = [decode(value, item, f"{where}[{i}]", check) for i, value in enumerate(raw)]
     return _BAD if any(value is _BAD for value in values) else tuple(values)
 
 
@@ -119,7 +119,7 @@ def _decode_record(raw: object, name: str, where: str, check: Check) -> object:
         if key not in kinds:
             check.problem(f"{where}.{key}", f"is not known; known: {', '.join(kinds)}")
         else:
-            values[key] = _decode(value, kinds[key], f"{where}.{key}", check)
+            values[key] = decode(value, kinds[key], f"{where}.{key}", check)
     missing = [
         field.name
         for field in dataclasses.fields(_RECORDS[name])

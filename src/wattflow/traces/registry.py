@@ -76,18 +76,27 @@ def _known(format: str) -> Format:
     return FORMATS[format]
 
 
+def claims(name: str, found: Probe) -> bool:
+    """Whether the format of this name claims the probe."""
+    entry = _known(name)
+    return cast(Callable[[Probe], bool], _code(entry, entry.claims))(found)
+
+
 def claimed(found: Probe) -> str | None:
     """The name of the format that claims this probe, or None."""
-    for entry in FORMATS.values():
-        if cast(Callable[[Probe], bool], _code(entry, entry.claims))(found):
-            return entry.name
-    return None
+    return next((name for name in FORMATS if claims(name, found)), None)
 
 
 def detect(path: str | Path) -> str:
-    """The format of a file or folder, by its content and name. Raises InvalidInput where none fits."""
+    """The format of a file or folder, by its content and name. Raises InvalidInput where none fits.
+
+    What only looks like JSON counts as WfFormat, whose reader then says what is wrong with it.
+    """
     path = Path(path)
-    name = claimed(probe(path))
+    found = probe(path)
+    name = claimed(found)
+    if name is None and not found.folder and (found.name.endswith(".json") or found.text().lstrip()[:1] in ("{", "[")):
+        return "wfformat"
     if name is None:
         raise InvalidInput(str(path), f"not in a format that wattflow reads ({', '.join(sorted(FORMATS))})")
     return name

@@ -42,11 +42,11 @@ _NUMBERED = re.compile(r"(.+?)[_.-]?(?:ID)?\d+")
 
 
 def claims(probe: Probe) -> bool:
-    """JSON with a workflow inside; any other text that starts like JSON too, so that its errors are named."""
+    """JSON with a workflow inside, or a folder of such files."""
     if probe.folder:
         return any(_members(probe.path))
     text = probe.text().lstrip()
-    return probe.name.endswith(".json") or (text.startswith("{") and '"workflow"' in text)
+    return text.startswith("{") and '"workflow"' in text and '"$schema"' not in text[:500]
 
 
 def read(path: Path) -> Workload:
