@@ -272,9 +272,7 @@ class _Columns:
         functions = {function.name: function for function in document.functions}
         for task in document.tasks:
             function = functions.get(task.function) or Function(task.function)
-            shape = Shape(
-                self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts
-            )
+            shape = Shape(self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts)
             self._add_task(number, document, task, (index, sizes, writers, shape))
 
     def _add_task(

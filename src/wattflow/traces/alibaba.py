@@ -35,8 +35,7 @@ def read(path: Path) -> Workload:
     Pods that were never scheduled have no known runtime: they stay, since they are part of what asks for room, with a
     runtime of 1 s, an unknown estimate, and ``runtime_known`` false.
     """
-    table = tables.read_csv(path)
-    table.need(*_POD)
+    table = tables.read_csv(path, *_POD)
     skips = tables.Skips(len(table), "pods", table.bad_rows)
     numbers = {}
     for name in (*_POD[1:], "creation_time", "deletion_time", "scheduled_time"):
@@ -116,8 +115,7 @@ def _unique(names: list[str]) -> tuple[str, ...] | None:
 
 def read_nodes(path: Path) -> list[dict[str, object]]:
     """A node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
-    table = tables.read_csv(path)
-    table.need(*_NODE)
+    table = tables.read_csv(path, *_NODE)
     skips = tables.Skips(len(table), "nodes", table.bad_rows)
     numbers = {}
     for name in ("cpu_milli", "memory_mib", "gpu"):

@@ -97,8 +97,7 @@ def _keys(table: tables.Table) -> list[Key]:
 
 def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:  # type: ignore[type-arg]
     """Calls by function and minute."""
-    table = tables.read_csv(path)
-    table.need(*_KEY)
+    table = tables.read_csv(path, *_KEY)
     minutes = [name for name in table.names if name.isdigit() and len(name) < 6]
     skips = tables.Skips(len(table), "functions", table.bad_rows)
     columns = []
@@ -116,8 +115,7 @@ def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:  # type: ign
 
 def _curves(path: Path) -> dict[Key, tuple[tables.Floats, tables.Floats]]:
     """Percentile levels and milliseconds by function; a function with a mean only has that at every level."""
-    table = tables.read_csv(path)
-    table.need(*_KEY, "Average")
+    table = tables.read_csv(path, *_KEY, "Average")
     names = {name: name.rsplit("_", 1)[-1] for name in table.names if name.startswith("percentile_Average_")}
     columns = {float(level): table.numbers(name)[0] for name, level in names.items() if level.isdigit()}
     average, _ = table.numbers("Average")
@@ -135,8 +133,7 @@ def _memory(path: Path | None) -> dict[tuple[str, ...], int]:
     """Mean bytes by function, or by app in the published tables."""
     if path is None:
         return {}
-    table = tables.read_csv(path)
-    table.need("HashOwner", "HashApp", "AverageAllocatedMb")
+    table = tables.read_csv(path, "HashOwner", "HashApp", "AverageAllocatedMb")
     average, _ = table.numbers("AverageAllocatedMb")
     key = [name for name in _KEY if table.has(name)]
     rows = zip(*(table.texts(name) for name in key), strict=True)

@@ -122,6 +122,8 @@ def _shape(found: Probe) -> str:
         kind = "a JSON schema" if '"$schema"' in text[:500] else "JSON lines" if name.endswith("l") else "JSON"
         return kind if kind == "a JSON schema" else f"{kind} without a workflow"
     header = found.header()
+    if len(header) == 1 and "," in "".join(text.split("\n")[1:3]):
+        return "a table with a title line"
     for columns, about in _SHAPES:
         if columns <= set(header):
             return about

@@ -24,7 +24,9 @@ def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ())
     lines = list(notes)
     unknown = sum(task.runtime_s is None for task in tasks)
     if unknown:
-        lines.append(f"{unknown} of {len(tasks)} tasks have no runtime; 1 s stands in for it and the estimate is unknown")
+        lines.append(
+            f"{unknown} of {len(tasks)} tasks have no runtime; 1 s stands in for it and the estimate is unknown"
+        )
     zero = sum(task.runtime_s == 0 for task in tasks)
     if zero:
         lines.append(f"{zero} of {len(tasks)} tasks have a runtime of 0 and are kept")
@@ -39,9 +41,7 @@ def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ..
     if workload.documents and sum(len(one.tasks) for one in workload.documents) == len(workload):
         return _updated(workload), ()
     dropped = tuple(
-        f"column {name} has no place in a workflow document"
-        for name in sorted(workload.columns)
-        if name not in _KEPT
+        f"column {name} has no place in a workflow document" for name in sorted(workload.columns) if name not in _KEPT
     )
     return _from_columns(workload), dropped
 

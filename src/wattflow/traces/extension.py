@@ -7,7 +7,6 @@ whatever the standard cannot hold survives, and nothing is said twice.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from wattflow.model.profile import Provenance
@@ -18,6 +17,7 @@ KEY = "wattflow"
 VERSION = 1
 _ELSEWHERE = frozenset({"tasks", "files", "schema_version"})
 Record = TypeVar("Record", File, Function, Machine, Task, Variant, Workflow)
+_ROUNDED = frozenset({"energy_j", "start_s"})
 _RECORDS = {"Variant": Variant, "Function": Function, "Machine": Machine, "File": File}
 
 
@@ -46,8 +46,8 @@ def differing(written: Record, wanted: Record, skip: frozenset[str] = frozenset(
 def merged(record: Record, extension: object, where: str, check: Check) -> Record:
     """The record with the fields of an extension object put over it.
 
-    A number in a standard field that disagrees with the extension's by more than 1e-6 wins: another program
-    changed it.
+    Energy and start are in standard fields too, in other units; the extension only holds what rounding took. Where
+    the two disagree by more than that, another program changed the standard field, and that wins.
     """
     if extension is None:
         return record
@@ -61,7 +61,7 @@ def merged(record: Record, extension: object, where: str, check: Check) -> Recor
             check.problem(f"{where}.{key}", f"is not a field of the extension; known: {', '.join(sorted(kinds))}")
             continue
         value = decode(raw, kinds[key], f"{where}.{key}", check)
-        if value is not _BAD and not _edited(getattr(record, key), value):
+        if value is not _BAD and not (key in _ROUNDED and _edited(getattr(record, key), value)):
             changes[key] = value
     return dataclasses.replace(record, **changes) if changes else record
 
@@ -70,7 +70,8 @@ def _edited(standard: object, extension: object) -> bool:
     """Whether both are numbers that differ by more than rounding."""
     if not isinstance(standard, float) or not isinstance(extension, float):
         return False
-    return abs(standard - extension) > 1e-6 * max(abs(standard), abs(extension), 1e-3)
+    # Times are written to the microsecond, energy to the last digit of a kWh.
+    return abs(standard - extension) > 1e-5 + 1e-9 * max(abs(standard), abs(extension))
 
 
 _BAD = object()
@@ -141,5 +142,3 @@ def shown(raw: object) -> str:
     """A value for a message, cut to a readable length."""
     text = repr(raw)
     return text if len(text) <= 60 else text[:57] + "…"
-
-

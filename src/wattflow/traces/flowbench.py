@@ -70,8 +70,7 @@ def _dag_beside(path: Path) -> Path | None:
 
 def read(path: Path) -> Workload:
     """All runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
-    table = tables.read_csv(path)
-    table.need(*_NEEDED)
+    table = tables.read_csv(path, *_NEEDED)
     skips = tables.Skips(len(table), "rows", table.bad_rows)
     names = ("runtime", "execute_start", "stage_in_bytes", "stage_out_bytes", "kickstart_executables_cpu_time")
     numbers = {}

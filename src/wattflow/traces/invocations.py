@@ -36,8 +36,7 @@ def claims_iluvatar(probe: Probe) -> bool:
 
 def read_azure2021(path: Path) -> Workload:
     """Invocations, released at their end less their duration; a function and a workflow task each."""
-    table = tables.read_csv(path)
-    table.need(*_AZURE2021)
+    table = tables.read_csv(path, *_AZURE2021)
     skips = tables.Skips(len(table), "invocations", table.bad_rows)
     end, bad_end = table.numbers("end_timestamp")
     duration, bad_duration = table.numbers("duration")
@@ -113,8 +112,7 @@ def read_iluvatar(path: Path) -> Workload:
     metadata = _beside(path if path.is_dir() else path.parent, "metadata.csv")
     if trace is None or metadata is None:
         raise InvalidInput(str(path), "needs trace.csv and metadata.csv in one folder; durations are in the second")
-    table = tables.read_csv(trace)
-    table.need(*_ILUVATAR)
+    table = tables.read_csv(trace, *_ILUVATAR)
     functions = _iluvatar_functions(metadata)
     index = {function.name: i for i, (function, _, _) in enumerate(functions)}
     skips = tables.Skips(len(table), "invocations", table.bad_rows)
@@ -139,8 +137,7 @@ def read_iluvatar(path: Path) -> Workload:
 
 def _iluvatar_functions(path: Path) -> list[tuple[Function, float, int]]:
     """Each function with its warm seconds and memory."""
-    table = tables.read_csv(path)
-    table.need(*_METADATA)
+    table = tables.read_csv(path, *_METADATA)
     warm, _ = table.numbers("warm_dur_ms")
     cold, _ = table.numbers("cold_dur_ms")
     memory, _ = table.numbers("mem_mb")

@@ -8,6 +8,7 @@ when they were submitted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def _percent(text: str) -> float:
     return float(text.removesuffix("%"))
 
 
-_PARSERS = {
+_PARSERS: dict[str, Callable[[str], float]] = {
     "realtime": _milliseconds, "duration": _milliseconds, "submit": _epoch_ms, "start": _epoch_ms,
     "complete": _epoch_ms, "memory": size, "peak_rss": size, "rss": size, "read_bytes": size, "write_bytes": size,
     "rchar": size, "wchar": size, "%cpu": _percent, "cpus": float,
@@ -63,8 +64,7 @@ _PARSERS = {
 
 def read(path: Path) -> Workload:
     """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
-    table = tables.read_csv(path)
-    table.need(*_NEEDED)
+    table = tables.read_csv(path, *_NEEDED)
     skips = tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
     for name, parse in _PARSERS.items():
@@ -107,7 +107,9 @@ def _workload(table: tables.Table, skips: tables.Skips, numbers: dict[str, table
     workflow, groups = tables.distinct(*[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)])
     machine = [a or b or c for a, b, c in zip(kept("hostname"), kept("machine"), kept("node"), strict=True)]
     if (found["runtime"] == 0).any():
-        notes.append(f"{np.count_nonzero(found['runtime'] == 0)} tasks have a run time of 0 (coarse clock) and are kept")
+        notes.append(
+            f"{np.count_nonzero(found['runtime'] == 0)} tasks have a run time of 0 (coarse clock) and are kept"
+        )
     notes.append("a Nextflow trace has no dependencies; tasks are released when they were submitted")
     ids = _ids(kept("task_id"), len(groups), workflow)
     return Workload.of_columns(

@@ -66,7 +66,9 @@ def read(path: Path) -> Workload:
     return _workload(table, skips, numbers | {"runtime": runtime, "usage": usage}, folder)
 
 
-def _fragments(path: Path, numbers: dict[str, tables.Floats], skips: tables.Skips) -> tuple[tables.Floats, tables.Floats]:
+def _fragments(
+    path: Path, numbers: dict[str, tables.Floats], skips: tables.Skips
+) -> tuple[tables.Floats, tables.Floats]:
     """Runtime (ms) and mean usage (MHz) of each task from its fragments; tasks without any keep their duration."""
     table = tables.read_parquet([path])
     table.need("id", "duration", "cpu_usage")

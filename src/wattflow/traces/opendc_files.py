@@ -123,8 +123,8 @@ def _count(check: Check, holder: dict[str, object], where: str) -> int:
 
 
 def _host(check: Check, host: dict[str, object], where: str, demand_mhz: float | None) -> Node:
-    cpu = check.object(host, "cpu", where) or check.object(host, "cpuModel", where) or {}
-    memory = check.object(host, "memory", where) or {}
+    cpu = check.inner(host, "cpu", where) or check.inner(host, "cpuModel", where) or {}
+    memory = check.inner(host, "memory", where) or {}
     cores = (check.whole(cpu, {"coreCount": 1.0}, f"{where}.cpu") or 0) * _count(check, cpu, f"{where}.cpu")
     speed = _quantity(check, cpu, "coreSpeed", f"{where}.cpu", _mhz)
     if not 0 < cores <= 100_000 or not speed:
@@ -133,7 +133,7 @@ def _host(check: Check, host: dict[str, object], where: str, demand_mhz: float |
     size = _quantity(check, memory, "memorySize", f"{where}.memory", size_bytes)
     if size is None:
         check.problem(f"{where}.memory", "needs a memorySize in bytes")
-    model = check.object(host, "cpuPowerModel", where) or check.object(host, "powerModel", where)
+    model = check.inner(host, "cpuPowerModel", where) or check.inner(host, "powerModel", where)
     return Node(
         name="",
         cores=cores,
@@ -187,10 +187,10 @@ def _power(check: Check, model: dict[str, object], where: str, cores: int) -> Po
 
 
 def _gpus(check: Check, host: dict[str, object], where: str) -> tuple[Device, ...]:
-    gpu = check.object(host, "gpu", where)
+    gpu = check.inner(host, "gpu", where)
     if gpu is None:
         return ()
-    model = check.object(host, "gpuPowerModel", where)
+    model = check.inner(host, "gpuPowerModel", where)
     watts = None if model is None else _watts(check, model, f"{where}.gpuPowerModel")
     profile = DeviceProfile()
     if watts is not None:

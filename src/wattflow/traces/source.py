@@ -6,8 +6,6 @@ import gzip
 import io
 import json
 import os
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,12 +104,11 @@ def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
 def open_stream(path: Path) -> io.BufferedIOBase:
     """An unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
     try:
-        raw = path.open("rb")
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+        return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
     except OSError as error:
         raise InvalidInput(str(path), _os_problem(error)) from None
-    magic = raw.read(2)
-    raw.seek(0)
-    return gzip.GzipFile(fileobj=raw) if magic == _GZIP else raw  # type: ignore[return-value]
 
 
 def stream_error(path: Path, error: Exception) -> InvalidInput:
@@ -156,6 +153,8 @@ def _os_problem(error: OSError) -> str:
 
 def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None:
     """Write through ``write`` into a neighbouring temporary file, then rename. Packed where the name ends in .gz."""
+    import tempfile
+
     _need_parent(path)
     if path.is_dir():
         raise InvalidInput(str(path), "this is a folder, a file name is needed")
@@ -177,6 +176,9 @@ def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None
 
 def write_folder_atomic(path: Path, write: Callable[[Path], None]) -> None:
     """Fill a temporary folder beside ``path``, then rename it; an older folder of that name is replaced."""
+    import shutil
+    import tempfile
+
     _need_parent(path)
     if path.exists() and not path.is_dir():
         raise InvalidInput(str(path), "this is a file, a folder name is needed")

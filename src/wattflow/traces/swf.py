@@ -26,6 +26,8 @@ from wattflow.traces.source import LOG_LIMIT_BYTES, Probe, open_stream, stem, st
 
 COLUMNS = 18
 _CHUNK_BYTES = 8 * MIB
+_HOPELESS_BYTES = 64 * MIB
+"""After this much without a single job the rest is not read."""
 _BYTES_NOT_KB = 1e8
 """A median request above this many kB a processor (100 GB) is bytes of the whole job, as in some converted logs."""
 _LINE = re.compile(r"\s*(?:[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s+){17}[+-]?\d")
@@ -76,10 +78,16 @@ def read(path: Path, processors: str = "parts") -> Workload:
     if processors not in ("parts", "cores"):
         raise InvalidInput("processors", f"must be parts or cores, not {processors!r}")
     skipped = _Skipped()
-    tables = [_parse(chunk, skipped) for chunk in _chunks(path)]
-    rows = np.concatenate(tables) if tables else np.zeros((0, COLUMNS))
-    if not len(rows):
+    tables: list[Floats] = []
+    found = seen = 0
+    for chunk in _chunks(path):
+        tables.append(_parse(chunk, skipped))
+        found, seen = found + len(tables[-1]), seen + len(chunk)
+        if not found and seen > _HOPELESS_BYTES:
+            break
+    if not found:
         raise InvalidInput(str(path), "no line has 18 numbers, so this is not a log in the Standard Workload Format")
+    rows = np.concatenate(tables)
     return _workload(rows, stem(path), skipped.notes(), processors)
 
 
@@ -157,7 +165,9 @@ def _numbers(text: Bytes, wanted: NDArray[np.bool_], ordinal: NDArray[np.int32],
             pa.BufferReader(clean),
             csv.ReadOptions(column_names=names, use_threads=False),
             csv.ParseOptions(delimiter=" "),
-            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.float64()), null_values=[], strings_can_be_null=False),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.float64()), null_values=[], strings_can_be_null=False
+            ),
         )
     except pa.ArrowInvalid:
         return _numbers_slowly(clean, skipped)
@@ -300,7 +310,9 @@ def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
     memory = np.array([v.memory_bytes for v in first] or [0])
     width = np.maximum(np.ceil(parts * cores), 1.0)
     per_processor = np.where(memory > 0, memory * parts / width / 1000.0, -1.0)
-    executable = np.array([_number_of(workload.functions[s.function].name, s.function) for s in workload.shapes] or [-1.0])
+    executable = np.array(
+        [_number_of(workload.functions[s.function].name, s.function) for s in workload.shapes] or [-1.0]
+    )
     unknown = np.full(count, -1.0)
 
     def kept(name: str, missing: float = -1.0) -> Floats:
@@ -316,8 +328,9 @@ def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
     at = workload.shape
     columns = [
         job, workload.release_s, kept("wait_s"), run, width[at], kept("cpu_s"), unknown, width[at],
-        np.where((estimate > 0) & (estimate != run), estimate, -1.0), per_processor[at], kept("status"), kept("user"), kept("group"),
-        executable[at], kept("queue"), kept("partition"), kept("preceding_job"), kept("think_s"),
+        np.where((estimate > 0) & (estimate != run), estimate, -1.0), per_processor[at], kept("status"),
+        kept("user"), kept("group"), executable[at], kept("queue"), kept("partition"), kept("preceding_job"),
+        kept("think_s"),
     ]  # fmt: skip
     return columns, _dropped(workload, cores)
 

@@ -45,9 +45,7 @@ class Table:
         """Raise InvalidInput where a column is missing, naming all that are."""
         missing = [name for name in names if not self.has(name)]
         if missing:
-            raise InvalidInput(
-                str(self.path), f"lacks the columns {', '.join(missing)}; it has {', '.join(self.names[:30])}"
-            )
+            raise _lacks(self.path, missing, self.names)
 
     def texts(self, name: str) -> list[str]:
         """A column as text; unknown is the empty string. A missing column is all unknown."""
@@ -123,6 +121,11 @@ class Table:
         return [_ids(raw) for raw in self.table[name].to_pylist()]
 
 
+def _lacks(path: Path, missing: Sequence[str], names: Sequence[str]) -> InvalidInput:
+    has = ", ".join(name[:30] for name in names[:20])
+    return InvalidInput(str(path), f"lacks the columns {', '.join(missing)}; it has {has}")
+
+
 def _number(raw: object, parse: Callable[[str], float] | None) -> float:
     if isinstance(raw, str):
         try:
@@ -152,12 +155,12 @@ def _ids(raw: object) -> list[int]:
     return found
 
 
-def read_csv(path: Path, columns: Sequence[str] | None = None) -> Table:
+def read_csv(path: Path, *needed: str) -> Table:
     """A comma- or tab-separated file, packed or not; every value as text. Rows of another width are counted, not read.
 
     Args:
         path: The file.
-        columns: Only these, where the file has them; all by default.
+        needed: Columns that the header must have; without them nothing more is read.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -170,7 +173,9 @@ def read_csv(path: Path, columns: Sequence[str] | None = None) -> Table:
         return "skip"
 
     names, delimiter = _header(path)
-    wanted = [name for name in names if columns is None or name in columns]
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise _lacks(path, missing, names)
     if len(set(names)) < len(names):
         raise InvalidInput(str(path), "two columns have the same name")
     stream = open_stream(path)
@@ -180,9 +185,7 @@ def read_csv(path: Path, columns: Sequence[str] | None = None) -> Table:
                 source,
                 csv.ReadOptions(block_size=8 * 1024 * 1024, use_threads=False),
                 csv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip),
-                csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), include_columns=wanted, null_values=[]
-                ),
+                csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[]),
             )
     except (EOFError, zlib.error) as error:
         raise stream_error(path, error) from None

@@ -99,11 +99,11 @@ class _Document:
 
     def __init__(self, raw: dict[str, object], check: Check) -> None:
         self.raw, self.check = raw, check
-        self.inside = check.object(raw, "workflow", "$") or {}
+        self.inside = check.inner(raw, "workflow", "$") or {}
         if not self.inside and not check.problems:
             check.problem("$", "has no 'workflow' object")
-        self.specification = check.object(self.inside, "specification", "workflow")
-        self.execution = check.object(self.inside, "execution", "workflow") or {}
+        self.specification = check.inner(self.inside, "specification", "workflow")
+        self.execution = check.inner(self.inside, "execution", "workflow") or {}
         flat = self.specification is None
         self.facts = self.inside if flat else self.execution
         self.facts_at = "workflow" if flat else "workflow.execution"
@@ -188,9 +188,7 @@ class _Document:
                 self.check.problem(where, "has no 'id'")
                 continue
             size = self.check.whole(entry, _SIZE, where) or 0
-            file = extension.merged(
-                File(id, size), entry.get(extension.KEY), f"{where}.{extension.KEY}", self.check
-            )
+            file = extension.merged(File(id, size), entry.get(extension.KEY), f"{where}.{extension.KEY}", self.check)
             if file.id != id:
                 renamed[id] = file.id
             if file.id in found and found[file.id].size_bytes != size:
@@ -248,7 +246,7 @@ class _Document:
         """What both forms say of a task: ``entry`` holds its name, ``run`` what was measured."""
         check, (at, facts) = self.check, run
         name = check.text(entry, "name", at) or id
-        command = check.object(facts, "command", at) or {}
+        command = check.inner(facts, "command", at) or {}
         memory = check.whole(facts, _MEMORY, at)
         machines = check.texts(facts, "machines", at) or ((check.text(facts, "machine", at) or ""),)
         energy_kwh = check.number(facts, _ENERGY_KWH, at)
@@ -296,7 +294,7 @@ class _Document:
     def _machines(self) -> tuple[Machine, ...]:
         check, found = self.check, []
         for where, entry in check.objects(self.facts, "machines", self.facts_at):
-            cpu = check.object(entry, "cpu", where) or {}
+            cpu = check.inner(entry, "cpu", where) or {}
             name = check.text(entry, "nodeName", where)
             if not name:
                 check.problem(where, "has no 'nodeName'")

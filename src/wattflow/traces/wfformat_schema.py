@@ -93,7 +93,7 @@ class Check:
                 self.problem(f"{where}.{key}[{i}]", f"must be text, not {_shown(item)}")
         return tuple(item for item in raw if isinstance(item, str))
 
-    def object(self, holder: Mapping[str, object], key: str, where: str) -> dict[str, object] | None:
+    def inner(self, holder: Mapping[str, object], key: str, where: str) -> dict[str, object] | None:
         raw = holder.get(key)
         if raw is None or isinstance(raw, dict):
             return raw

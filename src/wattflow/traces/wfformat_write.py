@@ -18,7 +18,7 @@ from wattflow.traces.source import write_atomic, write_folder_atomic
 
 SCHEMA_VERSION = "1.5"
 UNKNOWN_TIME = "1970-01-01T00:00:00+00:00"
-"""The schema demands a start time and a makespan; where they are unknown these stand there, and the extension says so."""
+"""The schema demands a start time and a makespan: this and 0 where they are unknown; the extension then says so."""
 _TASK_LETTERS = re.compile(r"[^0-9a-zA-Z\-_.#]")
 _FILE_LETTERS = re.compile(r"[^0-9a-zA-Z\-_./:#]")
 _RESERVED = frozenset({"name", "description", "createdAt", "schemaVersion", "workflow", "wms", extension.KEY})

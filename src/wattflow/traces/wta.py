@@ -209,5 +209,6 @@ def _extra(text: str) -> _Extra | None:
         return None
 
 
-def _short(id: float) -> str:
-    return str(int(id)) if float(id).is_integer() else str(id)
+def _short(id: object) -> str:
+    number = float(str(id))
+    return str(int(number)) if number.is_integer() else str(number)

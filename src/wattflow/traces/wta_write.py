@@ -39,11 +39,8 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 def _milliseconds(seconds: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
     """Whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
-    values = seconds * 1000.0
-    whole = np.rint(values)
-    if bool((np.abs(values - whole) <= 1e-9 * np.maximum(np.abs(values), 1.0)).all()):
-        return whole.astype(np.int64)
-    return values
+    whole = np.rint(seconds * 1000.0)
+    return whole.astype(np.int64) if bool((whole / 1000.0 == seconds).all()) else seconds * 1000.0
 
 
 def _known(workload: Workload, name: str, factor: float = 1.0) -> np.ndarray:  # type: ignore[type-arg]
@@ -93,10 +90,12 @@ def _lists(workload: Workload) -> tuple[object, object]:
     import pyarrow as pa
 
     start, child, _ = workload.children()
-    return (
-        pa.ListArray.from_arrays(pa.array(workload.parent_start.astype(np.int32)), pa.array(workload.parent.astype(np.int64))),
-        pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), pa.array(child.astype(np.int64))),
-    )  # fmt: skip
+    lists = ((workload.parent_start, workload.parent), (start, child))
+    parents, children = (
+        pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids.astype(np.int64)))
+        for offsets, ids in lists
+    )
+    return parents, children
 
 
 def _params(workload: Workload, types: Sequence[str]) -> list[str]:
@@ -128,9 +127,8 @@ def _shape_extra(shape: Shape, function: Function) -> dict[str, object]:
     first = shape.variants[0]
     if shape.parts != 1:
         extra["parts"] = shape.parts
-    if shape.variants != (Variant(cores=first.cores, memory_bytes=first.memory_bytes),) or shape.parts != 1:
-        extra["variants"] = extension.encode(shape.variants)
-    elif first.memory_bytes and not float(first.memory_bytes / MB * MB).is_integer():
+    plain = shape.variants == (Variant(cores=first.cores, memory_bytes=first.memory_bytes),)
+    if not plain or shape.parts != 1 or first.cores <= 0 or round(first.memory_bytes / MB * MB) != first.memory_bytes:
         extra["variants"] = extension.encode(shape.variants)
     if function != Function(function.name or "task"):
         extra["function"] = extension.encode(function)
