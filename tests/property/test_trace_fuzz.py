@@ -29,7 +29,7 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
-PEOPLE = "a,b\n1,2\n"
+TROUBLE = [b"-1", b"nan", b"inf", b"1e400", b"\x00", b"\xff\xfe", b"\n", b",", b'"', b"9" * 30, b"-", b"1e308"]
 TEXTS: dict[str, tuple[str, str]] = {
     "swf": ("log.swf", "; head\n" + "1 0 -1 5 2 -1 -1 2 9 100 1 1 1 1 1 1 -1 -1\n" * 3),
     "alibaba-gpu": (
@@ -113,21 +113,7 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
         elif kind == "double":
             found[at:at] = found[at : at + 40]
         else:
-            trouble = [
-                b"-1",
-                b"nan",
-                b"inf",
-                b"1e400",
-                b"\x00",
-                b"\xff\xfe",
-                b"\n",
-                b",",
-                b'"',
-                b"9" * 30,
-                b"-",
-                b"1e308",
-            ]
-            found[at:at] = draw(st.sampled_from(trouble))
+            found[at:at] = draw(st.sampled_from(TROUBLE))
     return bytes(found)
 
 
@@ -170,9 +156,8 @@ def test_random_bytes(format: str) -> None:
 
 
 def values() -> st.SearchStrategy[object]:
-    leaves = st.one_of(
-        st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from([1e400, float("nan"), -1, 10**400, 2**70, "", "a", "ghost"])
-    )  # fmt: skip
+    odd = [1e400, float("nan"), -1, 10**400, 2**70, "", "a", "ghost"]
+    leaves = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from(odd))
     return st.recursive(
         leaves,
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -211,8 +196,11 @@ def test_mutated_documents(data: st.DataObject) -> None:
             documents.to_workload([workflow], "w")
 
 
+FLAT = {"workflow": {"tasks": [{"name": "a", "runtime": 1}, {"name": "b", "runtime": 2, "parents": ["a"]}]}}
+
+
 @FUZZ
-@given(data=mutated(json.dumps({"workflow": {"tasks": [{"name": "a", "runtime": 1}, {"name": "b", "runtime": 2, "parents": ["a"]}]}}).encode()))  # fmt: skip
+@given(data=mutated(json.dumps(FLAT).encode()))
 def test_mutated_json_text(data: bytes) -> None:
     in_folder({"w.json": data}, "w.json", None)
 
@@ -242,7 +230,18 @@ def test_mutated_parquet(format: str, parquet_folders: dict[str, dict[str, bytes
     check()
 
 
-COLUMN = st.sampled_from([[1, 2], [1.5, float("nan")], ["x", "-1"], [None, None], [[1], [2]], [True, False], [-5, 10**17], [float("inf"), 0.0], ["[0]", "[1, 7]"], [b"\xff", b""], [{"a": 1}, None]])  # fmt: skip
+COLUMN = st.sampled_from([
+    [1, 2], [1.5, float("nan")], ["x", "-1"], [None, None], [[1], [2]], [True, False], [-5, 10**17],
+    [float("inf"), 0.0], ["[0]", "[1, 7]"], [b"\xff", b""], [{"a": 1}, None],
+])  # fmt: skip
+NAMES = {
+    "wta": "id workflow_id ts_submit runtime parents params type memory_requested energy_consumption",
+    "opendc": "id submission_time duration parents cpu_count mem_capacity cpu_capacity deadline",
+}
+GOOD = {
+    "id": [0, 1], "workflow_id": [0, 0], "ts_submit": [0, 5], "submission_time": [0, 5], "duration": [1, 2],
+    "runtime": [1, 2],
+}  # fmt: skip
 
 
 @settings(FUZZ, max_examples=80)
@@ -251,13 +250,9 @@ def test_any_types_of_parquet_columns(data: st.DataObject, format: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    names = {
-        "wta": ["id", "workflow_id", "ts_submit", "runtime", "parents", "params", "type", "memory_requested", "energy_consumption"],
-        "opendc": ["id", "submission_time", "duration", "parents", "cpu_count", "mem_capacity", "cpu_capacity", "deadline"],
-    }[format]  # fmt: skip
-    good = {"id": [0, 1], "workflow_id": [0, 0], "ts_submit": [0, 5], "submission_time": [0, 5], "duration": [1, 2], "runtime": [1, 2]}  # fmt: skip
     columns = {
-        name: data.draw(COLUMN) if name not in good or data.draw(st.booleans()) else good[name] for name in names
+        name: data.draw(COLUMN) if name not in GOOD or data.draw(st.booleans()) else GOOD[name]
+        for name in NAMES[format].split()
     }
     sink = pa.BufferOutputStream()
     parquet.write_table(pa.table(columns), sink)
@@ -265,13 +260,15 @@ def test_any_types_of_parquet_columns(data: st.DataObject, format: str) -> None:
     in_folder({path: sink.getvalue().to_pybytes()}, "", format)
 
 
+HOST = {
+    "count": 3, "cpu": {"coreCount": 4, "coreSpeed": "2 GHz"}, "memory": {"memorySize": 9}, "gpu": {"count": 2},
+    "cpuPowerModel": {"modelType": "sqrt", "idlePower": 1, "maxPower": 2},
+}  # fmt: skip
+TOPOLOGY = json.dumps({"clusters": [{"name": "C", "count": 2, "hosts": [HOST]}]}).encode()
+
+
 @FUZZ
-@given(
-    text=st.one_of(
-        mutated(b'{"clusters": [{"name": "C", "count": 2, "hosts": [{"count": 3, "cpu": {"coreCount": 4, "coreSpeed": "2 GHz"}, "memory": {"memorySize": 9}, "cpuPowerModel": {"modelType": "sqrt", "idlePower": 1, "maxPower": 2}, "gpu": {"count": 2}}]}]}'),
-        mutated(b"sn,cpu_milli,memory_mib,gpu,model\nn0,32000,4,2,T4\n"),
-    )
-)  # fmt: skip
+@given(text=mutated(TOPOLOGY) | mutated(b"sn,cpu_milli,memory_mib,gpu,model\nn0,32000,4,2,T4\n"))
 def test_mutated_clusters(text: bytes) -> None:
     folder = Path(tempfile.mkdtemp())
     try:

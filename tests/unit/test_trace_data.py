@@ -27,7 +27,7 @@ def test_every_file_is_a_format_or_named(entries: tuple[catalog.Entry, ...]) -> 
     counts = Counter(entry.format for entry in entries)
     assert counts["wfformat"] == 104
     assert counts["swf"] == 4
-    assert counts["nextflow"] == 14
+    assert counts["nextflow"] == 15
     assert counts["alibaba-gpu"] == 8
     assert (counts["flowbench"], counts["flowbench-dag"]) == (4, 12)
     assert (counts["wta"], counts["opendc"], counts["opendc-experiment"]) == (3, 4, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import zlib
 from collections.abc import Callable, Sequence
@@ -23,6 +24,12 @@ Mask = NDArray[np.bool_]
 CSV_LIMIT_BYTES = 2 * GIB
 PARQUET_LIMIT_BYTES = 16 * GIB
 _UNKNOWN = frozenset({"", "-", "na", "n/a", "nan", "null", "none", "-1"})
+
+
+def _question(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "?" * (error.end - error.start), error.end
 
 
 class Table:
@@ -197,17 +204,26 @@ def read_csv(path: Path, *needed: str) -> Table:
 
 
 class _Bounded:
-    """A readable that ends in an error beyond the limit, so that a packed bomb does not fill memory."""
+    """A readable that ends in an error beyond the limit, so that a packed bomb does not fill memory.
+
+    Bytes that are not UTF-8 become question marks, so that one bad name does not cost a whole log.
+    """
 
     def __init__(self, stream: object, path: Path) -> None:
         self.stream, self.path, self.left, self.closed = stream, path, CSV_LIMIT_BYTES, False
+        codecs.register_error("wattflow.question", _question)
+        self.decoder = codecs.getincrementaldecoder("utf-8")("wattflow.question")
 
     def read(self, size: int = -1) -> bytes:
-        data: bytes = self.stream.read(size)  # type: ignore[attr-defined]
-        self.left -= len(data)
-        if self.left < 0:
-            raise InvalidInput(str(self.path), "larger than 2 GiB once unpacked; split it")
-        return data
+        while True:
+            # What the decoder held back may come on top; never hand over more than was asked for.
+            data: bytes = self.stream.read(max(size - 4, 1) if size >= 0 else -1)  # type: ignore[attr-defined]
+            self.left -= len(data)
+            if self.left < 0:
+                raise InvalidInput(str(self.path), "larger than 2 GiB once unpacked; split it")
+            clean = self.decoder.decode(data, final=not data).encode()
+            if clean or not data:
+                return clean
 
     def readable(self) -> bool:
         return True
