@@ -2,9 +2,9 @@
 
 The node list has vCPUs, memory, and number and model of GPUs. It has no watts. Those here are guesses in the manner of
 the PWR paper (Lettich et al., CCGrid 2025, arXiv:2412.17484): idle watts and TDP of the CPU that Alibaba Cloud sells
-with each GPU model, and of each GPU. Differences from that paper: CPU watts rise in a straight line with busy vCPUs (there:
-one socket after another goes from idle to TDP), and GPU watts rise to TDP at 45 % of the device (there: at once).
-The models G2 and G3 are not named by Alibaba; they are taken to be like an A10 and an A100.
+with each GPU model, and of each GPU. Differences from that paper: CPU watts rise in a straight line with busy vCPUs
+(there: one socket after another goes from idle to TDP), and GPU watts rise to TDP at 45 % of the device (there: at
+once). The models G2 and G3 are not named by Alibaba; they are taken to be like an A10 and an A100.
 """
 
 from __future__ import annotations
