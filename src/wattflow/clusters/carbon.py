@@ -31,6 +31,7 @@ _FOLDER = "carbon_intensity"
 _GB = "scotland_and_regions_forecast.csv.gz"
 _SHIPPED = {"eia:CISO": "eia_2022_ciso_week.csv", "eia:ERCO": "eia_2022_erco_week.csv"}
 _MOST_STEPS = 10_000_000
+_LARGEST_FILE_BYTES = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,10 @@ def read_csv(path: Path, column: str = "", window: Window = Window()) -> DatedSe
         InvalidInput: The file, the column or the window cannot be used.
     """
     try:
+        if not path.is_file():
+            raise InvalidInput(str(path), "is not a file")
+        if path.stat().st_size > _LARGEST_FILE_BYTES:
+            raise InvalidInput(str(path), f"is larger than {_LARGEST_FILE_BYTES // 1024**2} MiB; not a series")
         rows = _rows(path)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(str(path), f"cannot be read: {error}") from error

@@ -11,7 +11,8 @@ from wattflow.clusters.table import Table
 from wattflow.model.cluster import SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
 
 T = TypeVar("T")
-MOST_NODES = 1_000_000
+MOST_NODES = 100_000
+MOST_THREADS = 1_000_000
 
 
 def build(table: Table, make: Callable[..., T], **facts: object) -> T | None:
@@ -69,11 +70,17 @@ def _expand(table: Table) -> list[Node]:
 
 def _read_node(table: Table) -> Node | None:
     table.has("template")
+    name = table.text("name")
+    if not name and "name" in table.data:
+        table.problem("name", "must not be empty")
     cores, threads_per_core = table.whole("cores"), table.whole("threads_per_core", 1)
+    if cores * threads_per_core > MOST_THREADS:
+        table.problem("cores", f"{cores} × {threads_per_core} hardware threads are more than {MOST_THREADS:,}")
+        cores = threads_per_core = 1
     return build(
         table,
         Node,
-        name=table.text("name"),
+        name=name,
         cores=cores,
         memory_bytes=table.size("memory"),
         threads_per_core=threads_per_core,

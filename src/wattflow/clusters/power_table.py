@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattflow.clusters import profiles
 from wattflow.clusters.table import Table
-from wattflow.model.errors import WattflowError
+from wattflow.model.errors import MissingData, UnknownName
 from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope
 
 _SCOPES = tuple(Scope)
@@ -19,7 +19,10 @@ def read_power(node: Table, threads: int) -> PowerProfile | None:
     if isinstance(value, str):
         try:
             return profiles.resolve_profile(value, threads)
-        except WattflowError as error:
+        except UnknownName as error:
+            node.problem("power", error.problems[0].what)
+            return None
+        except MissingData as error:
             node.problem("power", str(error))
             return None
     table = node.table("power")
@@ -60,6 +63,8 @@ def _by_points(table: Table, threads: int, scope: Scope) -> PowerProfile | None:
         return None
     if len(x) != len(watts):
         raise ValueError(f"{key} has {len(x)} values and watts {len(watts)}; they must be as many")
+    if key == "busy" and max(x, default=0.0) > threads:
+        raise ValueError(f"busy goes up to {max(x):g}, but the node has {threads} hardware threads")
     if key == "busy":
         return PowerProfile(x, watts, scope, Provenance(provenance), source)
     if max(x, default=0.0) > 1:

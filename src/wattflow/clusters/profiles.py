@@ -78,13 +78,15 @@ def find_profile(name: str) -> NamedProfile:
         UnknownName: There is none; names the nearest.
         MissingData: Its family needs the folder of real data, which is not there.
     """
+    if name in _shipped():
+        return _shipped()[name]
     known = _known()
     if name in known:
         return known[name]
     family = name.partition(":")[0]
     if data_folder() is None and (family in ("spec", "turbostat") or name.removeprefix("ccf:").isdigit()):
         raise MissingData(f"the power profile {name!r} needs the folder of real data; set WATTFLOW_DATA to it")
-    raise unknown_name("power profile", name, known, "`list_profiles()` has them all")
+    raise unknown_name("power profile", name, known, "`wattflow profiles` lists them all")
 
 
 def resolve_profile(name: str, threads: int) -> PowerProfile:

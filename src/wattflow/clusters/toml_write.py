@@ -49,9 +49,9 @@ def cluster_toml(cluster: Cluster) -> str:
     if cluster.storage != Network():
         lines.append(f"storage = {_value(_changed(cluster.storage))}")
     for zone in cluster.zones:
-        lines += ["", f"[zones.{_key(zone.name)}]", *_lines(_zone(zone))]
+        lines += ["", f"[zones.{_key(zone.name)}]", *toml_lines(_zone(zone))]
     for node, count in _runs(cluster.nodes):
-        lines += ["", "[[nodes]]", *_lines(_node(node, count))]
+        lines += ["", "[[nodes]]", *toml_lines(_node(node, count))]
     return "\n".join(lines) + "\n"
 
 
@@ -62,7 +62,7 @@ def _runs(nodes: Sequence[Node]) -> list[tuple[Node, int | None]]:
     while i < len(nodes):
         stem = nodes[i].name.removesuffix("-0")
         count = 0
-        if stem != nodes[i].name:
+        if stem and stem != nodes[i].name:
             key = nodes[i].class_key
             while i + count < len(nodes) and nodes[i + count].name == f"{stem}-{count}":
                 if nodes[i + count].class_key != key:
@@ -155,7 +155,8 @@ def _series(series: Series) -> dict[str, object]:
     return {"step": series.step_s, "values": series.values}
 
 
-def _lines(table: Mapping[str, object]) -> list[str]:
+def toml_lines(table: Mapping[str, object]) -> list[str]:
+    """The lines of one table, one key each."""
     return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
 
 
@@ -173,7 +174,7 @@ def _value(value: object) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
-            return "{ " + ", ".join(_lines(value)) + " }" if value else "{}"
+            return "{ " + ", ".join(toml_lines(value)) + " }" if value else "{}"
         case list() | tuple():
             return "[" + ", ".join(_value(item) for item in value) + "]"
     raise TypeError(f"cannot write {value!r}")

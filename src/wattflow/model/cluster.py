@@ -16,10 +16,16 @@ SHARING = ("exclusive", "time-slice", "mps", "mig")
 """How tasks may share a device."""
 
 
+_ENDLESS = ("bandwidth_bytes_per_s", "after_s", "burst", "time_limit_s", "mtbf_s", "keep_alive_s")
+"""What may be infinite."""
+
+
 def _require(what: str, value: float, low: float = 0.0, *, above: bool = False) -> None:
-    """Raise unless ``low`` ≤ value (or < where ``above``). NaN never passes; infinity does."""
+    """Raise unless ``low`` ≤ value (or < where ``above``) and it is finite or may be endless. NaN never passes."""
     if not (value > low if above else value >= low):
         raise ValueError(f"{what} must be {'more than' if above else 'at least'} {low:g}, not {value}")
+    if value == math.inf and what not in _ENDLESS:
+        raise ValueError(f"{what} must be finite")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,8 @@ class PowerProfile:
         if threads < 1:
             raise ValueError(f"a profile needs at least one hardware thread, not {threads}")
         share = FORMS[form]
-        straight = form in ("constant", "linear")
-        busy = (0.0, float(threads)) if straight else tuple(float(k) for k in range(threads + 1))
+        steps = 1 if form in ("constant", "linear") else min(threads, _MOST_STEPS)
+        busy = tuple(threads * (k / steps) for k in range(steps + 1))
         watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
         return cls(busy, watts, Scope(about.get("scope", "wall")),
                    Provenance(about.get("provenance", "modelled")),
@@ -109,6 +109,7 @@ GPU_KNEE = 0.45
 """Share of a GPU above which its watts no longer rise (HPE paper, A100 under MPS: about 45 %)."""
 
 _ASYMPTOTE = 0.3
+_MOST_STEPS = 1024  # points of a curved form on a very large node
 FORMS: dict[str, Callable[[float], float]] = {
     "constant": lambda u: 1.0,
     "linear": lambda u: u,
