@@ -9,6 +9,7 @@ import pytest
 from wattflow.clusters import describe_cluster, load_cluster, preset_names, write_cluster
 from wattflow.clusters.alibaba import load_alibaba
 from wattflow.clusters.presets import preset_text
+from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput, MissingData, UnknownName
 from wattflow.model.profile import Provenance, Scope
 from wattflow.model.units import GIB
@@ -100,6 +101,14 @@ def test_rows_describe_a_cluster() -> None:
     assert rows["epyc"].sleep == "8 W, wakes in 90 s"
     assert rows["epyc"].as_dict()["provenance"] == "modelled"
     assert describe_cluster(load_cluster("bench-64x4"))[0].sleep == "–"
+
+
+def test_unknown_watts_stay_unknown_in_rows() -> None:
+    nodes = tuple(Node(name, 4, GIB) for name in ("a-7", "a-9", "a-11"))
+    (row,) = describe_cluster(Cluster("c", nodes))
+    assert (row.label, row.count, row.idle_w, row.full_w, row.scope, row.provenance) == ("a", 3, None, None, None, None)
+    mixed = describe_cluster(Cluster("c", (Node("x", 4, GIB), Node("y", 4, GIB))))
+    assert mixed[0].label == "x …"
 
 
 def test_a_name_or_a_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from wattflow.clusters import carbon
 from wattflow.clusters.node_table import build, read_network, read_nodes
 from wattflow.clusters.table import Problems, Table
 from wattflow.model.cluster import Cluster, Node, Series, Zone
-from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.model.errors import InvalidInput, UnknownName, WattflowError
 
 LARGEST_FILE_BYTES = 64 * 1024**2
 
@@ -98,6 +98,9 @@ def _read_series(zone: Table, key: str, folder: Path) -> Series | None:
         return None
     try:
         return _series_table(table, folder)
+    except UnknownName as error:
+        table.problem("", error.problems[0].what)
+        return None
     except (ValueError, WattflowError) as error:
         table.problem("", str(error))
         return None
