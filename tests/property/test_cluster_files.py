@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wattflow.clusters import cluster_toml, preset_names
@@ -120,13 +120,13 @@ def clusters(draw: st.DrawFn) -> Cluster:
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_a_cluster_survives_writing_and_reading(cluster: Cluster) -> None:
     assert parse_cluster(cluster_toml(cluster), "written") == cluster
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([name for name in preset_names() if name not in ("alibaba", "bench-5000")]),
     st.lists(
@@ -198,7 +198,7 @@ VALUES: st.SearchStrategy[object] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_any_table_gives_a_cluster_or_a_list_of_problems(data: dict[str, object]) -> None:
     try:
