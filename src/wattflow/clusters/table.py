@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 from wattflow.model import units
 from wattflow.model.errors import Problem
@@ -106,10 +106,10 @@ class Table:
     def number(self, key: str, default: float | object = _MISSING) -> float:
         value = self._get(key, default, "a number")
         if is_number(value):
-            return float(value)  # type: ignore[arg-type]
+            return float(value)
         if value is not None:
             self.problem(key, f"must be a number, not {value!r}")
-        return float(default) if is_number(default) else 1.0  # type: ignore[arg-type]
+        return float(default) if is_number(default) else 1.0
 
     def whole(self, key: str, default: int | object = _MISSING) -> int:
         value = self._get(key, default, "a whole number")
@@ -143,10 +143,10 @@ class Table:
                 self.problem(key, f"must be {kind}, not {value!r}")
             else:
                 try:
-                    return parse(value)  # type: ignore[arg-type]
+                    return parse(value)
                 except (ValueError, OverflowError) as error:
                     self.problem(key, str(error))
-        return float(default) if is_number(default) else 1.0  # type: ignore[arg-type]
+        return float(default) if is_number(default) else 1.0
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of finite numbers; empty where it is absent or wrong."""
@@ -195,7 +195,7 @@ class Table:
         return {name: table for name, table in found.items() if table is not None}
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a TOML value is a number (NaN is not)."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
