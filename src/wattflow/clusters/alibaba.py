@@ -1,10 +1,11 @@
 """The 1,523-node Alibaba GPU cluster of the 2023 trace, read from the folder of real data.
 
-The node list has vCPUs, memory, and number and model of GPUs. It has no watts. Those here are guesses in the manner of
-the PWR paper (Lettich et al., CCGrid 2025, arXiv:2412.17484): idle watts and TDP of the CPU that Alibaba Cloud sells
-with each GPU model, and of each GPU. Differences from that paper: CPU watts rise in a straight line with busy vCPUs
-(there: one socket after another goes from idle to TDP), and GPU watts rise to TDP at 45 % of the device (there: at
-once). The models G2 and G3 are not named by Alibaba; they are taken to be like an A10 and an A100.
+The node list has vCPUs, memory, and number and model of GPUs. It has no watts. Those here are guesses in the manner
+of the PWR paper (Lettich et al., CCGrid 2025, arXiv:2412.17484): TDP from data sheets and assumed idle watts of each
+GPU and of a CPU that is sold with it. The idle watts are those of that paper's public simulator code. Unlike there,
+where a GPU draws its TDP as soon as any share of it is taken, GPU watts rise up to 45 % of the device; CPU watts are
+a straight line. Alibaba does not name the models G2 and G3, and that code has placeholders for them; here they are
+like an A10 and an A100.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _node(row: dict[str, str]) -> Node:
 def _cpu_power(vcpus: int, chip: _Chip) -> PowerProfile:
     """Idle and TDP by the share of the chip's vCPUs that the node has."""
     chips = vcpus / chip.vcpus
-    source = f"idle and TDP of {chips:.2g} × {chip.name}, straight between (after arXiv:2412.17484)"
+    source = f"idle and TDP of {chips:.2g} × {chip.name}, straight between (as arXiv:2412.17484 guesses)"
     about = {"scope": "package", "provenance": "guessed", "source": source}
     return PowerProfile.from_form("linear", vcpus, chips * chip.idle_w, chips * chip.tdp_w, **about)
 
@@ -118,6 +119,6 @@ def _cpu_power(vcpus: int, chip: _Chip) -> PowerProfile:
 @functools.cache
 def _device(model: str) -> Device:
     gpu = _GPUS[model]
-    source = f"idle and TDP of {model}, flat above 45 % (after arXiv:2412.17484)"
+    source = f"idle and TDP of {model}, flat above 45 % (as arXiv:2412.17484 guesses)"
     power = DeviceProfile.from_knee(gpu.idle_w, gpu.tdp_w, provenance="guessed", source=source)
     return Device("gpu", model, gpu.memory_bytes, "mps", power=power, tdp_w=gpu.tdp_w)
