@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from reference.facts import Options, Policy, Stuck
 from reference.hand import edges, ends, node, nodes, starts, tasks
 from reference.policies import POLICIES
 from reference.simulator import simulate
-
 from wattflow.model.cluster import Device, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
