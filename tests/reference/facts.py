@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Offer:
     guarantee: float = 1.0
     level: int = 0
 
-    @property
+    @cached_property
     def guaranteed_cores(self) -> float:
         return self.guarantee * self.variant.cores
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +33,8 @@ def node(cores: int = 1, **facts: object) -> Node:
 
 
 def nodes(*found: Node, zones: tuple[Zone, ...] = (Zone(),)) -> Cluster:
-    return Cluster("hand", found, zones)
+    """A cluster of these, named by their place."""
+    return Cluster("hand", tuple(replace(one, name=f"n{i}") for i, one in enumerate(found)), zones)
 
 
 def starts(result: Result, count: int) -> list[float]:

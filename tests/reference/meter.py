@@ -24,6 +24,8 @@ def series_at(series: Series, at_s: float) -> float:
 
 def series_integral(series: Series, from_s: float, to_s: float) -> float:
     """∫ value dt, step by step."""
+    if len(series.values) == 1:
+        return series.values[0] * (to_s - from_s)
     total, at_s, step = 0.0, from_s, math.floor(from_s / series.step_s)
     while at_s < to_s:
         edge_s = min(to_s, (step + 1) * series.step_s)

@@ -92,7 +92,7 @@ class LiveNode:
         return min(self.facts.request_cores, platform.burst + platform.ramp_per_s * now_s)
 
     def guaranteed_cores(self) -> float:
-        return sum(a.offer.guaranteed_cores for a in self.attempts)
+        return sum([a.offer.guaranteed_cores for a in self.attempts])
 
     def tenants(self, device: int) -> list[Attempt]:
         return [a for a in self.attempts if device in a.devices]
@@ -100,6 +100,8 @@ class LiveNode:
     def placements(self, offers: list[Offer], now_s: float) -> list[tuple[Offer, tuple[int, ...]]]:
         """Each offer that fits now, with the devices it would take (none for a CPU variant)."""
         free_cores = self.offered_cores(now_s) - self.guaranteed_cores() + TOLERANCE
+        if all(offer.guaranteed_cores > free_cores for offer in offers):
+            return []
         free_bytes = self.facts.memory_bytes - sum(a.offer.variant.memory_bytes for a in self.attempts)
         return [
             (offer, devices)
