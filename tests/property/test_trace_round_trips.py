@@ -35,6 +35,7 @@ def test_wfformat_gives_back_every_field(workflow: Workflow) -> None:
     assert back == dataclasses.replace(workflow, schema_version="1.5")
 
 
+@pytest.mark.data
 @QUICK
 @given(workflow=workflows(odd_names=True, unknown_runtimes=True))
 def test_wfformat_is_valid_against_the_published_schema(workflow: Workflow, schema: dict[str, object]) -> None:

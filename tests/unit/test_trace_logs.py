@@ -198,6 +198,12 @@ def test_wta_takes_types_as_they_come(tmp_path: Path) -> None:
         assert part in text
 
 
+def test_wta_by_one_of_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "t" / "tasks" / "schema-1.0" / "part.0.parquet"
+    parquet(path, {"workflow_id": [1], "ts_submit": [0], "runtime": [1], "id": [5]})
+    assert traces.load(path).name == "t"
+
+
 def test_wta_lists_as_text_and_cycles(tmp_path: Path) -> None:
     base = {"workflow_id": [1, 1], "ts_submit": [0, 0], "runtime": [1, 1], "id": [5, 6]}
     parquet(tmp_path / "a" / "tasks" / "p.parquet", base | {"parents": ["[]", "[5]"]})
@@ -259,6 +265,14 @@ def test_opendc_topology_problems_are_listed(tmp_path: Path) -> None:
     text = str(caught.value)
     for part in ("'magic' is not known", "needs a coreCount", "needs a memorySize"):
         assert part in text
+
+
+def test_opendc_topology_that_the_model_refuses(tmp_path: Path) -> None:
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(topology(modelType="cubic", idlePower=1e308, maxPower=1.5e308) | {"name": "x"}))
+    opendc_files.read_topology(path)
+    with pytest.raises(InvalidInput, match="speed must be more than 0"):
+        opendc_files.read_topology(path, demand_mhz=-1.0)
 
 
 def test_opendc_experiment_names_its_files(tmp_path: Path) -> None:

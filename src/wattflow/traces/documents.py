@@ -36,7 +36,7 @@ def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ())
 def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ...]]:
     """The workload's documents, made from its columns where it has none, and what they cannot hold.
 
-    Columns that a run or a predictor has put over the documents (estimates, energy) are taken over into them.
+    Columns that a run or a predictor has put over the documents (runtimes, estimates, energy) are taken over into them.
     """
     if workload.documents and sum(len(one.tasks) for one in workload.documents) == len(workload):
         return _updated(workload), ()
@@ -58,8 +58,11 @@ def _updated(workload: Workload) -> tuple[Workflow, ...]:
                 for name, value in recorded[base + i].items()
                 if value is not None and value != getattr(task, name)
             }
+            runtime = float(workload.runtime_s[base + i])
+            if task.runtime_s is not None and runtime != task.runtime_s:
+                changes["runtime_s"] = runtime
             estimate = float(workload.estimate_s[base + i])
-            usual = task.runtime_s if task.estimate_s is None else task.estimate_s
+            usual = runtime if task.estimate_s is None else task.estimate_s
             if not math.isnan(estimate) and task.runtime_s is not None and estimate != usual:
                 changes["estimate_s"] = estimate
             tasks.append(dataclasses.replace(task, **changes) if changes else task)  # type: ignore[arg-type]

@@ -90,6 +90,13 @@ def read_topology(path: Path, demand_mhz: float | None = None) -> Cluster:
         demand_mhz: MHz that tasks ask of a core. Hosts with slower cores take longer by that ratio; faster cores
             gain nothing, as in OpenDC. Without it all hosts have speed 1.
     """
+    try:
+        return _cluster(path, demand_mhz)
+    except ValueError as error:
+        raise InvalidInput(str(path), str(error)) from None
+
+
+def _cluster(path: Path, demand_mhz: float | None) -> Cluster:
     check = Check()
     nodes: list[Node] = []
     for at, cluster in check.objects(_object(path), "clusters", "$"):

@@ -16,6 +16,8 @@ from wattflow.model.units import GIB, MIB
 
 DOCUMENT_LIMIT_BYTES = 256 * MIB
 """A workflow document is never larger than this once unpacked; the largest shared one has 3 MB."""
+DOCUMENT_LIMIT_VALUES = 16_000_000
+"""A short text such as ``[],[],…`` grows twentyfold when parsed, so values are counted before."""
 LOG_LIMIT_BYTES = 8 * GIB
 """A log is never larger than this once unpacked: about 1e8 rows of SWF."""
 HEAD_BYTES = 64 * 1024
@@ -90,6 +92,8 @@ def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
     text = read_text(path, limit)
     if not text.strip():
         raise InvalidInput(str(path), "the file is empty")
+    if sum(map(text.count, ",[{")) > DOCUMENT_LIMIT_VALUES:
+        raise InvalidInput(str(path), f"more than {DOCUMENT_LIMIT_VALUES:,} values, which no such file has")
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:

@@ -32,7 +32,17 @@ _NUMBERS = (
 
 
 def claims(probe: Probe) -> bool:
-    return probe.folder and bool(_parts(probe.path, "tasks"))
+    """The trace's folder, or a parquet file of its tasks."""
+    if probe.folder:
+        return bool(_parts(probe.path, "tasks"))
+    return probe.head.startswith(b"PAR1") and _root(probe.path) != probe.path
+
+
+def _root(path: Path) -> Path:
+    """The trace's folder where a file below its ``tasks`` was named."""
+    if path.is_dir():
+        return path
+    return next((parent.parent for parent in path.parents if parent.name == "tasks"), path)
 
 
 def _parts(folder: Path, kind: str) -> list[Path]:
@@ -46,6 +56,7 @@ def _parts(folder: Path, kind: str) -> list[Path]:
 
 def read(path: Path) -> Workload:
     """A trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
+    path = _root(path)
     files = _parts(path, "tasks")
     if not files:
         raise InvalidInput(str(path), "has no tasks/*.parquet, so it is not a Workflow Trace Archive folder")
