@@ -21,6 +21,7 @@ _NODE = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def claims(probe: Probe) -> bool:
+    """A pod list, by its header."""
     return not probe.folder and set(_POD) <= set(probe.header())
 
 

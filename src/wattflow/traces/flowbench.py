@@ -26,6 +26,7 @@ _DAG = re.compile(r'\s*\{\s*"[^"]*"\s*:\s*\[\s*("|\])')
 
 
 def claims(probe: Probe) -> bool:
+    """A table of runs, by its header."""
     return not probe.folder and set(_NEEDED) <= set(probe.header())
 
 

@@ -25,10 +25,12 @@ _METADATA = ("func_name", "warm_dur_ms", "cold_dur_ms")
 
 
 def claims_azure2021(probe: Probe) -> bool:
+    """A table of calls, by its header."""
     return not probe.folder and set(_AZURE2021) <= set(probe.header())
 
 
 def claims_iluvatar(probe: Probe) -> bool:
+    """The folder of trace and metadata, or the trace."""
     if probe.folder:
         return _beside(probe.path, "metadata.csv") is not None and _beside(probe.path, "trace.csv") is not None
     return set(_ILUVATAR) <= set(probe.header())

@@ -28,6 +28,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
 
 
 def claims(probe: Probe) -> bool:
+    """A trace, by its header."""
     header = set(probe.header())
     return not probe.folder and set(_NEEDED) <= header and bool({"process", "task_id", "native_id"} & header)
 

@@ -24,6 +24,7 @@ _NUMBERS = ("id", "submission_time", "duration", "cpu_count", "cpu_capacity", "m
 
 
 def claims(probe: Probe) -> bool:
+    """The folder of the two files, or one of them."""
     if probe.folder:
         return _folder(probe.path) is not None
     return probe.name in ("tasks.parquet", "fragments.parquet") and probe.head.startswith(b"PAR1")

@@ -25,6 +25,7 @@ def claims_topology(probe: Probe) -> bool:
 
 
 def claims_experiment(probe: Probe) -> bool:
+    """Whether this is an experiment, which names topologies and workloads."""
     return not probe.folder and '"topologies"' in probe.text() and '"workloads"' in probe.text()
 
 
