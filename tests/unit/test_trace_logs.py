@@ -87,9 +87,9 @@ def test_a_million_jobs_take_seconds(tmp_path: Path) -> None:
     path = tmp_path / "big.swf"
     line = job(1, run=55, req_time=100).split(" ", 2)[2]
     path.write_text("\n".join(f"{i} {i} {line}" for i in range(1_000_000)))
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(traces.load(path)) == 1_000_000
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
