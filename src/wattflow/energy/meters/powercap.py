@@ -1,7 +1,7 @@
 """RAPL through the kernel's powercap tree: every zone, with its own wrap.
 
-A zone's ``energy_uj`` wraps to 0 after ``max_energy_range_uj`` (262 kJ on many Xeons, under an hour at load), so each zone
-is unwrapped on its own. More than one wrap between two reads cannot be seen; read at least once a minute.
+A zone's ``energy_uj`` wraps to 0 after ``max_energy_range_uj`` (262 kJ on many Xeons, an hour at load), so each zone is
+unwrapped on its own. More than one wrap between two reads cannot be seen; read at least once a minute.
 Files stay open, one `pread` each: about 2 µs a zone.
 """
 
