@@ -1,1 +1,5 @@
 # One target per benchmark; each ends with one line per figure: figure NAME VALUE UNIT goal GOAL ok|short
+
+.PHONY: bench-attribution
+bench-attribution: $(BIN)/.dev ## Joules by task against measured truth (FaasMeter, 64 tasks on the virtual meter)
+	$(RUN) benchmarks/attribution.py
