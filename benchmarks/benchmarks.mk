@@ -3,3 +3,7 @@
 .PHONY: bench-attribution
 bench-attribution: $(BIN)/.dev ## Joules by task against measured truth (FaasMeter, 64 tasks on the virtual meter)
 	$(RUN) benchmarks/attribution.py
+
+.PHONY: bench-enrich
+bench-enrich: $(BIN)/.dev ## Modelled joules of whole runs against measured ones (Ichnos)
+	$(RUN) benchmarks/enrich.py
