@@ -113,6 +113,17 @@ def test_a_hole_in_sampled_watts_is_unknown() -> None:
     assert tally.energy().joules == {"wall": None}
 
 
+def test_a_counter_bridges_a_hole_but_not_its_own_end(tmp_path: Path) -> None:
+    energy = write_zone(tmp_path, "intel-rapl:0", "package-0", 100_000)
+    meter = PowercapMeter(tmp_path)
+    tally = Tally(meter)
+    for text, expected_j in (("", None), ("400000", 0.3), ("", None)):
+        energy.write_text(text)
+        tally.update()
+        assert tally.energy().joules["package-0"] == (None if expected_j is None else pytest.approx(expected_j))
+    meter.close()
+
+
 def test_the_virtual_meter_draws_the_curve_of_the_cpu_time_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,8 +88,8 @@ def difference(before: Reading, after: Reading) -> Energy:
 class Tally:
     """Adds up a meter's readings: counters by difference, watts without a counter by the trapezoidal rule.
 
-    A reading that lacks a domain leaves a hole: a counter bridges it (its difference still holds), sampled watts do
-    not, and the domain's joules are None from then on.
+    A reading that lacks a domain leaves a hole: a counter bridges it once it can be read again, sampled watts do not,
+    and their joules are None from then on.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -97,7 +97,6 @@ class Tally:
         self.first = self.last = meter.read()
         self._sampled = {d.name: 0.0 for d in meter.domains if not d.counter}
         self._lost: set[str] = {name for name in self._sampled if self.first.watts.get(name) is None}
-        self._counted = dict(self.first.joules)
 
     def update(self) -> Reading:
         """Read once more and add what has passed since."""
@@ -109,16 +108,12 @@ class Tally:
                 self._lost.add(name)
             else:
                 self._sampled[name] += (before + after) / 2 * step_s
-        self._counted.update({name: joules for name, joules in now.joules.items() if joules is not None})
         self.last = now
         return now
 
     def energy(self) -> Energy:
         """Everything since the tally began."""
-        joules: dict[str, float | None] = {}
-        for name, start in self.first.joules.items():
-            end = self._counted.get(name)
-            joules[name] = None if start is None or end is None else end - start
+        joules = dict(difference(self.first, self.last).joules)
         for name, total in self._sampled.items():
             joules[name] = None if name in self._lost else total
         return Energy(self.last.time_s - self.first.time_s, joules, frozenset(self._sampled))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
+from wattflow.energy.virtual import is_virtual
 
 DEFAULT_ROOT = Path("/sys/class/powercap")
 _KINDS = {"core": "core", "uncore": "uncore", "dram": "dram", "psys": "psys"}
@@ -37,12 +38,14 @@ class _Zone:
 
 
 class PowercapMeter:
-    """All zones under ``root`` (``/sys/class/powercap``, or a tree that looks like it)."""
+    """All zones under ``root`` (``/sys/class/powercap``, or a tree that looks like it).
 
-    name = "powercap"
+    Its name is ``virtual`` where a virtual meter wrote the tree: nothing made from that passes for measured.
+    """
 
     def __init__(self, root: Path | str = DEFAULT_ROOT) -> None:
         self.root = Path(root)
+        self.name = "virtual" if is_virtual(self.root) else "powercap"
         self._zones = _open_zones(self.root)
         self.domains = tuple(zone.domain for zone in self._zones)
 
