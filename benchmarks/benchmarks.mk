@@ -7,3 +7,7 @@ bench-attribution: $(BIN)/.dev ## Joules by task against measured truth (FaasMet
 .PHONY: bench-enrich
 bench-enrich: $(BIN)/.dev ## Modelled joules of whole runs against measured ones (Ichnos)
 	$(RUN) benchmarks/enrich.py
+
+.PHONY: bench-meters
+bench-meters: $(BIN)/.dev ## What reading a meter ten times a second costs
+	$(RUN) benchmarks/meters.py

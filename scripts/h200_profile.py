@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -21,21 +20,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from wattflow.energy import gpu_profile
-from wattflow.energy.gpu_load import LoadFailed, LoadSpec, Mps, Program, RunningLoad, build
+from wattflow.energy.gpu_load import build, started_mps
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.model.errors import WattflowError
-
-
-def started_mps(program: Program) -> Mps:
-    """MPS where a small load really runs under it; otherwise none, with the reason."""
-    mps = Mps().start()
-    if mps.active:
-        try:
-            RunningLoad(program, LoadSpec(program.kernels[-1], 0.5, 0.3), mps).finish(30.0)
-        except (LoadFailed, OSError, subprocess.SubprocessError) as error:
-            mps.stop()
-            mps.reason = f"the daemon started, but a client failed: {error}"
-    return mps
 
 
 def summary(document: Mapping[str, object]) -> str:

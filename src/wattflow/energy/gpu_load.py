@@ -171,3 +171,15 @@ class RunningLoad:
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
+
+
+def started_mps(program: Program) -> Mps:
+    """MPS where a small load really runs under it; otherwise none, with the reason."""
+    mps = Mps().start()
+    if mps.active:
+        try:
+            RunningLoad(program, LoadSpec(program.kernels[-1], 0.5, 0.3), mps).finish(30.0)
+        except (LoadFailed, OSError, subprocess.SubprocessError) as error:
+            mps.stop()
+            mps.reason = f"the daemon started, but a client failed: {error}"
+    return mps

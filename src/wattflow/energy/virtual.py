@@ -15,10 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wattflow.model.profile import PowerProfile
+from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 MARK = "wattflow-virtual"
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+DEMO_CURVE = PowerProfile(
+    (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    (40.0, 62.0, 76.0, 98.0, 130.0, 172.0, 205.0),
+    Scope.PACKAGE,
+    Provenance.MODELLED,
+    "invented for demonstrations of the virtual meter",
+)
 CpuSeconds = Callable[[], Mapping[str, float]]
 
 
