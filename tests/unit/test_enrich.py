@@ -17,6 +17,7 @@ from wattflow.energy.load_curve import threads_profile
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.workflow import Task, Variant, Workflow
+from wattflow.model.workload import Workload
 
 CURVE = PowerProfile((0.0, 1.0, 2.0), (20.0, 60.0, 80.0))
 
@@ -101,32 +102,41 @@ def test_node_energy_always_closes(rows: list[tuple[float, float, float]], begin
     assert energy.total_j == pytest.approx(energy.idle_j + sum(energy.task_j.values()), rel=1e-9, abs=1e-6)
 
 
-def recorded(start_known: bool) -> Workflow:
-    return Workflow(
-        "w",
-        (
-            Task("a", "a", "f", 10.0, machine="m", start_s=0.0 if start_known else None, avg_cpu_pct=100.0),
-            Task("b", "b", "f", 5.0, (Variant(cores=1.0),), machine="m", start_s=5.0 if start_known else None),
-            Task("c", "c", "f", 5.0, machine="elsewhere"),
-        ),
+def recorded(start_known: bool, energy_j: float | None = None) -> Workload:
+    starts = (0.0, 5.0) if start_known else (None, None)
+    return Workload.of(
+        Workflow(
+            "w",
+            (
+                Task("a", "a", "f", 10.0, machine="m", start_s=starts[0], avg_cpu_pct=100.0),
+                Task("b", "b", "f", 5.0, (Variant(cores=1.0),), machine="m", start_s=starts[1], energy_j=energy_j),
+                Task("c", "c", "f", 5.0, machine="elsewhere"),
+            ),
+        )
     )
 
 
 def test_enriched_tasks_carry_joules_watts_provenance_and_error() -> None:
-    tasks = {task.id: task for task in enrich(recorded(True), {"m": CURVE}, error=0.07).tasks}
-    assert tasks["a"].energy_j == pytest.approx(350.0)
-    assert tasks["a"].avg_power_w == pytest.approx(35.0)
-    assert tasks["a"].energy_provenance is Provenance.MODELLED
-    assert tasks["a"].energy_error == 0.07
-    assert tasks["c"].energy_j is None
-    assert tasks["c"].energy_provenance is None
+    columns = enrich(recorded(True), {"m": CURVE}, error=0.07).columns
+    assert columns["energy_j"][:2] == pytest.approx([350.0, 150.0])
+    assert columns["avg_power_w"][0] == pytest.approx(35.0)
+    assert columns["energy_provenance"].tolist() == ["modelled", "modelled", ""]
+    assert columns["energy_error"][:2].tolist() == [0.07, 0.07]
+    assert np.isnan(columns["energy_j"][2])
 
 
 def test_without_starts_each_task_ran_alone_and_a_guess_stays_a_guess() -> None:
     guess = PowerProfile(CURVE.busy, CURVE.watts, provenance=Provenance.GUESSED)
-    tasks = {task.id: task for task in enrich(recorded(False), {"m": CURVE}, default=guess).tasks}
-    assert (tasks["a"].energy_j, tasks["b"].energy_j) == (pytest.approx(400.0), pytest.approx(200.0))
-    assert tasks["c"].energy_provenance is Provenance.GUESSED
+    columns = enrich(recorded(False), {"m": CURVE}, default=guess).columns
+    assert columns["energy_j"] == pytest.approx([400.0, 200.0, 200.0])
+    assert columns["energy_provenance"].tolist() == ["modelled", "modelled", "guessed"]
+    assert "energy_error" not in columns
+
+
+def test_measured_joules_are_kept() -> None:
+    columns = enrich(recorded(True, energy_j=7.0), {"m": CURVE}).columns
+    assert columns["energy_j"][:2] == pytest.approx([350.0, 7.0])
+    assert columns["energy_provenance"].tolist() == ["modelled", "", ""]
 
 
 @pytest.mark.data

@@ -1,4 +1,4 @@
-"""Energy into recorded workflows: each task's joules through its node's curve, with provenance and error band.
+"""Energy into recorded workloads: each task's joules through its node's curve, with provenance and error band.
 
 A recorded task kept ``avg_cpu_pct``/100 threads busy (its cores where that was not recorded) for its runtime. Where
 starts are recorded, the tasks of one machine share P(k) − P(0) of each moment by busy threads; where they are not, each
@@ -7,11 +7,17 @@ task is taken to have run alone. Idle watts are no task's: they stand beside, fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wattflow.model.profile import PowerProfile, Provenance
-from wattflow.model.workflow import Task, Workflow
+from wattflow.model.workload import Workload
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 ERROR_KNOWN_CURVE = 0.07
 """Relative error to expect of a whole run on a node whose own curve was measured (Ichnos runs: `make bench-enrich`)."""
@@ -66,51 +72,70 @@ def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s
     return RunEnergy(idle_j + active_j, idle_j, task_j)
 
 
-def threads_of(task: Task) -> float:
-    """Busy threads of a recorded task: measured CPU percent, else the cores of its first variant."""
-    if task.avg_cpu_pct is not None:
-        return task.avg_cpu_pct / 100.0
-    return task.variants[0].cores
-
-
 def enrich(
-    workflow: Workflow,
+    workload: Workload,
     curves: Mapping[str, PowerProfile],
     default: PowerProfile | None = None,
     error: float | None = None,
-) -> Workflow:
-    """The workflow with joules, watts, provenance and error band on every task whose machine has a curve.
+) -> Workload:
+    """The workload with joules, watts, provenance and error band for every task whose machine has a curve.
+
+    Joules that the trace already has are kept: what was measured is not replaced by a model.
 
     Args:
-        curves: By machine name; ``default`` stands for machines that have none.
+        curves: By machine name; ``default`` stands for machines that have none, and for tasks without a machine.
         error: Relative error band to write; None where it is not known.
     """
-    by_machine: dict[str, list[Task]] = {}
-    for task in workflow.tasks:
-        by_machine.setdefault(task.machine or "", []).append(task)
-    joules: dict[str, tuple[float, Provenance]] = {}
-    for machine, tasks in by_machine.items():
-        curve = curves.get(machine, default)
+    count = len(workload)
+    energy_j = _numbers(workload, "energy_j")
+    power_w = _numbers(workload, "avg_power_w")
+    band = _numbers(workload, "energy_error")
+    provenance = workload.columns.get("energy_provenance", np.full(count, "")).astype(object)
+    kept = np.isfinite(energy_j)
+    for tasks, curve in _groups(workload, curves, default):
+        kind = Provenance.GUESSED if curve.provenance is Provenance.GUESSED else Provenance.MODELLED
+        modelled_j = _machine_j(workload, tasks, curve)
+        fresh = ~kept[tasks] & np.isfinite(modelled_j)
+        chosen = tasks[fresh]
+        runtime_s = workload.runtime_s[chosen]
+        energy_j[chosen] = modelled_j[fresh]
+        power_w[chosen] = np.divide(modelled_j[fresh], runtime_s, out=np.full(len(chosen), np.nan), where=runtime_s > 0)
+        provenance[chosen] = kind.value
+        band[chosen] = np.nan if error is None else error
+    labelled = {"energy_j": energy_j, "avg_power_w": power_w, "energy_provenance": provenance.astype(np.str_)}
+    if np.isfinite(band).any():
+        labelled["energy_error"] = band
+    return replace(workload, columns={**workload.columns, **labelled})
+
+
+def _groups(
+    workload: Workload, curves: Mapping[str, PowerProfile], default: PowerProfile | None
+) -> Iterator[tuple[Indices, PowerProfile]]:
+    """Tasks of one workflow on one machine, with the machine's curve."""
+    machine = workload.columns.get("machine", np.full(len(workload), ""))
+    groups: dict[tuple[int, str], list[int]] = {}
+    for task, key in enumerate(zip(workload.workflow.tolist(), machine.tolist(), strict=True)):
+        groups.setdefault(key, []).append(task)
+    for (_, name), tasks in groups.items():
+        curve = curves.get(name, default)
         if curve is not None:
-            provenance = Provenance.GUESSED if curve.provenance is Provenance.GUESSED else Provenance.MODELLED
-            joules |= {name: (value, provenance) for name, value in _machine_j(tasks, curve).items()}
-    return replace(workflow, tasks=tuple(_labelled(task, joules.get(task.id), error) for task in workflow.tasks))
+            yield np.array(tasks, np.int64), curve
 
 
-def _machine_j(tasks: Iterable[Task], curve: PowerProfile) -> dict[str, float]:
+def _machine_j(workload: Workload, tasks: Indices, curve: PowerProfile) -> Floats:
     """Joules of the tasks of one machine: together where all starts are known, else each alone."""
-    known = [task for task in tasks if task.runtime_s is not None]
-    if known and all(task.start_s is not None for task in known):
-        work = [Busy(task.id, task.start_s, task.start_s + task.runtime_s, threads_of(task)) for task in known]  # type: ignore[arg-type, operator]
-        begin_s, end_s = min(b.start_s for b in work), max(b.end_s for b in work)
-        shared = node_energy(work, curve, begin_s, end_s).task_j
-        return {task.id: shared.get(task.id, 0.0) for task in known}
-    return {task.id: (curve.at(threads_of(task)) - curve.idle_w) * (task.runtime_s or 0.0) for task in known}
+    start_s, runtime_s = _numbers(workload, "start_s")[tasks], workload.runtime_s[tasks]
+    cores = np.array([shape.variants[0].cores for shape in workload.shapes])[workload.shape[tasks]]
+    threads = _numbers(workload, "avg_cpu_pct")[tasks] / 100.0
+    threads = np.where(np.isfinite(threads), threads, cores)
+    if np.isfinite(start_s).all():
+        rows = zip(start_s.tolist(), (start_s + runtime_s).tolist(), threads.tolist(), strict=True)
+        work = [Busy(str(i), *row) for i, row in enumerate(rows)]
+        shared = node_energy(work, curve, float(start_s.min()), float((start_s + runtime_s).max())).task_j
+        return np.array([shared.get(str(i), 0.0) for i in range(len(tasks))])
+    return np.array([curve.at(k) - curve.idle_w for k in threads.tolist()]) * runtime_s
 
 
-def _labelled(task: Task, energy: tuple[float, Provenance] | None, error: float | None) -> Task:
-    if energy is None:
-        return task
-    joules, provenance = energy
-    watts = joules / task.runtime_s if task.runtime_s else None
-    return replace(task, energy_j=joules, avg_power_w=watts, energy_provenance=provenance, energy_error=error)
+def _numbers(workload: Workload, name: str) -> Floats:
+    column = workload.columns.get(name)
+    return np.full(len(workload), np.nan) if column is None else np.array(column, np.float64)

@@ -131,7 +131,9 @@ class Profiler:
         joules = _whole_j(self.meter, energy.joules)
         if joules is None:
             raise NoReading(f"{self.meter.name} lost its reading while {k} threads were loaded; run again to resume")
-        other_s = max(0.0, after.busy_s - before.busy_s - load_cpu_s)
+        # The virtual node has nothing on it but the load.
+        virtual = self.meter.name == "virtual"
+        other_s = 0.0 if virtual else max(0.0, after.busy_s - before.busy_s - load_cpu_s)
         steal_s = after.steal_s - before.steal_s
         return Window(energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine.temperature_c())
 
