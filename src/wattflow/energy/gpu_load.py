@@ -11,8 +11,9 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def build(folder: Path) -> Program:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = folder / "gpu_load"
     failures = []
-    for kernels, flags in ((KERNELS, ["-DWITH_CUBLAS", "-lcublas"]), (KERNELS[1:], [])):
+    for kernels, flags in _variants():
         command = [nvcc, "-O3", "-arch=native", str(SOURCE), "-o", str(target), *flags]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
@@ -51,6 +52,17 @@ def build(folder: Path) -> Program:
             return Program(target, kernels)
         failures.append(done.stderr.strip()[-400:])
     raise LoadFailed("the GPU load could not be built: " + "; ".join(failures))
+
+
+def _variants() -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
+    yield KERNELS, ["-DWITH_CUBLAS", "-lcublas"]
+    for place in sys.path:
+        for library in sorted(Path(place).glob("nvidia/*/lib/libcublas.so.*")):
+            folder = library.parent
+            link = ["-L", str(folder), f"-l:{library.name}", "-Xlinker", "-rpath", "-Xlinker", str(folder)]
+            yield KERNELS, ["-DWITH_CUBLAS", "-I", str(folder.parent / "include"), *link]
+    yield KERNELS[1:], []
 
 
 @dataclass(slots=True)

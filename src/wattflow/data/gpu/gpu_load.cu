@@ -29,6 +29,8 @@
         }                                                                                                \
     } while (0)
 
+// Constant, since MPS shows a client only its share of the multiprocessors: a round must be the same work on any share.
+static const int FMA_BLOCKS = 1056;
 static const int FMA_STEPS = 4096;
 static const int GEMM_SIZE = 4096;
 static const size_t COPY_BYTES = size_t(1) << 29;
@@ -108,13 +110,12 @@ struct Load {
     // One round is the same work whatever the share of the device that does it.
     void round() {
         if (kernel[0] == 'f') {
-            int blocks = multiprocessors * 8;
             if (sms) {
                 // 128 KiB of shared memory: one block to a multiprocessor, so the grid is the number of them in use.
-                int repeat = (blocks + sms - 1) / sms;
+                int repeat = (FMA_BLOCKS + sms - 1) / sms;
                 fma_round<<<sms, 1024, 128 * 1024>>>(out, FMA_STEPS / 4, repeat);
             } else {
-                fma_round<<<blocks, 256>>>(out, FMA_STEPS, 1);
+                fma_round<<<FMA_BLOCKS, 256>>>(out, FMA_STEPS, 1);
             }
             CHECK(cudaGetLastError());
         } else if (kernel[0] == 'm') {
