@@ -129,7 +129,7 @@ class Recipe:
                 problems.append(Problem(item, str(error)))
         whole = parts.pop("")
         for part, given in parts.items():
-            default = cls.__dataclass_fields__[part].default
+            default: Any = cls.__dataclass_fields__[part].default
             if given.get("law") in USUAL_SHAPE:
                 given.setdefault("shape", USUAL_SHAPE[given["law"]])
             try:

@@ -24,6 +24,8 @@ class Steps:
 
     def held_s(self, end_s: float) -> Floats:
         """How long each row's value holds; the last one of a group until ``end_s``."""
+        if not len(self.time_s):
+            return np.zeros(0)
         following = np.append(self.time_s[1:], end_s)
         last = np.append(self.group[1:] != self.group[:-1], True)
         following[last] = np.maximum(end_s, self.time_s[last])
@@ -34,14 +36,18 @@ def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Fl
     """Sum of the weights of the intervals [start, end) that cover each moment, for each group. O(n log n)."""
     used = end_s > start_s
     group, start_s, end_s, weight = group[used], start_s[used], end_s[used], weight[used]
-    groups = np.concatenate([group, group]).astype(np.int64)
-    times = np.concatenate([start_s, end_s])
-    change = np.concatenate([weight, -weight])
-    order = np.lexsort((times, groups))
-    groups, times, change = groups[order], times[order], change[order]
+    return accumulate(
+        np.concatenate([group, group]), np.concatenate([start_s, end_s]), np.concatenate([weight, -weight])
+    )
+
+
+def accumulate(group: NDArray[np.integer], time_s: Floats, change: Floats) -> Steps:
+    """Running sum over time of the changes of each group; values within 1e-9 of 0 are 0."""
+    order = np.lexsort((time_s, group))
+    groups, times = group[order].astype(np.int64), time_s[order]
     if not len(groups):
-        return Steps(groups, times, change)
-    total = np.cumsum(change)
+        return Steps(groups, times, np.zeros(0))
+    total = np.cumsum(change[order])
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
     before = np.where(first > 0, total[first - 1], 0.0)
     total -= np.repeat(before, np.diff(np.append(first, len(groups))))

@@ -1,0 +1,215 @@
+"""Runs the points of an experiment one by one, or on several processes where the work left is worth their start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattflow.generate.recipe import Recipe
+from wattflow.lab.ideal import ideal_s
+from wattflow.lab.metrics import Floats, Values, metrics
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import MissingExtra
+from wattflow.model.run import Run
+from wattflow.model.workload import Workload
+
+if TYPE_CHECKING:
+    from wattflow.sim import SimOptions
+
+log = logging.getLogger(__name__)
+
+WORTH_S = 15.0
+"""Work left, in seconds, that pays for starting other processes (each loads the compiled kernel anew)."""
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One point to run: a workload (or the recipe of one), a cluster, a policy and a seed."""
+
+    title: str
+    source: Workload | Recipe
+    cluster: Cluster
+    policy: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How points are run.
+
+    Attributes:
+        options: The simulator's options; None means its defaults.
+        runtime_error: Typical relative error of runtime estimates: 0.3 multiplies by about 1.3 or divides by it.
+        keep_runs: Keep the run of the first seed of each workload and policy, with its power over time.
+        workers: Processes; None means one, or all cores where the work left takes longer than their start.
+        progress: Called with the share done and what is running; may raise KeyboardInterrupt.
+    """
+
+    options: SimOptions | None = None
+    runtime_error: float = 0.0
+    keep_runs: bool = False
+    workers: int | None = None
+    progress: Progress | None = field(default=None, compare=False)
+
+    def about(self) -> dict[str, object]:
+        """What a report should say of it."""
+        from wattflow.sim import SimOptions
+
+        options = self.options or SimOptions()
+        named = {name: getattr(options, name) for name in SimOptions.__dataclass_fields__}
+        return {"runtime_error": self.runtime_error, "options": named}
+
+
+@dataclass(slots=True)
+class Bench:
+    """Runs jobs; keeps the last workload drawn, and its ideal times, for the next policy."""
+
+    setup: Setup
+    keep: frozenset[tuple[str, int]] = frozenset()
+    _last: tuple[object, int, Workload, Floats] | None = None
+
+    def run(self, job: Job, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
+        """The figures of one job, and its run where it is to be kept."""
+        from wattflow import sim
+
+        workload, ideal = self._workload(job)
+        kept = (job.title, job.seed) in self.keep
+        options = self.setup.options or sim.SimOptions()
+        if kept:
+            options = replace(options, record_power=True)
+        run = sim.simulate(workload, job.cluster, job.policy, seed=job.seed, options=options, progress=progress)
+        return metrics(run, ideal), run if kept else None
+
+    def _workload(self, job: Job) -> tuple[Workload, Floats]:
+        if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
+            drawn = job.source.draw(job.seed) if isinstance(job.source, Recipe) else job.source
+            guessed = with_runtime_error(drawn, self.setup.runtime_error, job.seed)
+            self._last = (job.source, job.seed, guessed, ideal_s(drawn, job.cluster))
+        return self._last[2], self._last[3]
+
+
+@dataclass(slots=True)
+class Results:
+    """What the jobs gave so far."""
+
+    values: dict[Job, Values] = field(default_factory=dict)
+    runs: dict[tuple[str, str], Run] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def add(self, job: Job, values: Values, run: Run | None) -> None:
+        self.values[job] = values
+        if run is not None:
+            self.runs[job.title, job.policy] = run
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"policy {name} was left out: {why}" for name, why in self.left_out.items()]
+
+
+def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Results:
+    """Run all jobs. With ``optional`` a policy that lacks an optional package is left out and named in the notes."""
+    keep = frozenset((job.title, jobs[0].seed) for job in jobs) if setup.keep_runs else frozenset[tuple[str, int]]()
+    bench, results = Bench(setup, keep), Results()
+    took: list[float] = []
+    for number, job in enumerate(jobs):
+        rest = jobs[number:]
+        if len(took) >= 3 and _pays(rest, setup, statistics.median(took[-9:])):
+            _run_parallel(rest, bench, results, setup)
+            break
+        if job.policy in results.left_out:
+            continue
+        began = time.perf_counter()
+        try:
+            results.add(job, *bench.run(job, _share_of(setup.progress, number, len(jobs), job)))
+        except MissingExtra as error:
+            if not optional:
+                raise
+            results.left_out[job.policy] = str(error)
+        took.append(time.perf_counter() - began)
+    if setup.progress is not None:
+        setup.progress(1.0, "done")
+    return results
+
+
+def with_runtime_error(workload: Workload, error: float, seed: int) -> Workload:
+    """Estimates multiplied by log-normal noise of median 1 and σ = ln(1 + error), drawn from the seed."""
+    if error <= 0:
+        return workload
+    rng = np.random.default_rng([seed, 0xE57])
+    noise = np.exp(np.log1p(error) * rng.standard_normal(len(workload)))
+    return workload.with_estimates(workload.estimate_s * noise)
+
+
+def _share_of(progress: Progress | None, number: int, total: int, job: Job) -> Callable[[float], None] | None:
+    if progress is None:
+        return None
+    text = f"{job.title} · {job.policy} · seed {job.seed}"
+    progress(number / total, text)
+    return lambda share: progress((number + share) / total, text)
+
+
+def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(cores, len(rest)) if setup.workers is None else setup.workers
+    if workers < 2 or len(rest) < 2:
+        return False
+    return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travels(rest[0])
+
+
+def _travels(job: Job) -> bool:
+    try:
+        pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
+
+
+_bench: Bench | None = None
+
+
+def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
+    global _bench
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _bench = Bench(setup, keep)
+
+
+def _run_in_worker(numbered: tuple[int, Job]) -> tuple[int, Values, Run | None]:
+    assert _bench is not None
+    return numbered[0], *_bench.run(numbered[1])
+
+
+def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, setup: Setup) -> None:
+    """The rest of the jobs on a pool. Ctrl-C ends the workers at once; jobs of one workload and seed stay together."""
+    left = [job for job in jobs if job.policy not in results.left_out]
+    workers = setup.workers or len(os.sched_getaffinity(0))
+    done_before = len(results.values)
+    quiet = replace(setup, progress=None)
+    with get_context("spawn").Pool(workers, _start_worker, (quiet, bench.keep)) as pool:
+        incoming = pool.imap_unordered(_run_in_worker, enumerate(left), chunksize=1)
+        for done in range(1, len(left) + 1):
+            number, values, run = _next(incoming, setup.progress, (done_before + done - 1) / (done_before + len(left)))
+            results.add(left[number], values, run)
+
+
+def _next(incoming, progress: Progress | None, share: float) -> tuple[int, Values, Run | None]:  # type: ignore[no-untyped-def]
+    import multiprocessing
+
+    while True:
+        try:
+            answer: tuple[int, Values, Run | None] = incoming.next(timeout=0.2)
+            return answer
+        except multiprocessing.TimeoutError:
+            if progress is not None:
+                progress(share, "on several processes")
