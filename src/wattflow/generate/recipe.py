@@ -188,7 +188,26 @@ _KEYS: dict[str, tuple[str, str, Callable[[str], object]]] = {
     "slack": ("", "slack", _finite),
     "name": ("", "name", str),
 }
-KEYS = tuple(_KEYS)
+KEYS_ABOUT = {
+    "tasks": "tasks of each workflow",
+    "workflows": "how many workflows arrive",
+    "runtime": "distribution of runtimes",
+    "mean": "mean runtime, as in 90s or 5m",
+    "shape": "shape of the runtime distribution",
+    "file": "distribution of file sizes",
+    "file-mean": "mean file size, as in 20MB",
+    "file-shape": "shape of the file size distribution",
+    "arrivals": "when workflows are submitted",
+    "rate": "workflows a second",
+    "amplitude": "swing of diurnal arrivals, 0 … 1",
+    "period": "cycle of diurnal arrivals, as in 24h",
+    "cv": "variation of the gaps of bursty arrivals",
+    "cores": "cores of each task without device variants",
+    "memory": "memory of each such task, as in 2GiB",
+    "cold-start": "time to make a container, as in 500ms",
+    "slack": "deadline as a multiple of the critical path",
+    "name": "name of the workload",
+}
 """What may be written after the colon of a generated workload."""
 
 USUAL_SHAPE = {"lognormal": 1.0, "pareto": 2.0, "weibull": 0.7}

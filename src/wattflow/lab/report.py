@@ -22,10 +22,10 @@ MOST_TIMELINES = 120
 MOST_BARS_IN_ALL = 30_000
 
 _ABOUT_SCATTER = """<p>Each dot is a policy, at its means over seeds; less is better on both axes. The stairs are the
-Pareto front: no policy beats its members in both. Lines through a dot are 95 % intervals of its difference to the
-baseline (paired by seed), cut off where they would hide the dots. Point at a dot for its name.</p>"""
-_ABOUT_FIGURES = """<p>Change in percent is (before − after) / before against <b>{baseline}</b>: positive is less. ● marks
-the Pareto front. Green is better, red is worse, grey is within the interval.</p>"""
+Pareto front: no policy beats its members in both. Lines through these are 95 % intervals of the difference to the
+baseline (paired by seed), cut off at the frame. Point at a dot for its name and numbers.</p>"""
+_ABOUT_FIGURES = """<p>Change in percent is (before − after) / before against <b>{baseline}</b>: positive is less.
+● marks the Pareto front. Green is better, red is worse, grey is within the interval.</p>"""
 
 
 def write_report(path: str | os.PathLike[str], comparison: Comparison, title: str = "wattflow comparison") -> None:
@@ -137,7 +137,7 @@ def _timeline_section(comparison: Comparison, notes: Sequence[str]) -> str:
     remarks = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
         f"<h2>Timelines</h2><p>First seed ({comparison.seeds[0]}). Each band is a node, each bar an attempt (pale: cold"
-        " start, wake and data; red edge: failed). Below it, the stacked power of these nodes on the same time axis.</p>"
+        " start, wake, data; red edge: failed). Below it, the stacked power of these nodes on the same time axis.</p>"
         '<p class="choose"><label>workload <select id="workload"></select></label>'
         '<label>above <select id="above"></select></label><label>below <select id="below"></select></label></p>'
         f'<div id="timelines"></div><div id="tip" hidden></div><ul class="small">{remarks}</ul>'

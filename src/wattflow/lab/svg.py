@@ -88,7 +88,7 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str) -> str:
         dot, (x, y) = dots[i], frame.at(dots[i].x, dots[i].y)
         kind = "dot base" if dot.marked else "dot best" if i in front else "dot"
         about = f"{dot.name}: {dot.x:,.4g} ±{dot.x_half:.2g}, {dot.y:,.4g} ±{dot.y_half:.2g}"
-        parts += _whiskers(frame, dot)
+        parts += _whiskers(frame, dot) if i in front else []
         parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(about)}</title></circle>')
     for i in [*front, *(i for i in range(len(dots)) if dots[i].marked and i not in front)]:
         labels.append(_label(frame, dots[i], named))

@@ -1,0 +1,88 @@
+"""Options that several commands share, described once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wattflow.lab.points import Setup
+    from wattflow.sim import SimOptions
+
+
+class Form(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+
+
+class Queue(StrEnum):
+    """What happens when the first task of the queue fits nowhere."""
+
+    skip = "skip"
+    strict = "strict"
+    easy_backfill = "easy-backfill"
+
+
+WORKFLOWS = "Trace files, or generated workloads such as montage:tasks=200 (see `wattflow generate --list`)."
+
+Workflows = Annotated[list[str], typer.Argument(metavar="WORKFLOW…", help=WORKFLOWS)]
+OneWorkflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help=WORKFLOWS)]
+ClusterName = Annotated[
+    str, typer.Option("--cluster", "-c", help="Preset name or TOML file; `wattflow clusters` lists.")
+]
+Output = Annotated[Form, typer.Option("--output", "-o", help="Form of the results; parquet needs --out.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the results to this file instead of the terminal.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Also write a self-contained HTML report here.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")]
+Baseline = Annotated[str, typer.Option("--baseline", "-b", help="Policy that the others are measured against.")]
+Policies = Annotated[str, typer.Option("--policies", "-p", help="Names with commas between, or `all`.")]
+Metrics = Annotated[
+    str, typer.Option("--metrics", help="Figures of the table: `headline`, `all`, or names with commas between.")
+]
+RuntimeError_ = Annotated[
+    float,
+    typer.Option("--runtime-error", min=0.0, help="Typical relative error of runtime estimates; 0.3 means about 30 %."),
+]
+PowerError = Annotated[
+    float, typer.Option("--power-error", min=0.0, help="Typical relative error of the power curves that policies see.")
+]
+QueueRule = Annotated[
+    Queue, typer.Option("--queue", help="When the first task fits nowhere: skip it, wait, or backfill.")
+]
+RoundS = Annotated[
+    float, typer.Option("--round-s", min=0.0, help="Decide only every so many seconds; 0: at every event.")
+]
+SleepAfter = Annotated[
+    float | None,
+    typer.Option("--sleep-after", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; by default more than one only on long work.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
+
+
+def sim_options(queue: Queue, round_s: float, sleep_after_s: float | None, power_error: float) -> SimOptions:
+    """The simulator's options from what was typed."""
+    from wattflow.sim import SimOptions
+
+    return SimOptions(queue=queue.value, round_s=round_s, sleep_after_s=sleep_after_s, power_error=power_error)
+
+
+def names_of(text: str) -> list[str]:
+    """``a,b,c`` as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def with_progress(setup: Setup, progress: object) -> Setup:
+    """The same setup reporting to a progress bar."""
+    from dataclasses import replace
+
+    return replace(setup, progress=progress)  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""What people see: results on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from wattflow.cli.options import Form
+from wattflow.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wattflow.lab.tables import Row
+
+LONG_S = 0.7
+"""Work shorter than this shows no bar."""
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Callable[[float, str], None] | None]:
+    """A bar on stderr for work that takes a while; None when quiet or when nobody is looking."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, began = bar.add_task("", total=1.0), time.monotonic()
+    started = False
+
+    def show(share: float, text: str) -> None:
+        nonlocal started
+        if not started and time.monotonic() - began > LONG_S:
+            bar.start()
+            started = True
+        bar.update(task, completed=share, description=text)
+
+    try:
+        yield show
+    finally:
+        if started:
+            bar.stop()
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Tables on stdout; where it is no terminal they are as wide as they need to be."""
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=220, no_color=True)
+    for table in tables:
+        console.print(table)
+        console.print()
+
+
+def remark(text: str, quiet: bool = False) -> None:
+    """A line for the person on stderr."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def check_output(form: Form, out: Path | None) -> None:
+    """Refuse before any work what could not be written after it."""
+    if form is Form.parquet and out is None:
+        raise InvalidInput("-o parquet", "needs a file: add --out FILE")
+    if form is Form.table and out is not None:
+        raise InvalidInput("--out", "writes json, csv or parquet: add -o json, -o csv or -o parquet")
+    check_folder(out)
+
+
+def check_folder(*paths: Path | None) -> None:
+    """The folders of files to be written must exist."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
+        if path is not None and path.is_dir():
+            raise InvalidInput(str(path), "is a folder; name a file")
+
+
+def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
+    """Rows as JSON, CSV or parquet, to the file or to stdout."""
+    from wattflow.lab.tables import as_text, write_rows
+
+    if out is not None:
+        write_rows(out, rows, form.value, about)
+    else:
+        typer.echo(as_text(rows, form.value, about), nl=False)
