@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.metrics import HOST_MEASURED, METRICS, Values
@@ -19,6 +20,9 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra, unknown_name
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
+
+if TYPE_CHECKING:
+    from wattflow.policy import Policy
 
 BASELINE = "fifo"
 SEEDS = 5
@@ -123,8 +127,8 @@ class Comparison:
 
 def compare(
     workloads: Source | Sequence[Source],
-    cluster: Cluster,
-    policies: Sequence[str] | str = "all",
+    cluster: Cluster | str,
+    policies: Sequence[str | Policy] | str = "all",
     seeds: int | Sequence[int] = SEEDS,
     baseline: str = BASELINE,
     setup: Setup | None = None,
@@ -133,38 +137,54 @@ def compare(
 
     Args:
         workloads: Recorded workloads, or recipes that are drawn anew for each seed.
-        policies: Names, or ``all``. The baseline is added where it is missing.
+        cluster: A cluster, or the name or file of one.
+        policies: Names or policies of your own, or ``all``. The baseline is added where it is missing.
         seeds: How many (0, 1, 2, …), or which.
-        setup: Simulator options, errors of estimates, workers, progress.
+        setup: Simulator options (errors of estimates among them), workers, progress.
     """
     setup = setup or Setup()
+    cluster = _cluster(cluster)
     sources = _named([workloads] if isinstance(workloads, Workload | Recipe) else list(workloads))
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not sources or not chosen:
         raise InvalidInput("compare", "needs at least one workload and one seed")
-    names, optional = policy_names(policies, baseline)
+    named, optional = chosen_policies(policies, baseline)
     jobs = [Job(title, source, cluster, policy, seed) for title, source in sources.items()
-            for seed in chosen for policy in names]  # fmt: skip
+            for seed in chosen for policy in named.values()]  # fmt: skip
     results = run_jobs(jobs, setup, optional=optional)
     if baseline in results.left_out:
         raise MissingExtra(results.left_out[baseline])
-    points = tuple(Point(job.title, job.policy, job.seed, values) for job, values in results.values.items())
-    usable = tuple(name for name in names if name not in results.left_out)
+    points = tuple(Point(job.title, job.policy_name, job.seed, values) for job, values in results.values.items())
+    usable = tuple(name for name in named if name not in results.left_out)
     notes = tuple(results.notes)
     return Comparison(cluster, baseline, tuple(sources), usable, chosen, points, results.runs, notes, setup.about())
 
 
-def policy_names(policies: Sequence[str] | str, baseline: str) -> tuple[tuple[str, ...], bool]:
-    """The names to run, baseline first, and whether those that lack an optional package may be left out."""
+def chosen_policies(
+    policies: Sequence[str | Policy] | str | Policy, baseline: str
+) -> tuple[dict[str, str | Policy], bool]:
+    """What to run by name, baseline first, and whether a policy that lacks an optional package may be left out."""
     from wattflow.policy import registry
 
     known = registry.names()
-    everything = policies == "all" or list(policies) == ["all"]
-    asked = list(known) if everything else ([policies] if isinstance(policies, str) else list(policies))
-    for name in (*asked, baseline):
-        if name not in known:
-            raise unknown_name("policy", name, known, "`wattflow policies` lists them")
-    return tuple(dict.fromkeys([baseline, *asked])), everything
+    asked = [policies] if isinstance(policies, str) or not isinstance(policies, Sequence) else list(policies)
+    everything = asked == ["all"]
+    own = {policy.name: policy for policy in asked if not isinstance(policy, str)}
+    named: dict[str, str | Policy] = {}
+    for policy in (baseline, *(known if everything else asked)):
+        name = policy if isinstance(policy, str) else policy.name
+        if name not in known and name not in own:
+            raise unknown_name("policy", name, [*known, *own], "`wattflow policies` lists them")
+        named.setdefault(name, own.get(name, name))
+    return named, everything
+
+
+def _cluster(cluster: Cluster | str) -> Cluster:
+    if isinstance(cluster, Cluster):
+        return cluster
+    from wattflow.clusters import load_cluster
+
+    return load_cluster(cluster)
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Source]:

@@ -55,8 +55,7 @@ METRICS: dict[str, Metric] = {
     "cost": Metric("cost", "money"),
     "carbon_g": Metric("carbon, operation", "g"),
     "embodied_g": Metric("carbon, embodied share", "g"),
-    "decision_s": Metric("time to decide, all decisions", "s"),
-    "decision_us": Metric("time to decide, one decision", "µs"),
+    "decision_us": Metric("time per decision, its events included", "µs"),
     **{f"wait_{stage}_s": Metric(f"mean {stage.replace('_', ' ')} time of a task", "s") for stage in STAGES},
     "response_mean_s": Metric("mean response time", "s"),
     "deadlines_missed": Metric("tasks past their deadline", ""),
@@ -72,8 +71,8 @@ HEADLINE = (
 )  # fmt: skip
 """What the terminal's table shows."""
 
-HOST_MEASURED = frozenset({"decision_s", "decision_us"})
-"""Measured on the machine that decides, so they differ from run to run even with one seed."""
+HOST_MEASURED = frozenset({"decision_us"})
+"""Measured on the machine that decides, so it differs from run to run even with one seed."""
 
 Values = Mapping[str, float | None]
 
@@ -91,9 +90,8 @@ def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
     values |= _slowdowns(tasks, ideal)
     values |= _waits(tasks)
     values |= _money(run)
-    decisions, decision_s = run.scalars.get("decisions"), run.scalars.get("decision_s")
-    values["decision_s"] = decision_s
-    values["decision_us"] = decision_s / decisions * 1e6 if decisions and decision_s is not None else None
+    decision_s = run.scalars.get("decision_s")
+    values["decision_us"] = None if decision_s is None else decision_s * 1e6
     late = tasks.end_s > run.workload.deadline_s + 1e-9
     has_deadline = bool(np.isfinite(run.workload.deadline_s).any())
     values["deadlines_missed"] = float(np.count_nonzero(late)) if has_deadline else None

@@ -26,11 +26,11 @@ Path = str | os.PathLike[str]
 def plot_front(comparison: Comparison, workload: str, path: Path) -> None:
     """Energy against makespan of every policy, with the Pareto front as stairs."""
     figure, axes = _figure()
-    found = [
-        (policy, *(comparison.summary(workload, policy, metric).mean for metric in ("makespan_s", "energy_j")))
-        for policy in comparison.policies
-    ]
-    known = [(policy, x, y / 1000.0) for policy, x, y in found if x is not None and y is not None]
+    known: list[tuple[str, float, float]] = []
+    for policy in comparison.policies:
+        span, joules = (comparison.summary(workload, policy, metric).mean for metric in ("makespan_s", "energy_j"))
+        if span is not None and joules is not None:
+            known.append((policy, span, joules / 1000.0))
     for policy, x, y in known:
         axes.plot(x, y, "o", color="tab:orange" if policy == comparison.baseline else "tab:gray")
         axes.annotate(policy, (x, y), xytext=(5, 3), textcoords="offset points", fontsize=7)

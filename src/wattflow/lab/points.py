@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.ideal import ideal_s
 from wattflow.lab.metrics import Floats, Values, metrics
@@ -24,6 +22,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 
 if TYPE_CHECKING:
+    from wattflow.policy import Policy
     from wattflow.sim import SimOptions
 
 log = logging.getLogger(__name__)
@@ -41,8 +40,12 @@ class Job:
     title: str
     source: Workload | Recipe
     cluster: Cluster
-    policy: str
+    policy: str | Policy
     seed: int
+
+    @property
+    def policy_name(self) -> str:
+        return self.policy if isinstance(self.policy, str) else self.policy.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +53,13 @@ class Setup:
     """How points are run.
 
     Attributes:
-        options: The simulator's options; None means its defaults.
-        runtime_error: Typical relative error of runtime estimates: 0.3 multiplies by about 1.3 or divides by it.
+        options: The simulator's options, errors of estimates among them; None means its defaults.
         keep_runs: Keep the run of the first seed of each workload and policy, with its power over time.
         workers: Processes; None means one, or all cores where the work left takes longer than their start.
         progress: Called with the share done and what is running; may raise KeyboardInterrupt.
     """
 
     options: SimOptions | None = None
-    runtime_error: float = 0.0
     keep_runs: bool = False
     workers: int | None = None
     progress: Progress | None = field(default=None, compare=False)
@@ -67,9 +68,10 @@ class Setup:
         """What a report should say of it."""
         from wattflow.sim import SimOptions
 
-        options = self.options or SimOptions()
-        named = {name: getattr(options, name) for name in SimOptions.__dataclass_fields__}
-        return {"runtime_error": self.runtime_error, "options": named}
+        options, usual = self.options or SimOptions(), SimOptions()
+        names = SimOptions.__dataclass_fields__
+        changed = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(usual, name)}
+        return {"options": changed or "as by default"}
 
 
 @dataclass(slots=True)
@@ -95,8 +97,7 @@ class Bench:
     def _workload(self, job: Job) -> tuple[Workload, Floats]:
         if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
             drawn = job.source.draw(job.seed) if isinstance(job.source, Recipe) else job.source
-            guessed = with_runtime_error(drawn, self.setup.runtime_error, job.seed)
-            self._last = (job.source, job.seed, guessed, ideal_s(drawn, job.cluster))
+            self._last = (job.source, job.seed, drawn, ideal_s(drawn, job.cluster))
         return self._last[2], self._last[3]
 
 
@@ -111,7 +112,7 @@ class Results:
     def add(self, job: Job, values: Values, run: Run | None) -> None:
         self.values[job] = values
         if run is not None:
-            self.runs[job.title, job.policy] = run
+            self.runs[job.title, job.policy_name] = run
 
     @property
     def notes(self) -> list[str]:
@@ -128,7 +129,7 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
         if len(took) >= 3 and _pays(rest, setup, statistics.median(took[-9:])):
             _run_parallel(rest, bench, results, setup)
             break
-        if job.policy in results.left_out:
+        if job.policy_name in results.left_out:
             continue
         began = time.perf_counter()
         try:
@@ -136,26 +137,17 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
         except MissingExtra as error:
             if not optional:
                 raise
-            results.left_out[job.policy] = str(error)
+            results.left_out[job.policy_name] = str(error)
         took.append(time.perf_counter() - began)
     if setup.progress is not None:
         setup.progress(1.0, "done")
     return results
 
 
-def with_runtime_error(workload: Workload, error: float, seed: int) -> Workload:
-    """Estimates multiplied by log-normal noise of median 1 and σ = ln(1 + error), drawn from the seed."""
-    if error <= 0:
-        return workload
-    rng = np.random.default_rng([seed, 0xE57])
-    noise = np.exp(np.log1p(error) * rng.standard_normal(len(workload)))
-    return workload.with_estimates(workload.estimate_s * noise)
-
-
 def _share_of(progress: Progress | None, number: int, total: int, job: Job) -> Callable[[float], None] | None:
     if progress is None:
         return None
-    text = f"{job.title} · {job.policy} · seed {job.seed}"
+    text = f"{job.title} · {job.policy_name} · seed {job.seed}"
     progress(number / total, text)
     return lambda share: progress((number + share) / total, text)
 
@@ -192,7 +184,7 @@ def _run_in_worker(numbered: tuple[int, Job]) -> tuple[int, Values, Run | None]:
 
 def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, setup: Setup) -> None:
     """The rest of the jobs on a pool. Ctrl-C ends the workers at once; jobs of one workload and seed stay together."""
-    left = [job for job in jobs if job.policy not in results.left_out]
+    left = [job for job in jobs if job.policy_name not in results.left_out]
     workers = setup.workers or len(os.sched_getaffinity(0))
     done_before = len(results.values)
     quiet = replace(setup, progress=None)

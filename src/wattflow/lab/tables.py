@@ -134,7 +134,7 @@ def show(metric: str, value: float | None) -> str:
         return f"{value / 1e6:,.4g} MJ·s"
     if unit == "J":
         return human_energy(value) if value < 1e3 or value >= 1e8 else f"{value / 1e3:,.4g} kJ"
-    if unit == "s" and metric != "decision_s":
+    if unit == "s":
         return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
     if metric.endswith("utilisation"):
         return f"{100 * value:.1f} %"
