@@ -25,7 +25,7 @@ def compare(
     metrics: o.Metrics = "headline",
     runtime_error: o.RuntimeError_ = 0.0,
     power_error: o.PowerError = 0.0,
-    queue: o.QueueRule = o.Queue.skip,
+    queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
@@ -51,8 +51,7 @@ def compare(
     sources = [workload_of(text) for text in workflows]
     machine = load_cluster(cluster)
     setup = Setup(
-        options=o.sim_options(queue, round_s, sleep_after, power_error),
-        runtime_error=runtime_error,
+        options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)),
         keep_runs=report is not None,
         workers=workers,
     )

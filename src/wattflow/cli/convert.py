@@ -18,10 +18,16 @@ def convert(
 ) -> None:
     """Convert a trace to another format. The target appears whole or not at all.
 
-    Example: wattflow convert workflow.json trace.parquet
+    A name without an ending is a folder in the format of the Workflow Trace Archive; .json is WfFormat, .swf is SWF.
+
+    Example: wattflow convert workflow.json trace.swf
     """
     from wattflow import traces
 
     check_folder(target if not target.is_dir() else None)
-    traces.convert(source, target)
-    remark(f"wrote {target}", quiet)
+    done = traces.convert(source, target)
+    remark(f"wrote {target}: {done.tasks:,} tasks, {done.source_format} to {done.target_format}", quiet)
+    for note in done.read_notes:
+        remark(f"note: read: {note}", quiet)
+    for note in done.dropped:
+        remark(f"note: {done.target_format} cannot hold: {note}", quiet)

@@ -47,8 +47,10 @@ def generate(
         )
     check_folder(out)
     workload = source.draw(seed)
-    traces.save(workload, out)
+    dropped = traces.save(workload, out)
     remark(f"wrote {out}: {len(workload):,} tasks in {len(workload.workflow_names):,} workflows", quiet)
+    for note in dropped:
+        remark(f"note: left out: {note}", quiet)
 
 
 def _catalogue() -> Iterator[Table]:

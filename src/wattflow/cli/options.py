@@ -48,13 +48,13 @@ Metrics = Annotated[
 ]
 RuntimeError_ = Annotated[
     float,
-    typer.Option("--runtime-error", min=0.0, help="Typical relative error of runtime estimates; 0.3 means about 30 %."),
+    typer.Option("--runtime-error", min=0.0, help="Spread (σ of log) of runtime estimates; 0.3 is about 30 %."),
 ]
 PowerError = Annotated[
-    float, typer.Option("--power-error", min=0.0, help="Typical relative error of the power curves that policies see.")
+    float, typer.Option("--power-error", min=0.0, help="Spread (σ of log) of true watts around what policies know.")
 ]
 QueueRule = Annotated[
-    Queue, typer.Option("--queue", help="When the first task fits nowhere: skip it, wait, or backfill.")
+    Queue | None, typer.Option("--queue", help="When the first task fits nowhere; by default as the policy says.")
 ]
 RoundS = Annotated[
     float, typer.Option("--round-s", min=0.0, help="Decide only every so many seconds; 0: at every event.")
@@ -69,11 +69,19 @@ Workers = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 
 
-def sim_options(queue: Queue, round_s: float, sleep_after_s: float | None, power_error: float) -> SimOptions:
-    """The simulator's options from what was typed."""
+def sim_options(
+    queue: Queue | None, round_s: float, sleep_after_s: float | None, errors: tuple[float, float]
+) -> SimOptions:
+    """The simulator's options from what was typed; ``errors`` are those of runtime and power."""
     from wattflow.sim import SimOptions
 
-    return SimOptions(queue=queue.value, round_s=round_s, sleep_after_s=sleep_after_s, power_error=power_error)
+    return SimOptions(
+        queue=None if queue is None else queue.value,
+        round_s=round_s,
+        sleep_after_s=sleep_after_s,
+        runtime_error=errors[0],
+        power_error=errors[1],
+    )
 
 
 def names_of(text: str) -> list[str]:

@@ -24,7 +24,7 @@ def simulate(
     metrics: o.Metrics = "all",
     runtime_error: o.RuntimeError_ = 0.0,
     power_error: o.PowerError = 0.0,
-    queue: o.QueueRule = o.Queue.skip,
+    queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
     quiet: o.Quiet = False,
@@ -48,8 +48,7 @@ def simulate(
     check_folder(report, target)
     names = metric_names(metrics)
     source, machine = workload_of(workflow), load_cluster(cluster)
-    chosen = o.sim_options(queue, round_s, sleep_after, power_error)
-    setup = Setup(options=chosen, runtime_error=runtime_error, keep_runs=True)
+    setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
     with progress_bar(quiet) as progress:
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
     values = result.points[0].values

@@ -184,7 +184,8 @@ def _cluster(cluster: Cluster | str) -> Cluster:
         return cluster
     from wattflow.clusters import load_cluster
 
-    return load_cluster(cluster)
+    loaded: Cluster = load_cluster(cluster)
+    return loaded
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Source]:
