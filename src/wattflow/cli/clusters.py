@@ -9,6 +9,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import check_output, deliver, print_tables
+from wattflow.model.errors import MissingData
 
 if TYPE_CHECKING:
     from wattflow.lab.tables import Row
@@ -32,7 +33,7 @@ def clusters(
     if name is not None:
         _show_one(load_cluster(name), output, out)
         return
-    rows = [_preset_row(preset, load_cluster(preset)) for preset in preset_names()]
+    rows = [_preset_row(preset) for preset in preset_names()]
     if output is not o.Form.table:
         deliver(rows, output, out, {})
         return
@@ -42,11 +43,17 @@ def clusters(
             column, no_wrap=column == "cluster", justify="right" if column in ("nodes", "cores") else "left"
         )
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*("–" if value is None else str(value) for value in row.values()))
     print_tables([table])
 
 
-def _preset_row(preset: str, cluster: Cluster) -> Row:
+def _preset_row(preset: str) -> Row:
+    from wattflow.clusters import load_cluster
+
+    try:
+        cluster = load_cluster(preset)
+    except MissingData as error:
+        return {"cluster": preset, "nodes": None, "cores": None, "devices": "", "about": f"not here: {error}"}
     kinds: dict[str, int] = {}
     for node in cluster.nodes:
         for device in node.devices:

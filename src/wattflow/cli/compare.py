@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from wattflow.cli import options as o
 from wattflow.cli.screen import check_folder, check_output, deliver, print_tables, progress_bar, remark
 
@@ -67,10 +69,11 @@ def compare(
 
 def show(comparison: Comparison, output: o.Form, out: Path | None, metrics: tuple[str, ...]) -> None:
     """Tables for people; every figure for programs."""
-    from wattflow.lab.tables import comparison_about, comparison_rows, comparison_tables
+    from wattflow.lab.tables import comparison_about, comparison_rows, comparison_tables, explanation
 
     if output is o.Form.table:
         print_tables(comparison_tables(comparison, metrics))
+        typer.echo(explanation(comparison))
     else:
         deliver(comparison_rows(comparison), output, out, comparison_about(comparison))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ def simulate(
     output: o.Output = o.Form.table,
     out: o.Out = None,
     attempts: Annotated[
-        str | None, typer.Option("--attempts", help="Write every attempt, with its manifest, to this parquet file.")
+        Path | None, typer.Option("--attempts", help="Write every attempt, with its manifest, to this parquet file.")
     ] = None,
     report: o.Report = None,
     metrics: o.Metrics = "all",
@@ -33,8 +34,6 @@ def simulate(
 
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
-    from pathlib import Path
-
     from wattflow.cli.compare import write
     from wattflow.cli.inputs import workload_of
     from wattflow.clusters import load_cluster
@@ -44,8 +43,7 @@ def simulate(
     from wattflow.lab.tables import metric_names, run_rows, run_table
 
     check_output(output, out)
-    target = Path(attempts) if attempts is not None else None
-    check_folder(report, target)
+    check_folder(report, attempts)
     names = metric_names(metrics)
     source, machine = workload_of(workflow), load_cluster(cluster)
     setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
@@ -58,8 +56,8 @@ def simulate(
     else:
         about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
         deliver(run_rows(values), output, out, {**about, "simulated": run.simulated, **result.about})
-    if target is not None:
-        write_run(target, run)
-        remark(f"attempts: {target}", quiet)
+    if attempts is not None:
+        write_run(attempts, run)
+        remark(f"attempts: {attempts}", quiet)
     if report is not None:
         write(result, report, quiet, f"{run.workload.name} under {policy}")

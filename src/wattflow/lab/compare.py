@@ -174,7 +174,7 @@ def chosen_policies(
     for policy in (baseline, *(known if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
         if name not in known and name not in own:
-            raise unknown_name("policy", name, [*known, *own], "`wattflow policies` lists them")
+            raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
         named.setdefault(name, own.get(name, name))
     return named, everything
 

@@ -52,7 +52,7 @@ METRICS: dict[str, Metric] = {
     "bounded_slowdown_p99": Metric("bounded slowdown (10 s), 99th percentile", ""),
     "stretch_mean": Metric("stretch of the run stage, mean", ""),
     "stretch_max": Metric("stretch of the run stage, largest", ""),
-    "cost": Metric("cost", "money"),
+    "cost": Metric("cost, in the currency of the prices", ""),
     "carbon_g": Metric("carbon, operation", "g"),
     "embodied_g": Metric("carbon, embodied share", "g"),
     "decision_us": Metric("time per decision, its events included", "µs"),

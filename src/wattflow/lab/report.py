@@ -19,7 +19,7 @@ from wattflow.model.run import ACCOUNTS
 from wattflow.model.units import J_PER_KWH
 
 MOST_TIMELINES = 120
-MOST_BARS_IN_ALL = 30_000
+MOST_BARS_IN_ALL = 45_000
 
 _ABOUT_SCATTER = """<p>Each dot is a policy, at its means over seeds; less is better on both axes. The stairs are the
 Pareto front: no policy beats its members in both. Lines through these are 95 % intervals of the difference to the

@@ -115,9 +115,10 @@ def comparison_tables(comparison: Comparison, metrics: Sequence[str] = HEADLINE)
 
 def run_table(values: Values, title: str, names: Iterable[str] = tuple(METRICS)) -> Table:
     """The figures of one run; unknown ones are a dash."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("figure")
     table.add_column("value", justify="right")
     for name in names:
@@ -217,11 +218,17 @@ def _table(comparison: Comparison, workload: str) -> Table:
 
     seeds = len(comparison.seeds)
     title = f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
-    caption = (
-        f"less by: (before − after) / before against {comparison.baseline}, 95 % interval over seeds; ● Pareto front"
-    )
-    plain = {"box": box.SIMPLE_HEAD, "pad_edge": False, "show_edge": False}
-    return Table(title=title, title_justify="left", caption=caption, caption_justify="left", **plain)  # type: ignore[arg-type]
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
+def explanation(comparison: Comparison) -> str:
+    """How to read the tables."""
+    lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
+    if len(comparison.policies) > 4:
+        lines.append("● no policy beats it in both makespan and energy")
+    if len(comparison.seeds) > 1 and all(s.deterministic for s in comparison.summaries(("makespan_s", "energy_j"))):
+        lines.append("every seed gave the same run: nothing here is random, so intervals are 0")
+    return "\n".join(lines)
 
 
 def _coloured(each: Summary) -> str:
