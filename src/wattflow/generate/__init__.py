@@ -7,7 +7,7 @@ stream = generate.Recipe.parse("map-reduce:tasks=20,workflows=50,arrivals=poisso
 
 from __future__ import annotations
 
-from wattflow.generate.benchmark import benchmark_cluster, benchmark_workload
+from wattflow.generate.benchmark import benchmark_workload
 from wattflow.generate.demo import DEMOS
 from wattflow.generate.families import FAMILIES
 from wattflow.generate.laws import ARRIVALS, LAWS, Arrivals, Law
@@ -16,7 +16,7 @@ from wattflow.model.workload import Workload
 
 __all__ = [
     "ARRIVALS", "DEMOS", "FAMILIES", "LAWS", "Arrivals", "Law", "Recipe",
-    "benchmark_cluster", "benchmark_workload", "workload",
+    "benchmark_workload", "workload",
 ]  # fmt: skip
 
 

@@ -1,14 +1,11 @@
-"""The benchmark workload, as columns, and the cluster it runs on. Ten million tasks take seconds."""
+"""The benchmark workload, as columns; it runs on the preset ``bench-64x4``. Ten million tasks take seconds."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from wattflow.generate.laws import Arrivals, Law
-from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import unknown_name
-from wattflow.model.profile import PowerProfile
-from wattflow.model.units import GIB
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 
@@ -46,10 +43,3 @@ def _layer_edges(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.n
     second = (first + rng.integers(1, LAYER, len(children), dtype=np.int32)) % LAYER
     parents = np.stack([above + np.minimum(first, second), above + np.maximum(first, second)], axis=1).ravel()
     return parents.astype(np.int32), np.repeat(children, 2)
-
-
-def benchmark_cluster() -> Cluster:
-    """64 equal nodes of 4 cores with a linear curve from 50 to 150 W."""
-    power = PowerProfile.from_form("linear", SLOTS, 50.0, 150.0)
-    nodes = tuple(Node(f"node{i:02d}", SLOTS, 64 * GIB, power=power) for i in range(NODES))
-    return Cluster("benchmark", nodes, about="64 equal nodes of 4 slots; linear power, assumed")

@@ -1,14 +1,31 @@
 """A cluster: nodes, their devices, power, network, sleep states, and the zones they stand in.
 
-Everything here is a frozen fact. `wattflow.energy.clusters` reads it from TOML and holds the presets.
+Everything here is a frozen fact. `wattflow.clusters` reads it from TOML and holds the presets.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from wattflow.model.profile import DeviceProfile, PowerProfile
+
+SHARING = ("exclusive", "time-slice", "mps", "mig")
+"""How tasks may share a device."""
+
+
+_ENDLESS = ("bandwidth_bytes_per_s", "after_s", "burst", "time_limit_s", "mtbf_s", "keep_alive_s")
+"""What may be infinite."""
+
+
+def _require(what: str, value: float, low: float = 0.0, *, above: bool = False) -> None:
+    """Raise unless ``low`` ≤ value (or < where ``above``) and it is finite or may be endless. NaN never passes."""
+    if not (value > low if above else value >= low):
+        raise ValueError(f"{what} must be {'more than' if above else 'at least'} {low:g}, not {value}")
+    if value == math.inf and what not in _ENDLESS:
+        raise ValueError(f"{what} must be finite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,14 @@ class Device:
     power: DeviceProfile = DeviceProfile()
     tdp_w: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.sharing not in SHARING:
+            raise ValueError(f"sharing must be one of {', '.join(SHARING)}, not {self.sharing!r}")
+        _require("slots", self.slots, 1)
+        _require("speed", self.speed, above=True)
+        for name in ("memory_bytes", "interference", "reconfigure_s"):
+            _require(name, getattr(self, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -44,6 +69,11 @@ class Network:
     zone_latency_s: float = 0.0
     energy_j_per_byte: float = 0.0
 
+    def __post_init__(self) -> None:
+        _require("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, above=True)
+        for name in ("latency_s", "zone_latency_s", "energy_j_per_byte"):
+            _require(name, getattr(self, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Frequency:
@@ -51,6 +81,10 @@ class Frequency:
 
     speed: float = 1.0
     power: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require("speed", self.speed, above=True)
+        _require("power", self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +96,11 @@ class Sleep:
     enter_s: float = 0.0
     wake_w: float | None = None
     after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("watts", "wake_s", "enter_s", "wake_w", "after_s"):
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +120,11 @@ class Serverless:
     price_per_core_s: float = 0.0
     price_per_call: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("burst", "ramp_per_s", "price_per_core_s", "price_per_call"):
+            _require(name, getattr(self, name))
+        _require("time_limit_s", self.time_limit_s, above=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -89,6 +133,11 @@ class Faults:
     mtbf_s: float = float("inf")
     repair_s: float = 0.0
     notice_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require("mtbf_s", self.mtbf_s, above=True)
+        _require("repair_s", self.repair_s)
+        _require("notice_s", self.notice_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +179,28 @@ class Node:
     embodied_kg: float = 0.0
     lifetime_years: float = 4.0
 
+    def __post_init__(self) -> None:
+        _require("cores", self.cores, 1)
+        _require("threads_per_core", self.threads_per_core, 1)
+        _require("smt_slowdown", self.smt_slowdown, 1)
+        for name in ("memory_bytes", "keep_alive_s", "cold_start_factor", "price_per_hour", "embodied_kg"):
+            _require(name, getattr(self, name))
+        for name in ("speed", "lifetime_years"):
+            _require(name, getattr(self, name), above=True)
+        for name in ("allocatable_cores", "tdp_w"):
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name), above=True)
+        for function, speed in self.function_speed.items():
+            _require(f"function_speed of {function}", speed, above=True)
+        if not self.frequencies:
+            raise ValueError("a node needs at least one frequency level")
+
+    @property
+    def class_key(self) -> tuple[object, ...]:
+        """What two nodes of one class share: every fact but the name. Hashable."""
+        facts = [getattr(self, item.name) for item in fields(self) if item.name not in ("name", "function_speed")]
+        return (*facts, tuple(sorted(self.function_speed.items())))
+
     @property
     def threads(self) -> int:
         return self.cores * self.threads_per_core
@@ -147,6 +218,19 @@ class Series:
     step_s: float
     values: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        _require("step_s", self.step_s, above=True)
+        if not self.values or not all(math.isfinite(value) for value in self.values):
+            raise ValueError("a series needs at least one value, all of them finite")
+
+    def at(self, time_s: float) -> float:
+        """The value at a time; each holds for one step, and the series repeats."""
+        return self.values[int(time_s // self.step_s) % len(self.values)]
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.values) / len(self.values)
+
 
 @dataclass(frozen=True, slots=True)
 class Zone:
@@ -158,6 +242,10 @@ class Zone:
     pue: float = 1.0
     carbon_known: bool = False
     price_known: bool = False
+
+    def __post_init__(self) -> None:
+        _require("pue", self.pue, 1)
+        _require("carbon intensity", min(self.carbon.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +265,10 @@ class Cluster:
             raise ValueError(f"nodes stand in zones that are not described: {', '.join(missing)}")
         if not self.nodes:
             raise ValueError("a cluster needs at least one node")
+        for kind, names in (("node", [node.name for node in self.nodes]), ("zone", [zone.name for zone in self.zones])):
+            twice = sorted({name for name, count in Counter(names).items() if count > 1})
+            if twice:
+                raise ValueError(f"{kind} names must differ; more than once: {', '.join(twice[:10])}")
 
     @property
     def total_cores(self) -> int:

@@ -84,8 +84,11 @@ class PowerProfile:
         """
         if form not in FORMS:
             raise ValueError(f"no closed form named {form!r}; known: {', '.join(FORMS)}")
+        if threads < 1:
+            raise ValueError(f"a profile needs at least one hardware thread, not {threads}")
         share = FORMS[form]
-        busy = tuple(float(k) for k in range(threads + 1))
+        steps = 1 if form in ("constant", "linear") else min(threads, _MOST_STEPS)
+        busy = tuple(threads * (k / steps) for k in range(steps + 1))
         watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
         return cls(busy, watts, Scope(about.get("scope", "wall")),
                    Provenance(about.get("provenance", "modelled")),
@@ -95,12 +98,18 @@ class PowerProfile:
     def from_load(cls, threads: int, load_watts: Sequence[tuple[float, float]], **about: str) -> PowerProfile:
         """A SPEC-style curve: pairs of load (0 … 1) and watts."""
         points = sorted(load_watts)
+        if not points or points[0][0] != 0 or points[-1][0] > 1:
+            raise ValueError("a load curve runs from load 0 to at most 1")
         return cls(tuple(load * threads for load, _ in points), tuple(w for _, w in points),
                    Scope(about.get("scope", "wall")), Provenance(about.get("provenance", "measured")),
                    about.get("source", "load curve"))  # fmt: skip
 
 
+GPU_KNEE = 0.45
+"""Share of a GPU above which its watts no longer rise (HPE paper, A100 under MPS: about 45 %)."""
+
 _ASYMPTOTE = 0.3
+_MOST_STEPS = 1024  # points of a curved form on a very large node
 FORMS: dict[str, Callable[[float], float]] = {
     "constant": lambda u: 1.0,
     "linear": lambda u: u,
@@ -123,10 +132,30 @@ class DeviceProfile:
     def __post_init__(self) -> None:
         if len(self.share) != len(self.watts) or len(self.share) < 2 or self.share[0] != 0:
             raise ValueError("a device profile needs matching points that start at share 0")
+        if any(not b > a for a, b in zip(self.share, self.share[1:], strict=False)) or self.share[-1] > 1:
+            raise ValueError(f"shares must rise from 0 to at most 1, not {self.share}")
+        if any(not math.isfinite(w) or w < 0 for w in self.watts):
+            raise ValueError(f"watts must be finite and not negative, not {self.watts}")
 
     @property
     def idle_w(self) -> float:
         return self.watts[0]
+
+    @property
+    def full_w(self) -> float:
+        return self.watts[-1]
+
+    @classmethod
+    def from_knee(cls, idle_w: float, full_w: float, knee: float = GPU_KNEE, **about: str) -> DeviceProfile:
+        """Linear up to the share ``knee`` and flat above it; a knee of 1 is a straight line.
+
+        The default is the shape that the HPE paper shows for an A100 under MPS: flat above about 45 % of its SMs.
+        """
+        if not 0 < knee <= 1:
+            raise ValueError(f"the knee is a share above 0 and at most 1, not {knee}")
+        share, watts = ((0.0, 1.0), (idle_w, full_w)) if knee == 1 else ((0.0, knee, 1.0), (idle_w, full_w, full_w))
+        shape = "linear" if knee == 1 else f"linear to {knee:.0%} of the device, flat above"
+        return cls(share, watts, Provenance(about.get("provenance", "modelled")), about.get("source", shape))
 
     def at(self, share: float) -> float:
         """Watts with this share of the device busy."""

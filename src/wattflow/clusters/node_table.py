@@ -1,0 +1,217 @@
+"""The node tables of a cluster file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from wattflow.clusters.power_table import read_device_power, read_power
+from wattflow.clusters.table import Table
+from wattflow.model.cluster import SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
+
+T = TypeVar("T")
+MOST_NODES = 100_000
+MOST_THREADS = 1_000_000
+
+
+def build(table: Table, make: Callable[..., T], **facts: object) -> T | None:
+    """Make a fact, or note at the table why it cannot be made."""
+    try:
+        return make(**facts)
+    except ValueError as error:
+        table.problem("", str(error))
+        return None
+
+
+def read_nodes(root: Table) -> list[Node]:
+    """All ``[[nodes]]``, templates applied and counts expanded."""
+    templates = root.named_tables("templates")
+    unused = dict.fromkeys(templates)
+    nodes: list[Node] = []
+    for table in root.tables("nodes"):
+        name = table.data.get("template")
+        if isinstance(name, str):
+            unused.pop(name, None)
+        nodes += _expand(_merged(table, templates))
+    for name in unused:  # a template that nobody uses is still read, for its mistakes
+        stand_in: dict[str, object] = {"name": name, "cores": 1, "memory": 0}
+        table = Table({**stand_in, **templates[name].data}, templates[name].where, root.problems)
+        _expand(table)
+    return nodes
+
+
+def _merged(table: Table, templates: Mapping[str, Table]) -> Table:
+    if "template" not in table.data:
+        return table
+    name = table.text("template")
+    if name not in templates:
+        table.problem("template", f"no template named {name!r}; known: {', '.join(sorted(templates)) or 'none'}")
+        return table
+    template = templates[name]
+    origins = {key: template.place(key) for key in template.data if key not in table.data}
+    return Table({**template.data, **table.data}, table.where, table.problems, origins)
+
+
+def _expand(table: Table) -> list[Node]:
+    node = _read_node(table)
+    counted = table.has("count")
+    count = table.whole("count", 1)
+    table.finish()
+    if not 1 <= count <= MOST_NODES:
+        table.problem("count", f"must be 1 … {MOST_NODES:,}, not {count}")
+        return []
+    if node is None:
+        return []
+    if not counted:
+        return [node]
+    return [dataclasses.replace(node, name=f"{node.name}-{i}") for i in range(count)]
+
+
+def _read_node(table: Table) -> Node | None:
+    table.has("template")
+    name = table.text("name")
+    if not name and "name" in table.data:
+        table.problem("name", "must not be empty")
+    cores, threads_per_core = table.whole("cores"), table.whole("threads_per_core", 1)
+    if cores * threads_per_core > MOST_THREADS:
+        table.problem("cores", f"{cores} × {threads_per_core} hardware threads are more than {MOST_THREADS:,}")
+        cores = threads_per_core = 1
+    return build(
+        table,
+        Node,
+        name=name,
+        cores=cores,
+        memory_bytes=table.size("memory"),
+        threads_per_core=threads_per_core,
+        smt_slowdown=table.number("smt_slowdown", 1.5),
+        allocatable_cores=table.maybe_number("allocatable_cores"),
+        speed=table.number("speed", 1.0),
+        function_speed=_function_speed(table),
+        architecture=table.text("architecture", "x86_64"),
+        features=table.texts("features"),
+        zone=table.text("zone", "default"),
+        power=read_power(table, max(1, cores * threads_per_core)),
+        tdp_w=table.maybe_number("tdp_w"),
+        devices=_devices(table),
+        network=read_network(table, "network"),
+        frequencies=_frequencies(table),
+        sleep=_sleep(table),
+        keep_alive_s=table.duration("keep_alive", 600.0),
+        cold_start_factor=table.number("cold_start_factor", 1.0),
+        serverless=_serverless(table),
+        faults=_faults(table),
+        price_per_hour=table.number("price_per_hour", 0.0),
+        embodied_kg=table.number("embodied_kg", 0.0),
+        lifetime_years=table.number("lifetime_years", 4.0),
+    )
+
+
+def _function_speed(node: Table) -> dict[str, float]:
+    table = node.table("function_speed")
+    return {} if table is None else {name: table.number(name) for name in table.data}
+
+
+def read_network(parent: Table, key: str) -> Network:
+    """A ``network`` or ``storage`` table; the default link where it is absent."""
+    table = parent.table(key)
+    if table is None:
+        return Network()
+    made = build(
+        table,
+        Network,
+        bandwidth_bytes_per_s=table.bandwidth("bandwidth", 1.25e9),
+        latency_s=table.duration("latency", 0.0),
+        zone_latency_s=table.duration("zone_latency", 0.0),
+        energy_j_per_byte=table.number("energy_j_per_byte", 0.0),
+    )
+    table.finish()
+    return made or Network()
+
+
+def _devices(node: Table) -> tuple[Device, ...]:
+    devices: list[Device] = []
+    for table in node.tables("devices"):
+        kind = table.choice("kind", ("gpu", "fpga"), "gpu")
+        if "kind" not in table.data:
+            table.problem("", "needs 'kind' (gpu or fpga)")
+        made = build(
+            table,
+            Device,
+            kind=kind,
+            model=table.text("model", "generic"),
+            memory_bytes=table.size("memory", 0),
+            sharing=table.choice("sharing", SHARING, "exclusive"),
+            slots=table.whole("slots", 1),
+            speed=table.number("speed", 1.0),
+            interference=table.number("interference", 0.0),
+            reconfigure_s=table.duration("reconfigure", 0.0),
+            power=read_device_power(table, kind),
+            tdp_w=table.maybe_number("tdp_w"),
+        )
+        count = table.whole("count", 1)
+        table.finish()
+        if not 1 <= count <= 1024:
+            table.problem("count", f"must be 1 … 1024, not {count}")
+        elif made is not None:
+            devices += [made] * count
+    return tuple(devices)
+
+
+def _frequencies(node: Table) -> tuple[Frequency, ...]:
+    levels: list[Frequency] = []
+    for table in node.tables("frequencies"):
+        made = build(table, Frequency, speed=table.number("speed"), power=table.number("power"))
+        table.finish()
+        if made is not None:
+            levels.append(made)
+    return tuple(levels) or (Frequency(),)
+
+
+def _sleep(node: Table) -> Sleep | None:
+    table = node.table("sleep")
+    if table is None:
+        return None
+    made = build(
+        table,
+        Sleep,
+        watts=table.number("watts"),
+        wake_s=table.duration("wake"),
+        enter_s=table.duration("enter", 0.0),
+        wake_w=table.maybe_number("wake_w"),
+        after_s=table.maybe_duration("after"),
+    )
+    table.finish()
+    return made
+
+
+def _serverless(node: Table) -> Serverless | None:
+    table = node.table("serverless")
+    if table is None:
+        return None
+    made = build(
+        table,
+        Serverless,
+        burst=table.number("burst", float("inf")),
+        ramp_per_s=table.number("ramp_per_s", 0.0),
+        time_limit_s=table.duration("time_limit", float("inf")),
+        price_per_core_s=table.number("price_per_core_s", 0.0),
+        price_per_call=table.number("price_per_call", 0.0),
+    )
+    table.finish()
+    return made
+
+
+def _faults(node: Table) -> Faults | None:
+    table = node.table("faults")
+    if table is None:
+        return None
+    made = build(
+        table,
+        Faults,
+        mtbf_s=table.duration("mtbf", float("inf")),
+        repair_s=table.duration("repair", 0.0),
+        notice_s=table.duration("notice", 0.0),
+    )
+    table.finish()
+    return made

@@ -1,0 +1,103 @@
+"""The power keys of a cluster file: node curves and device watts."""
+
+from __future__ import annotations
+
+from wattflow.clusters import profiles
+from wattflow.clusters.table import Table
+from wattflow.model.errors import MissingData, UnknownName
+from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope
+
+_SCOPES = tuple(Scope)
+_PROVENANCES = tuple(Provenance)
+
+
+def read_power(node: Table, threads: int) -> PowerProfile | None:
+    """The ``power`` of a node: the name of a profile, points, a load curve or a closed form."""
+    value = node.value("power")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return profiles.resolve_profile(value, threads)
+        except UnknownName as error:
+            node.problem("power", error.problems[0].what)
+            return None
+        except MissingData as error:
+            node.problem("power", str(error))
+            return None
+    table = node.table("power")
+    return None if table is None else _curve(table, threads)
+
+
+def _curve(table: Table, threads: int) -> PowerProfile | None:
+    ways = [key for key in ("busy", "load", "form") if table.has(key)]
+    if len(ways) != 1:
+        table.problem("", "give exactly one of busy + watts, load + watts, or form + idle_w + full_w")
+        return None
+    scope = Scope(table.choice("scope", _SCOPES, "wall"))
+    try:
+        return _by_form(table, threads, scope) if ways == ["form"] else _by_points(table, threads, scope)
+    except ValueError as error:
+        table.problem("", str(error))
+        return None
+    finally:
+        table.finish()
+
+
+def _by_form(table: Table, threads: int, scope: Scope) -> PowerProfile:
+    form = table.choice("form", tuple(FORMS), "linear")
+    idle_w, full_w = table.number("idle_w"), table.number("full_w")
+    provenance = table.choice("provenance", _PROVENANCES, "modelled")
+    source = table.text("source", f"{form} between idle and full watts")
+    about = {"scope": scope, "provenance": provenance, "source": source}
+    return PowerProfile.from_form(form, threads, idle_w, full_w, **about)
+
+
+def _by_points(table: Table, threads: int, scope: Scope) -> PowerProfile | None:
+    key = "busy" if "busy" in table.data else "load"
+    before = len(table.problems)
+    x, watts = table.numbers(key), table.numbers("watts")
+    provenance = table.choice("provenance", _PROVENANCES, "modelled")
+    source = table.text("source", "points of the cluster file" if key == "busy" else "load curve of the cluster file")
+    if len(table.problems) > before:
+        return None
+    if len(x) != len(watts):
+        raise ValueError(f"{key} has {len(x)} values and watts {len(watts)}; they must be as many")
+    if key == "busy" and max(x, default=0.0) > threads:
+        raise ValueError(f"busy goes up to {max(x):g}, but the node has {threads} hardware threads")
+    if key == "busy":
+        return PowerProfile(x, watts, scope, Provenance(provenance), source)
+    if max(x, default=0.0) > 1:
+        raise ValueError(f"load is a share from 0 to 1, not {max(x):g}; divide percentages by 100")
+    about = {"scope": scope, "provenance": provenance, "source": source}
+    return PowerProfile.from_load(threads, list(zip(x, watts, strict=True)), **about)
+
+
+def read_device_power(device: Table, kind: str) -> DeviceProfile:
+    """The ``power`` of a device: points by share, or idle and full watts with a knee."""
+    table = device.table("power")
+    if table is None:
+        return DeviceProfile()
+    try:
+        return _shares(table) if table.has("share") else _knee(table, kind)
+    except ValueError as error:
+        table.problem("", str(error))
+        return DeviceProfile()
+    finally:
+        table.finish()
+
+
+def _shares(table: Table) -> DeviceProfile:
+    share, watts = table.numbers("share"), table.numbers("watts")
+    provenance = table.choice("provenance", _PROVENANCES, "modelled")
+    return DeviceProfile(share, watts, Provenance(provenance), table.text("source", ""))
+
+
+def _knee(table: Table, kind: str) -> DeviceProfile:
+    idle_w, full_w = table.number("idle_w"), table.number("full_w")
+    knee = table.number("knee", GPU_KNEE if kind == "gpu" else 1.0)
+    about = {"provenance": table.choice("provenance", _PROVENANCES, "modelled")}
+    source = table.value("source")
+    if source is not None:
+        about["source"] = table.text("source")
+    return DeviceProfile.from_knee(idle_w, full_w, knee, **about)

@@ -1,0 +1,180 @@
+"""Write a cluster as a TOML file that reads back as the same cluster.
+
+Curves are written point by point, series value by value; keys at their default are left out. Neighbouring nodes that
+are equal but for names that count up from ``-0`` become one table with a count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wattflow.model.cluster import Cluster, Device, Network, Node, Series, Zone
+from wattflow.model.profile import DeviceProfile, PowerProfile
+
+_NODE_KEYS = {
+    "memory_bytes": "memory", "threads_per_core": "threads_per_core", "smt_slowdown": "smt_slowdown",
+    "allocatable_cores": "allocatable_cores", "speed": "speed", "function_speed": "function_speed",
+    "architecture": "architecture", "features": "features", "zone": "zone", "tdp_w": "tdp_w",
+    "keep_alive_s": "keep_alive", "cold_start_factor": "cold_start_factor", "price_per_hour": "price_per_hour",
+    "embodied_kg": "embodied_kg", "lifetime_years": "lifetime_years",
+}  # fmt: skip
+_PART_KEYS = {
+    "bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "zone_latency_s": "zone_latency",
+    "wake_s": "wake", "enter_s": "enter", "after_s": "after", "time_limit_s": "time_limit",
+    "mtbf_s": "mtbf", "repair_s": "repair", "notice_s": "notice", "memory_bytes": "memory",
+    "reconfigure_s": "reconfigure",
+}  # fmt: skip
+
+
+def write_cluster(cluster: Cluster, path: Path | str) -> None:
+    """Write a cluster file; it appears whole or not at all."""
+    path = Path(path)
+    half = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        half.write_text(cluster_toml(cluster), encoding="utf-8")
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def cluster_toml(cluster: Cluster) -> str:
+    """A cluster as TOML text."""
+    lines = [f"name = {_value(cluster.name)}"]
+    if cluster.about:
+        lines.append(f"about = {_value(cluster.about)}")
+    if cluster.storage != Network():
+        lines.append(f"storage = {_value(_changed(cluster.storage))}")
+    for zone in cluster.zones:
+        lines += ["", f"[zones.{_key(zone.name)}]", *toml_lines(_zone(zone))]
+    for node, count in _runs(cluster.nodes):
+        lines += ["", "[[nodes]]", *toml_lines(_node(node, count))]
+    return "\n".join(lines) + "\n"
+
+
+def _runs(nodes: Sequence[Node]) -> list[tuple[Node, int | None]]:
+    """Nodes with how often they repeat; the name of a repeated one is without its number. None: a single node."""
+    runs: list[tuple[Node, int | None]] = []
+    i = 0
+    while i < len(nodes):
+        stem = nodes[i].name.removesuffix("-0")
+        count = 0
+        if stem and stem != nodes[i].name:
+            key = nodes[i].class_key
+            while i + count < len(nodes) and nodes[i + count].name == f"{stem}-{count}":
+                if nodes[i + count].class_key != key:
+                    break
+                count += 1
+        runs.append((dataclasses.replace(nodes[i], name=stem), count) if count else (nodes[i], None))
+        i += count or 1
+    return runs
+
+
+def _node(node: Node, count: int | None) -> dict[str, object]:
+    table: dict[str, object] = {"name": node.name}
+    if count is not None:
+        table["count"] = count
+    table |= {"cores": node.cores, "memory": node.memory_bytes}
+    defaults = {field.name: field.default for field in dataclasses.fields(Node)}
+    for name, key in _NODE_KEYS.items():
+        value = getattr(node, name)
+        if name == "function_speed":
+            if value:
+                table[key] = value
+        elif value != defaults[name] and name != "memory_bytes":
+            table[key] = value
+    if node.power is not None:
+        table["power"] = _power(node.power)
+    if node.network != Network():
+        table["network"] = _changed(node.network)
+    for name in ("sleep", "serverless", "faults"):
+        part = getattr(node, name)
+        if part is not None:
+            table[name] = _changed(part)
+    levels = [{"speed": level.speed, "power": level.power} for level in node.frequencies]
+    if levels != [{"speed": 1.0, "power": 1.0}]:
+        table["frequencies"] = levels
+    if node.devices:
+        table["devices"] = _devices(node.devices)
+    return table
+
+
+def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
+    tables: list[dict[str, object]] = []
+    before: Device | None = None
+    for device in devices:
+        if device == before:
+            count = tables[-1].get("count", 1)
+            assert isinstance(count, int)
+            tables[-1]["count"] = count + 1
+            continue
+        before = device
+        facts = {"kind": device.kind, **_changed(dataclasses.replace(device, power=DeviceProfile()))}
+        if device.power != DeviceProfile():
+            power = device.power
+            facts["power"] = {
+                "share": power.share, "watts": power.watts,
+                "provenance": str(power.provenance), "source": power.source,
+            }  # fmt: skip
+        tables.append(facts)
+    return tables
+
+
+def _power(power: PowerProfile) -> dict[str, object]:
+    return {
+        "busy": power.busy, "watts": power.watts, "scope": str(power.scope),
+        "provenance": str(power.provenance), "source": power.source,
+    }  # fmt: skip
+
+
+def _changed(part: object) -> dict[str, object]:
+    """The keys of a small dataclass that have no default or differ from it."""
+    assert dataclasses.is_dataclass(part)
+    return {
+        _PART_KEYS.get(field.name, field.name): getattr(part, field.name)
+        for field in dataclasses.fields(part)
+        if field.default is dataclasses.MISSING or getattr(part, field.name) != field.default
+    }
+
+
+def _zone(zone: Zone) -> dict[str, object]:
+    table: dict[str, object] = {}
+    if zone.pue != 1:
+        table["pue"] = zone.pue
+    if zone.carbon_known:
+        table["carbon"] = _series(zone.carbon)
+    if zone.price_known:
+        table["price"] = _series(zone.price)
+    return table
+
+
+def _series(series: Series) -> dict[str, object]:
+    return {"step": series.step_s, "values": series.values}
+
+
+def toml_lines(table: Mapping[str, object]) -> list[str]:
+    """The lines of one table, one key each."""
+    return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+
+
+def _key(key: str) -> str:
+    bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+    return key if bare else _value(key)
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case Mapping():
+            return "{ " + ", ".join(toml_lines(value)) + " }" if value else "{}"
+        case list() | tuple():
+            return "[" + ", ".join(_value(item) for item in value) + "]"
+    raise TypeError(f"cannot write {value!r}")
