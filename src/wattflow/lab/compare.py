@@ -122,7 +122,9 @@ class Comparison:
             self._index["points"] = grouped
         return self._index["points"]
 
-    _index: dict[str, dict[tuple[str, str], list[Point]]] = field(default_factory=dict, repr=False, compare=False)
+    _index: dict[str, dict[tuple[str, str], list[Point]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
 
 def compare(
