@@ -7,10 +7,12 @@ import os
 import pickle
 import signal
 import statistics
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from typing import TYPE_CHECKING
 
 from wattflow.generate.recipe import Recipe
@@ -22,6 +24,8 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 
 if TYPE_CHECKING:
+    from multiprocessing.pool import IMapIterator
+
     from wattflow.policy import Policy
     from wattflow.sim import SimOptions
 
@@ -29,6 +33,9 @@ log = logging.getLogger(__name__)
 
 WORTH_S = 15.0
 """Work left, in seconds, that pays for starting other processes (each loads the compiled kernel anew)."""
+
+TRIED = 3
+"""Points run one by one before the work left is judged."""
 
 Progress = Callable[[float, str], None]
 
@@ -126,8 +133,8 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
     took: list[float] = []
     for number, job in enumerate(jobs):
         rest = jobs[number:]
-        if len(took) >= 3 and _pays(rest, setup, statistics.median(took[-9:])):
-            _run_parallel(rest, bench, results, setup)
+        if len(took) >= TRIED and _pays(rest, setup, statistics.median(took[-9:])):
+            _run_parallel(rest, bench, results, optional)
             break
         if job.policy_name in results.left_out:
             continue
@@ -152,10 +159,13 @@ def _share_of(progress: Progress | None, number: int, total: int, job: Job) -> C
     return lambda share: progress((number + share) / total, text)
 
 
-def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
+def _workers(setup: Setup, rest: Sequence[Job]) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, len(rest)) if setup.workers is None else setup.workers
-    if workers < 2 or len(rest) < 2:
+    return min(setup.workers or cores, len(rest))
+
+
+def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
+    if _workers(setup, rest) < 2:
         return False
     return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travels(rest[0])
 
@@ -169,6 +179,7 @@ def _travels(job: Job) -> bool:
 
 
 _bench: Bench | None = None
+Answer = tuple[int, "tuple[Values, Run | None] | MissingExtra"]
 
 
 def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
@@ -177,31 +188,54 @@ def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
     _bench = Bench(setup, keep)
 
 
-def _run_in_worker(numbered: tuple[int, Job]) -> tuple[int, Values, Run | None]:
+def _run_in_worker(numbered: tuple[int, Job]) -> Answer:
     assert _bench is not None
-    return numbered[0], *_bench.run(numbered[1])
+    try:
+        return numbered[0], _bench.run(numbered[1])
+    except MissingExtra as error:
+        return numbered[0], error
 
 
-def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, setup: Setup) -> None:
-    """The rest of the jobs on a pool. Ctrl-C ends the workers at once; jobs of one workload and seed stay together."""
-    left = [job for job in jobs if job.policy_name not in results.left_out]
-    workers = setup.workers or len(os.sched_getaffinity(0))
-    done_before = len(results.values)
-    quiet = replace(setup, progress=None)
-    with get_context("spawn").Pool(workers, _start_worker, (quiet, bench.keep)) as pool:
-        incoming = pool.imap_unordered(_run_in_worker, enumerate(left), chunksize=1)
-        for done in range(1, len(left) + 1):
-            number, values, run = _next(incoming, setup.progress, (done_before + done - 1) / (done_before + len(left)))
-            results.add(left[number], values, run)
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C, which a terminal sends to all of them: the parent ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _next(incoming, progress: Progress | None, share: float) -> tuple[int, Values, Run | None]:  # type: ignore[no-untyped-def]
-    import multiprocessing
+def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, optional: bool) -> None:
+    """The rest of the jobs on a pool; leaving it early, by Ctrl-C or an error, ends the workers at once."""
+    setup, left = bench.setup, [job for job in jobs if job.policy_name not in results.left_out]
+    done = len(results.values)
+    total = done + len(left)
+    with _deaf_to_interrupts():
+        pool = get_context("spawn").Pool(
+            _workers(setup, left), _start_worker, (replace(setup, progress=None), bench.keep)
+        )
+    with pool:
+        answers = pool.imap_unordered(_run_in_worker, enumerate(left))
+        for _ in left:
+            number, answer = _next(answers, setup.progress, done / total)
+            done += 1
+            if not isinstance(answer, MissingExtra):
+                results.add(left[number], *answer)
+            elif optional:
+                results.left_out[left[number].policy_name] = str(answer)
+            else:
+                raise answer
 
+
+def _next(answers: IMapIterator[Answer], progress: Progress | None, share: float) -> Answer:
+    """The next answer; the progress bar hears of the wait, and so does Ctrl-C."""
     while True:
         try:
-            answer: tuple[int, Values, Run | None] = incoming.next(timeout=0.2)
-            return answer
-        except multiprocessing.TimeoutError:
+            return answers.next(timeout=0.2)
+        except TimeoutError:
             if progress is not None:
                 progress(share, "on several processes")
