@@ -1,0 +1,380 @@
+"""From Workload and Cluster to State: facts become rows, names become numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine import groups, tables
+from wattflow.engine.settings import QUEUES, SELECTIONS, Settings
+from wattflow.engine.tables import MICRO, State, record_table
+from wattflow.model.cluster import Cluster, Device, Node
+from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Workload
+
+_CLASS_CHUNK = 4096
+_SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
+_KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
+
+
+def micro(amount: float) -> int:
+    """Cores or shares to whole millionths."""
+    return round(amount * MICRO)
+
+
+def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
+    """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
+
+    Exact when the points lie on some even grid of at most 2,048 cells, else on 4,096 cells.
+    """
+    if top <= 0:
+        return np.array([ys[0]]), 0.0
+    points = np.array([x for x in xs if 0 < x < top])
+    for cells in range(1, 2049):
+        at = points * cells / top
+        if np.all(np.abs(at - np.round(at)) < 1e-9 * cells):
+            break
+    else:
+        cells = 4096
+    values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
+    return values, cells / top
+
+
+@dataclass(slots=True)
+class Names:
+    """Numbers given to architectures, features and device models."""
+
+    architectures: dict[str, int]
+    features: dict[str, int]
+    models: dict[str, int]
+
+
+def build_state(workload: Workload, cluster: Cluster, settings: Settings | None = None) -> State:
+    """A State at time 0: nothing arrived, every node on and empty."""
+    return _Builder(workload, cluster, settings or Settings()).build()
+
+
+class _Builder:
+    def __init__(self, workload: Workload, cluster: Cluster, settings: Settings) -> None:
+        self.workload, self.cluster, self.settings = workload, cluster, settings
+        self.tables: dict[str, Any] = {}
+        variants = [v for shape in workload.shapes for v in shape.variants]
+        features = sorted({f for n in cluster.nodes for f in n.features} | {f for v in variants for f in v.features})
+        if len(features) > 64:
+            raise InvalidInput(cluster.name, f"at most 64 different feature tags are supported, not {len(features)}")
+        self.names = Names(
+            {a: i for i, a in enumerate(sorted({n.architecture for n in cluster.nodes}))},
+            {f: i for i, f in enumerate(features)},
+            {m: i for i, m in enumerate(sorted({d.model for n in cluster.nodes for d in n.devices}))},
+        )
+
+    def build(self) -> State:
+        self._clock()
+        self._classes_and_nodes()
+        self._devices()
+        self._shapes()
+        self._tasks()
+        self._room()
+        state = State(**self.tables)
+        with np.errstate(over="ignore"):
+            for node in np.flatnonzero(state.nodes.device_n).tolist():
+                state.nodes.device_key[node] = groups.device_key(state.handle(), node)
+            groups.rebuild(state.handle())
+        return state
+
+    def _clock(self) -> None:
+        clock = record_table(tables.CLOCK, 1)
+        settings, workload = self.settings, self.workload
+        clock.queue = QUEUES.index(settings.queue)
+        clock.selection = SELECTIONS.index(settings.selection)
+        for flag in ("largest", "dynamic", "wakes", "grouped"):
+            clock[flag] = int(getattr(settings, flag))
+        clock.retry_at = np.inf
+        clock.held_first = -1
+        clock.reserved = -2
+        clock.open = len(workload)
+        clock.epoch = 1
+        clock.has_data = int(bool(np.any(workload.parent_bytes > 0)))
+        clock.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
+        clock.free_container = -1
+        clock.max_retries = 3
+        self.tables["clock"] = clock
+
+    def _classes_and_nodes(self) -> None:
+        nodes = self.cluster.nodes
+        by_class: dict[Any, list[list[int]]] = {}
+        for index, node in enumerate(nodes):
+            chunks = by_class.setdefault(_class_key(node), [[]])
+            if len(chunks[-1]) >= _CLASS_CHUNK:
+                chunks.append([])
+            chunks[-1].append(index)
+        members = [chunk for chunks in by_class.values() for chunk in chunks]
+        classes = record_table(tables.CLASSES, len(members))
+        node_rows = record_table(tables.NODES, len(nodes))
+        levels = max(len(node.frequencies) for node in nodes)
+        speed_f, power_f = np.zeros((len(members), levels)), np.zeros((len(members), levels))
+        speed = np.zeros((len(members), max(1, len(self.workload.functions))))
+        grids: list[NDArray[np.float64]] = []
+        zones = {zone.name: i for i, zone in enumerate(self.cluster.zones)}
+        first = 0
+        for c, member in enumerate(members):
+            node = nodes[member[0]]
+            row = classes[c]
+            row.first, row.count, row.zone = first, len(member), zones[node.zone]
+            _fill_class(row, node, self.names)
+            grid = self._grid(node, row)
+            row.grid_first, row.grid_n = sum(len(g) for g in grids), len(grid)
+            grids.append(grid)
+            for level, frequency in enumerate(node.frequencies):
+                speed_f[c, level], power_f[c, level] = frequency.speed, frequency.power
+            for f, function in enumerate(self.workload.functions):
+                speed[c, f] = node.function_speed.get(function.name, node.speed)
+            node_rows.cls[member] = c
+            node_rows.pos[member] = np.arange(len(member))
+            node_rows.capacity_u[member] = row.request_u
+            first += len(member)
+        node_rows.first_attempt = -1
+        node_rows.first_container = -1
+        self.tables |= {
+            "classes": classes, "nodes": node_rows, "speed": speed, "grid": np.concatenate(grids),
+            "class_nodes": np.array([n for member in members for n in member], np.int32),
+            "frequency_speed": speed_f, "frequency_power": power_f,
+        }  # fmt: skip
+        self.class_example = [nodes[member[0]] for member in members]
+
+    def _grid(self, node: Node, row: Any) -> NDArray[np.float64]:
+        if node.power is None:
+            return np.zeros(1)
+        grid, row.grid_per_core = uniform_grid(node.power.busy, node.power.watts, node.threads)
+        return grid
+
+    def _devices(self) -> None:
+        kinds: dict[Any, int] = {}
+        rows: list[tuple[int, int]] = []
+        nodes = self.tables["nodes"]
+        for index, node in enumerate(self.cluster.nodes):
+            if len(node.devices) > 64:
+                raise InvalidInput(self.cluster.name, f"node {node.name} has more than 64 devices")
+            nodes.device_first[index], nodes.device_n[index] = len(rows), len(node.devices)
+            rows += [(index, kinds.setdefault(device, len(kinds))) for device in node.devices]
+        devices = record_table(tables.DEVICES, max(1, len(rows)))
+        devices.loaded = -1
+        for d, (node_index, cls) in enumerate(rows):
+            devices.node[d], devices.cls[d] = node_index, cls
+        classes = record_table(tables.DEVICE_CLASSES, max(1, len(kinds)))
+        grids = [np.zeros(1)]
+        for device, c in kinds.items():
+            _fill_device_class(classes[c], device, self.names)
+            grid, classes.grid_per_share[c] = uniform_grid(device.power.share, device.power.watts, 1.0)
+            classes.grid_first[c], classes.grid_n[c] = sum(len(g) for g in grids), len(grid)
+            grids.append(grid)
+        self.tables |= {"devices": devices, "device_classes": classes, "device_grid": np.concatenate(grids)}
+
+    def _shapes(self) -> None:
+        workload, settings = self.workload, self.settings
+        shapes = record_table(tables.SHAPES, max(1, len(workload.shapes)))
+        shapes["head"] = shapes["tail"] = -1
+        rows: list[tuple[Variant, float, int, int]] = []
+        for s, shape in enumerate(workload.shapes):
+            offers = [
+                (variant, guarantee, level, base)
+                for base, variant in enumerate(shape.variants)
+                for guarantee in settings.guarantees
+                for level in settings.frequencies
+            ]
+            shapes[s].function, shapes[s].parts = shape.function, shape.parts
+            shapes[s].variant_first, shapes[s].variant_n = len(rows), len(offers)
+            rows += offers
+        variants = record_table(tables.VARIANTS, max(1, len(rows)))
+        class_ok = np.zeros((max(1, len(rows)), len(self.tables["classes"])), np.uint8)
+        for v, offer in enumerate(rows):
+            self._fill_variant(variants[v], offer)
+            for c, node in enumerate(self.class_example):
+                class_ok[v, c] = why_not(offer[0], node, offer[1], offer[2]) is None
+        functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
+        functions.first_container = -1
+        for f, function in enumerate(workload.functions):
+            for name in ("cold_start_s", "compute_bound", "failure_rate", "checkpoint_s", "checkpoint_cost_s"):
+                functions[name][f] = getattr(function, name)
+        self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
+        self._refuse_impossible()
+
+    def _fill_variant(self, row: Any, offer: tuple[Variant, float, int, int]) -> None:
+        variant, guarantee, level, base = offer
+        row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
+        row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
+        row.origin, row.frequency = base, level
+        if variant.device is not None:
+            row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
+            row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+            bits = [self.names.models[m] for m in variant.device_models if m in self.names.models]
+            if variant.device_models:
+                row.models = sum(1 << b for b in bits) or (1 << 63)
+
+    def _refuse_impossible(self) -> None:
+        """Tasks that no node could run even when empty are an error that says what is missing."""
+        shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
+        problems = []
+        used = np.unique(self.workload.shape)
+        for s in used.tolist():
+            first = shapes.variant_first[s]
+            if class_ok[first : first + shapes.variant_n[s]].any():
+                continue
+            task = int(np.flatnonzero(self.workload.shape == s)[0])
+            variant = self.workload.shapes[s].variants[0]
+            reasons = sorted({r for n in self.class_example if (r := why_not(variant, n, 1.0, 0)) is not None})
+            others = int(np.count_nonzero(self.workload.shape == s)) - 1
+            more = f" (and {others} more tasks like it)" if others else ""
+            problems.append(Problem(f"task {self.workload.task_id(task)}{more}", "; ".join(reasons[:3])))
+        if problems:
+            raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
+
+    def _tasks(self) -> None:
+        workload = self.workload
+        count = len(workload)
+        tasks = record_table(tables.TASKS, max(1, count))
+        tasks.release[:count], tasks.estimate[:count] = workload.release_s, workload.estimate_s
+        tasks.form[:count], tasks.workflow[:count] = workload.shape, workload.workflow
+        tasks.pending[:count] = np.diff(workload.parent_start)
+        for name in ("node", "pinned", "pinned_variant", "next", "previous"):
+            tasks[name] = -1
+        needs_extra = bool(np.isfinite(workload.deadline_s).any() or workload.input_bytes.any())
+        extra = record_table(tables.EXTRA, count if needs_extra else 1)
+        if needs_extra:
+            extra.deadline[:], extra.input_bytes[:] = workload.deadline_s, workload.input_bytes
+        self.tables["clock"].extra_n = len(extra)
+        if workload.input_bytes.any():
+            self.tables["clock"].has_data = 1
+        workflows = record_table(tables.WORKFLOWS, max(1, len(workload.workflow_names)))
+        workflows.submit[: len(workload.workflow_submit_s)] = workload.workflow_submit_s
+        workflows.open[: len(workload.workflow_submit_s)] = np.bincount(
+            workload.workflow, minlength=len(workload.workflow_submit_s)
+        )[: len(workload.workflow_submit_s)]
+        if workload.edge_count:
+            child_start, child, _ = workload.children()
+        else:
+            child_start, child = np.zeros(count + 1, np.int64), np.zeros(1, np.int32)
+        self.tables |= {
+            "tasks": tasks, "extra": extra, "workflows": workflows, "child_start": child_start,
+            "child": np.ascontiguousarray(child, np.int32), "parent_start": workload.parent_start.copy(),
+            "parent": workload.parent.copy() if workload.edge_count else np.zeros(1, np.int32),
+            "parent_bytes": workload.parent_bytes.copy() if workload.edge_count else np.zeros(1),
+        }  # fmt: skip
+
+    def _room(self) -> None:
+        """Tables whose size is a matter of capacity."""
+        nodes, devices = len(self.cluster.nodes), len(self.tables["devices"])
+        parts = max((shape.parts for shape in self.workload.shapes), default=1)
+        attempts = self._attempt_capacity(parts)
+        groups_n = 2 * nodes + 64
+        words = (int(self.tables["classes"].count.max()) + 63) // 64
+        slots = 1 << (4 * groups_n - 1).bit_length()
+        candidates = nodes + 2 * devices + 64
+        attempt_rows = record_table(tables.ATTEMPTS, attempts)
+        attempt_rows.next[:] = np.arange(1, attempts + 1)
+        attempt_rows.next[-1] = -1
+        attempt_rows.task = -1
+        containers = record_table(tables.CONTAINERS, 1)
+        scratch = max(attempts, len(self.workload) if self.workload.edge_count else 1)
+        self.tables |= {
+            "attempts": attempt_rows, "placed": np.zeros(attempts, np.int32),
+            "groups": record_table(tables.GROUPS, groups_n), "group_bits": np.zeros((groups_n, words), np.uint64),
+            "group_slots": np.full(slots, -1, np.int32), "active_groups": np.zeros(groups_n, np.int32),
+            "active_shapes": np.zeros(max(1, len(self.workload.shapes)), np.int32),
+            "candidates": record_table(tables.CANDIDATES, candidates), "cost": np.zeros(candidates),
+            "containers": containers, "actions": record_table(tables.ACTIONS, nodes + 64),
+            "gang": np.zeros(2 * candidates, np.int32), "scratch": np.zeros(scratch, np.int32),
+            "params": np.zeros(16), "memory": np.zeros(64),
+        }  # fmt: skip
+
+    def _attempt_capacity(self, parts: int) -> int:
+        """Room for the attempts that can run at once, within bounds; the driver grows it when it runs out."""
+        cores = sum(node.request_cores for node in self.cluster.nodes)
+        return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
+
+
+def _class_key(node: Node) -> Any:
+    """What makes two nodes the same for every decision and every joule: all but the name."""
+    mapping = tuple(sorted(node.function_speed.items()))
+    return (
+        node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
+        mapping, node.architecture, node.features, node.zone, node.power, node.tdp_w, node.devices, node.network,
+        node.frequencies, node.sleep, node.keep_alive_s, node.cold_start_factor, node.serverless, node.faults,
+        node.price_per_hour,
+    )  # fmt: skip
+
+
+def _fill_class(row: Any, node: Node, names: Names) -> None:
+    threads = float(node.threads)
+    row.cores, row.threads = float(node.cores), threads
+    row.smt_gain = 0.0 if threads == node.cores else (threads / node.smt_slowdown - node.cores) / (threads - node.cores)
+    row.request_u, row.memory = micro(node.request_cores), node.memory_bytes
+    row.known_power = node.power is not None
+    row.device_idle_w = sum(device.power.idle_w for device in node.devices)
+    row.idle_w = (node.power.idle_w if node.power else 0.0) + row.device_idle_w
+    row.full_w = node.power.at(threads) if node.power else 0.0
+    row.tdp_w = node.tdp_w if node.tdp_w is not None else row.full_w
+    row.frequency_n = len(node.frequencies)
+    row.architecture = names.architectures[node.architecture]
+    row.features = sum(1 << names.features[f] for f in node.features)
+    row.sleepable, row.sleep_after_s = node.sleep is not None, np.inf
+    if node.sleep is not None:
+        row.sleep_w, row.wake_s, row.enter_s = node.sleep.watts, node.sleep.wake_s, node.sleep.enter_s
+        row.wake_w = row.idle_w if node.sleep.wake_w is None else node.sleep.wake_w
+        row.sleep_after_s = np.inf if node.sleep.after_s is None else node.sleep.after_s
+    row.serverless, row.limit_s, row.burst_u = node.serverless is not None, np.inf, np.inf
+    if node.serverless is not None:
+        row.burst_u, row.ramp_u_s = node.serverless.burst * MICRO, node.serverless.ramp_per_s * MICRO
+        row.limit_s, row.use_price = node.serverless.time_limit_s, node.serverless.price_per_core_s
+        row.call_price = node.serverless.price_per_call
+    network = node.network
+    row.bandwidth, row.latency_s = network.bandwidth_bytes_per_s, network.latency_s
+    row.zone_latency_s, row.j_per_byte = network.zone_latency_s, network.energy_j_per_byte
+    row.keep_alive_s, row.cold_factor = node.keep_alive_s, node.cold_start_factor
+    row.mtbf_s = np.inf if node.faults is None else node.faults.mtbf_s
+    if node.faults is not None:
+        row.repair_s, row.notice_s = node.faults.repair_s, node.faults.notice_s
+    row.price_s = node.price_per_hour / 3600.0
+
+
+def _fill_device_class(row: Any, device: Device, names: Names) -> None:
+    row.kind, row.model = _KINDS[device.kind], names.models[device.model]
+    row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
+    row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
+    row.idle_w, row.full_w = device.power.idle_w, device.power.at(1.0)
+    row.tdp_w = device.tdp_w if device.tdp_w is not None else row.full_w
+
+
+def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
+    """Why a variant can never run on a node, in words; None when an empty node would take it."""
+    if micro(variant.cores * guarantee) > micro(node.request_cores):
+        return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
+    if variant.memory_bytes > node.memory_bytes:
+        return f"needs {variant.memory_bytes} bytes of memory, a node has {node.memory_bytes}"
+    if variant.architecture is not None and variant.architecture != node.architecture:
+        return f"needs architecture {variant.architecture}, nodes have {node.architecture}"
+    missing = [f for f in variant.features if f not in node.features]
+    if missing:
+        return f"needs the feature {missing[0]!r}, which no suitable node has"
+    if level >= len(node.frequencies):
+        return f"needs frequency level {level}"
+    if variant.device is None:
+        return None
+    fitting = [d for d in node.devices if _device_can(variant, d)]
+    if len(fitting) < max(1, variant.devices):
+        models = f" of model {' or '.join(variant.device_models)}" if variant.device_models else ""
+        return f"needs {max(1, variant.devices)} {variant.device}(s){models} that fit, a node has {len(fitting)}"
+    return None
+
+
+def _device_can(variant: Variant, device: Device) -> bool:
+    if device.kind != variant.device or variant.device_memory_bytes > device.memory_bytes:
+        return False
+    return not variant.device_models or device.model in variant.device_models
+
+
+__all__ = ["build_state", "uniform_grid", "why_not"]

@@ -1,0 +1,40 @@
+"""What a policy tells the engine about itself, apart from its functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+QUEUES = ("skip", "strict", "easy-backfill")
+SELECTIONS = ("ordered", "best_pair")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Flags and offers.
+
+    Attributes:
+        queue: ``skip`` what does not fit, ``strict`` head of line, or ``easy-backfill``.
+        selection: ``ordered`` by the queue, or ``best_pair`` over all waiting tasks (``largest``: Max-Min).
+        dynamic: The priority changes with time and is computed anew whenever something fits.
+        guarantees: Shares of the requested cores that are offered as variants; 1.0 is the plain request.
+        frequencies: Frequency levels offered (0 is nominal); a node that lacks a level does not take that variant.
+        wakes: Sleeping nodes are always among the candidates, not only when no node that is on fits.
+        grouped: Equal nodes are one candidate; False shows them all.
+    """
+
+    queue: str = "skip"
+    selection: str = "ordered"
+    largest: bool = False
+    dynamic: bool = False
+    guarantees: tuple[float, ...] = (1.0,)
+    frequencies: tuple[int, ...] = (0,)
+    wakes: bool = False
+    grouped: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queue not in QUEUES:
+            raise ValueError(f"queue must be one of {', '.join(QUEUES)}, not {self.queue!r}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection!r}")
+        if not self.guarantees or any(not 0 < g <= 1 for g in self.guarantees):
+            raise ValueError(f"guarantees must be shares 0 < g ≤ 1, not {self.guarantees}")

@@ -1,0 +1,191 @@
+"""State: the tables that the engine reads and writes, and nothing else.
+
+Each table is a record array; ``state.nodes.used_u[n]`` reads the same compiled and uncompiled (so no field may bear the
+name of an array attribute: a task's shape is its ``form``). Cores are counted in millionths
+(``_u``), so sums are exact. Scalars that change stand in the one-row table ``clock``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.experimental import structref
+
+from wattflow.engine import jit
+
+MICRO = 1_000_000
+UNKNOWN_COST = 1e30
+"""A finite cost worse than any known one: an unknown node loses to every known node that fits."""
+
+# Power states of a node
+ON, ASLEEP, WAKING, FALLING, DOWN, DRAINING = 0, 1, 2, 3, 4, 5
+# Sharing modes of a device
+EXCLUSIVE, TIME_SLICE, MPS, MIG = 0, 1, 2, 3
+# Device kinds
+NO_DEVICE, GPU, FPGA = 0, 1, 2
+# Queue modes
+SKIP, STRICT, EASY = 0, 1, 2
+# Selections
+ORDERED, BEST_PAIR = 0, 1
+# Task states
+WAITING, READY, PLACED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
+# Actions
+ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY = 0, 1, 2, 3, 4
+
+CLOCK = np.dtype([
+    ("now", "f8"), ("retry_at", "f8"), ("shadow", "f8"), ("start", "f8"),
+    ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"), ("decisions", "i8"), ("scored", "i8"), ("held", "i8"),
+    ("waiting", "i8"), ("open", "i8"), ("placed_n", "i8"), ("action_n", "i8"), ("free_attempt", "i8"),
+    ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"), ("asleep_n", "i8"), ("shapes_n", "i8"),
+    ("held_first", "i8"), ("reserved", "i8"), ("bad_task", "i8"), ("bad_variant", "i8"), ("running", "i8"),
+    ("node_events", "i8"), ("has_data", "i8"), ("random", "i8"), ("queue", "i8"),
+    ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"), ("grouped", "i8"),
+    ("has_score", "i8"), ("has_act", "i8"), ("cursor", "i8"), ("cold", "i8"), ("free_container", "i8"), ("more", "i8"),
+    ("best_cost", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"), ("max_retries", "i8"),
+    ("extra_n", "i8"), ("failed_tasks", "i8"),
+])  # fmt: skip
+NODES = np.dtype([
+    ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
+    ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("first_attempt", "i4"),
+    ("device_first", "i4"), ("device_n", "i4"), ("first_container", "i4"), ("power_state", "i2"), ("frequency", "i2"),
+    ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"), ("generation", "i8"),
+])  # fmt: skip
+CLASSES = np.dtype([
+    ("first", "i4"), ("count", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
+    ("cores", "f8"), ("threads", "f8"), ("smt_gain", "f8"), ("request_u", "i8"), ("memory", "i8"),
+    ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"), ("known_power", "i2"), ("serverless", "i2"), ("zone", "i4"),
+    ("sleepable", "i2"), ("frequency_n", "i2"), ("architecture", "i4"), ("features", "u8"),
+    ("sleep_w", "f8"), ("wake_s", "f8"), ("enter_s", "f8"), ("wake_w", "f8"), ("sleep_after_s", "f8"),
+    ("burst_u", "f8"), ("ramp_u_s", "f8"), ("limit_s", "f8"), ("use_price", "f8"), ("call_price", "f8"),
+    ("bandwidth", "f8"), ("latency_s", "f8"), ("zone_latency_s", "f8"), ("j_per_byte", "f8"),
+    ("keep_alive_s", "f8"), ("cold_factor", "f8"), ("mtbf_s", "f8"), ("repair_s", "f8"), ("notice_s", "f8"),
+    ("price_s", "f8"), ("device_idle_w", "f8"),
+])  # fmt: skip
+DEVICES = np.dtype([
+    ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
+])  # fmt: skip
+DEVICE_CLASSES = np.dtype([
+    ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
+    ("interference", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"),
+    ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
+])  # fmt: skip
+FUNCTIONS = np.dtype([
+    ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
+    ("checkpoint_cost_s", "f8"), ("first_container", "i4"), ("running", "i4"), ("started", "i8"), ("waiting", "i4"),
+])  # fmt: skip
+SHAPES = np.dtype([
+    ("function", "i4"), ("variant_first", "i4"), ("variant_n", "i4"), ("parts", "i4"),
+    ("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("place", "i4"), ("failed", "i8"),
+])  # fmt: skip
+VARIANTS = np.dtype([
+    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"),
+    ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
+    ("models", "u8"),
+])  # fmt: skip
+TASKS = np.dtype([
+    ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
+    ("form", "i4"), ("workflow", "i4"), ("pending", "i4"), ("next", "i4"), ("previous", "i4"), ("node", "i4"),
+    ("pinned", "i4"), ("parts_left", "i4"), ("pinned_variant", "i2"), ("attempt", "i2"), ("state", "i1"), ("arrived", "i1"),
+])  # fmt: skip
+EXTRA = np.dtype([("deadline", "f8"), ("rank", "f8"), ("slack", "f8"), ("input_bytes", "f8"), ("start_at", "f8")])
+"""Per-task facts that only some policies and workloads need; one shared row when none does."""
+ATTEMPTS = np.dtype([
+    ("task", "i4"), ("part", "i4"), ("variant", "i4"), ("node", "i4"), ("device", "i4"), ("next", "i4"),
+    ("previous", "i4"), ("attempt", "i4"), ("devices", "u8"), ("placed", "f8"), ("ready", "f8"), ("end", "f8"),
+    ("marginal_j", "f8"), ("sequence", "i8"),
+])  # fmt: skip
+GROUPS = np.dtype([
+    ("key", "u8"), ("free_u", "i8"), ("free_mem", "i8"), ("cls", "i4"), ("count", "i4"), ("low", "i4"), ("place", "i4"),
+    ("power_state", "i4"), ("words", "i4"),
+])  # fmt: skip
+CANDIDATES = np.dtype([("node", "i4"), ("device", "i4"), ("variant", "i4")])
+CONTAINERS = np.dtype([
+    ("node", "i4"), ("function", "i4"), ("next_node", "i4"), ("previous_node", "i4"), ("next_function", "i4"),
+    ("previous_function", "i4"), ("idle_since", "f8"),
+])  # fmt: skip
+ACTIONS = np.dtype([("kind", "i4"), ("node", "i4"), ("value", "i8"), ("at", "f8")])
+WORKFLOWS = np.dtype([
+    ("submit", "f8"), ("work_left", "f8"), ("path_left", "f8"), ("open", "i4"), ("started", "i4"), ("rank", "f8"),
+])  # fmt: skip
+
+TABLES = (
+    "clock", "nodes", "classes", "class_nodes", "devices", "device_classes", "functions", "shapes", "variants", "tasks",
+    "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
+    "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
+    "device_grid", "child_start", "child", "parent_start", "parent", "parent_bytes", "gang", "scratch", "params", "memory",
+)  # fmt: skip
+"""Fields of State, in the order of its constructor."""
+
+
+class State:
+    """The tables as plain attributes: what Python code reads, and what uncompiled kernels run on."""
+
+    __slots__ = (*TABLES, "_handle")
+
+    def __init__(self, **tables: Any) -> None:
+        for name in TABLES:
+            setattr(self, name, tables[name])
+        self._handle: Any = None
+
+    def handle(self) -> Any:
+        """What compiled functions take: a StructRef over the same memory, or this object when uncompiled."""
+        if not jit.COMPILED:
+            return self
+        if self._handle is None:
+            self._handle = _new_state(*(getattr(self, name) for name in TABLES))
+        return self._handle
+
+    def replace(self, **tables: Any) -> None:
+        """Put larger tables in the place of full ones."""
+        for name, table in tables.items():
+            setattr(self, name, table)
+        self._handle = None
+
+    def copy(self) -> State:
+        """An independent State, for simulate-before-commit."""
+        return State(**{name: getattr(self, name).copy() for name in TABLES})
+
+
+def record_table(dtype: np.dtype[Any], rows: int) -> Any:
+    """A zeroed table of records."""
+    return np.zeros(rows, dtype).view(np.recarray)
+
+
+@structref.register
+class StateType(types.StructRef):
+    """The compiled type of State."""
+
+    def __init__(self, fields: Any) -> None:
+        super().__init__(fields)
+        # The full name lists every field of every table; it would stand in each symbol that the compiler makes.
+        self.name = f"StateType_{hashlib.sha256(self.name.encode()).hexdigest()[:12]}"
+
+    def preprocess_fields(self, fields: Any) -> Any:
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
+
+
+class _StateProxy(structref.StructRefProxy):
+    def __new__(cls, *tables: Any) -> Any:
+        return structref.StructRefProxy.__new__(cls, *tables)
+
+
+structref.define_proxy(_StateProxy, StateType, list(TABLES))
+
+
+# Written out because a function with *arguments cannot be cached.
+@jit.jit
+def _new_state(  # type: ignore[no-untyped-def]
+    clock, nodes, classes, class_nodes, devices, device_classes, functions, shapes, variants, tasks, extra,
+    attempts, groups, group_bits, group_slots, active_groups, active_shapes, candidates, cost, containers,
+    actions, workflows, placed, class_ok, speed, frequency_speed, frequency_power, grid, device_grid,
+    child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
+):  # fmt: skip
+    return _StateProxy(
+        clock, nodes, classes, class_nodes, devices, device_classes, functions, shapes, variants, tasks,
+        extra, attempts, groups, group_bits, group_slots, active_groups, active_shapes, candidates, cost,
+        containers, actions, workflows, placed, class_ok, speed, frequency_speed, frequency_power, grid,
+        device_grid, child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""From Workload, Cluster and options to World."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattflow.engine import tables as engine_tables
+from wattflow.engine.tables import State, record_table
+from wattflow.model.cluster import Cluster, Series
+from wattflow.model.errors import InvalidInput
+from wattflow.model.workload import Workload
+from wattflow.sim import clocks, world
+from wattflow.sim.world import World
+
+if TYPE_CHECKING:
+    from wattflow.sim.simulate import SimOptions
+
+
+def build_world(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> World:
+    """The simulator's tables for a State at the start of the run; the first event is not folded yet."""
+    count, nodes, devices = len(workload), len(cluster.nodes), len(state.devices)
+    domains = record_table(world.DOMAINS, 2 * nodes + devices)
+    domains["rate"] = 1.0
+    domains["root"] = domains["place"] = -1
+    checkpoints = any(function.checkpoint_s > 0 for function in workload.functions)
+    made = World(
+        clock=_clock(state, workload, cluster, options, seed),
+        runtime=workload.runtime_s.copy(),
+        saved=np.zeros(count if checkpoints else 1),
+        arrivals=np.argsort(workload.release_s, kind="stable").astype(np.int32),
+        runs=record_table(world.RUNS, len(state.attempts)),
+        domains=domains,
+        domain_heap=np.zeros(2 * nodes + devices, np.int32),
+        events=record_table(world.EVENTS, event_capacity(state)),
+        nodes=record_table(world.NODES, nodes),
+        devices=record_table(world.DEVICES, devices),
+        energy=np.zeros((nodes, 8)),
+        records=record_table(world.RECORDS, _record_capacity(workload)),
+        power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
+        task_faults=_task_faults(options),
+        watt_error=_watt_errors(nodes, options, seed),
+        **_zones(cluster),
+    )
+    for node, down_s, up_s in options.outages:
+        if not 0 <= node < nodes or not 0 <= down_s < up_s:
+            raise InvalidInput("outages", f"({node}, {down_s}, {up_s}) is not (node index, down, up) with down < up")
+        clocks.push_event(made.handle(), float(down_s), world.NODE, world.LOST, node, 0)
+        clocks.push_event(made.handle(), float(up_s), world.NODE, world.BACK, node, 0)
+    return made
+
+
+def event_capacity(state: State) -> int:
+    """Room for the events of a few instants."""
+    return 4 * len(state.attempts) + 8 * len(state.nodes) + 1024
+
+
+def log_capacity(state: State) -> int:
+    """Room for the power log; it grows when full."""
+    return 16 * (len(state.attempts) + len(state.nodes)) + 1 << 12
+
+
+def container_table(rows: int) -> Any:
+    """Container rows, all free."""
+    table = record_table(engine_tables.CONTAINERS, rows)
+    table.next_node[:] = np.arange(1, rows + 1)
+    table.next_node[-1] = -1
+    return table
+
+
+def _record_capacity(workload: Workload) -> int:
+    parts = np.array([shape.parts for shape in workload.shapes], np.int64)
+    rows = int(parts[workload.shape].sum()) if len(workload) else 0
+    return rows + 64
+
+
+def _clock(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> Any:
+    clock = record_table(world.CLOCK, 1)
+    for name in ("round_at", "timer_at", "ramp_at"):
+        clock[name] = np.inf
+    clock["round_s"] = options.round_s
+    clock["message_s"] = options.message_s
+    clock["record_power"] = int(options.record_power)
+    clock["seed"] = seed
+    clock["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
+    clock["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
+    start = 0.0 if options.from_zero or not len(workload) else float(workload.release_s.min())
+    clock["last_end"] = start
+    state.clock["now"] = state.clock["start"] = start
+    return clock
+
+
+def _task_faults(options: SimOptions) -> Any:
+    rows = record_table(world.TASK_FAULTS, len(options.task_faults))
+    for i, (task, attempt, fraction) in enumerate(options.task_faults):
+        rows[i] = (task, attempt, fraction)
+    return rows
+
+
+def _watt_errors(nodes: int, options: SimOptions, seed: int) -> Any:
+    """True watts over profiled watts, node by node: log-normal with median 1."""
+    if options.power_error <= 0:
+        return np.ones(nodes)
+    return np.exp(np.random.default_rng([seed, 7]).normal(0.0, options.power_error, nodes))
+
+
+def _zones(cluster: Cluster) -> dict[str, Any]:
+    rows = record_table(world.ZONES, len(cluster.zones))
+    values: list[float] = []
+    sums: list[float] = []
+    for z, zone in enumerate(cluster.zones):
+        rows[z].pue = zone.pue
+        for kind, series in (("carbon", zone.carbon), ("price", zone.price)):
+            rows[f"{kind}_first"][z], rows[f"{kind}_n"][z] = len(values), len(series.values)
+            rows[f"{kind}_step"][z] = series.step_s
+            values += series.values
+            sums += _running(series)
+    return {"zones": rows, "series": np.array(values, np.float64), "series_sum": np.array(sums, np.float64)}
+
+
+def _running(series: Series) -> list[float]:
+    """Integral from the series' start to the start of each step."""
+    return [0.0, *(np.cumsum(series.values[:-1]) * series.step_s).tolist()]

@@ -1,0 +1,291 @@
+"""`simulate`: a workload on a cluster under a policy gives a Run."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine import jit, tables
+from wattflow.engine.build import build_state
+from wattflow.engine.tables import State
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import BrokenPolicy
+from wattflow.model.run import Run
+from wattflow.model.workload import Workload
+from wattflow.policy import bind, registry
+from wattflow.policy.base import Plan, Policy
+from wattflow.sim import build, kernel
+from wattflow.sim.world import World
+
+_EVENTS_PER_CALL = 200_000
+_EVENTS_PER_CALL_PLAIN = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SimOptions:
+    """How a run is simulated.
+
+    Attributes:
+        queue: Overrides the policy's queue: ``skip``, ``strict`` or ``easy-backfill``.
+        round_s: Decisions only at multiples of this; 0 decides at every event.
+        message_s: Delay between a decision and its node.
+        sleep_after_s: Sleepable nodes sleep after idling so long; None leaves policy and cluster as they are.
+        max_retries: Attempts after the first.
+        record_power: Keep every change of watts in ``Run.power_log``.
+        from_zero: Count energy from time 0 instead of the first release.
+        runtime_error: Spread (σ of log) of the estimates around the truth; 0 leaves the workload's estimates.
+        power_error: Spread (σ of log) of the nodes' true watts around their profiles.
+        outages: (node, down_s, up_s) that happen for certain.
+        task_faults: (task, attempt, fraction of the work) that fail for certain.
+    """
+
+    queue: str | None = None
+    round_s: float = 0.0
+    message_s: float = 0.0
+    sleep_after_s: float | None = None
+    max_retries: int = 3
+    record_power: bool = False
+    from_zero: bool = False
+    runtime_error: float = 0.0
+    power_error: float = 0.0
+    outages: tuple[tuple[int, float, float], ...] = ()
+    task_faults: tuple[tuple[int, int, float], ...] = ()
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    policy: str | Policy = "fifo",
+    *,
+    seed: int = 0,
+    options: SimOptions | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Run:
+    """Run a workload to its end. Same arguments, same bytes.
+
+    Args:
+        policy: A registered name or a Policy.
+        seed: Of everything random: failures, estimate errors, the policy's own stream.
+        progress: Called now and then with the share of tasks done; an exception from it ends the run.
+    """
+    return Simulation(workload, cluster, policy, seed=seed, options=options).run(progress)
+
+
+class Simulation:
+    """A simulation that can be stepped: build it, `advance` it, read its State, take its Run."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        policy: str | Policy = "fifo",
+        *,
+        seed: int = 0,
+        options: SimOptions | None = None,
+    ) -> None:
+        self.workload, self.cluster, self.seed = workload, cluster, seed
+        self.options = options or SimOptions()
+        self.policy = registry.load(policy) if isinstance(policy, str) else policy
+        if self.options.queue is not None:
+            self.policy = self.policy.with_settings(queue=self.options.queue)
+        self.seconds = 0.0
+        self.plan_seconds = 0.0
+        known = workload
+        if self.options.runtime_error > 0:
+            noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
+            known = workload.with_estimates(workload.estimate_s * np.exp(noise))
+        seen = self._follow_plan(known)
+        self.state = self._build_state(known, seen)
+        self.world = build.build_world(self.state, workload, cluster, self.options, seed)
+        with np.errstate(over="ignore"):
+            kernel.open_world(self.state.handle(), self.world.handle())
+        self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+
+    def _follow_plan(self, known: Workload) -> Workload:
+        """With a planning policy: make its lanes part of the DAG."""
+        self.planned: Plan | None = None
+        if self.policy.plan is None:
+            return known
+        started = time.perf_counter()
+        self.planned = self.policy.plan(known, self.cluster, self.policy.params)
+        self.plan_seconds = time.perf_counter() - started
+        return known if self.planned.after is None else _with_lanes(known, self.planned.after)
+
+    def _build_state(self, known: Workload, seen: Workload) -> State:
+        state = build_state(seen, self.cluster, self.policy.settings)
+        clock = state.clock
+        clock["max_retries"] = self.options.max_retries
+        clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
+        if after is not None:
+            state.classes.sleep_after_s[state.classes.sleepable == 1] = after
+        if clock.cold[0]:
+            rows = int(4 * sum(node.request_cores for node in self.cluster.nodes)) + 1024
+            state.replace(containers=build.container_table(min(rows, 1 << 20)))
+            clock["free_container"] = 0
+        for i, value in enumerate(self.policy.params.values()):
+            state.params[i] = value
+        needs_extra = self.policy.rank is not None or self.planned is not None
+        if needs_extra and len(state.extra) == 1:
+            extra = tables.record_table(tables.EXTRA, len(known))
+            extra["deadline"] = known.deadline_s
+            state.replace(extra=extra)
+            clock["extra_n"] = len(known)
+        if self.policy.rank is not None:
+            state.extra.rank[:] = self.policy.rank(known, self.cluster)
+        if self.planned is not None:
+            state.tasks.pinned[: len(known)] = self.planned.node
+            state.extra.rank[:] = self.planned.order
+            if self.planned.variant is not None:
+                state.tasks.pinned_variant[: len(known)] = self.planned.variant
+        if self.policy.prepare is not None:
+            self.policy.prepare(state, known, self.cluster)
+        return state
+
+    def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
+        """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
+        step = kernel.kernel(self.state, self.world)
+        limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
+        while True:
+            started = time.perf_counter()
+            with np.errstate(over="ignore"):
+                status = step(self.state.handle(), self.world.handle(), *self.functions, until_s, limit)
+            self.seconds += time.perf_counter() - started
+            if status == kernel.GROW:
+                _grow(self.state, self.world, self.options)
+            elif status == kernel.BAD_COST:
+                raise self._bad_cost()
+            elif status == kernel.STUCK:
+                raise self._stuck()
+            else:
+                return int(status)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> Run:
+        """To the end."""
+        total = max(1, len(self.workload))
+        while len(self.workload) and self.advance() != kernel.DONE:
+            if progress is not None:
+                progress(1.0 - float(self.state.clock.open[0]) / total)
+        if progress is not None:
+            progress(1.0)
+        return self.result()
+
+    def result(self) -> Run:
+        """The Run so far."""
+        with np.errstate(over="ignore"):
+            kernel.settle(self.state.handle(), self.world.handle())
+        clock, seen = self.world.clock[0], self.state.clock[0]
+        span = float(clock.last_end - seen.start)
+        rented = np.array([node.price_per_hour / 3600.0 for node in self.cluster.nodes]) * span
+        log = self.world.power_log[: int(clock.log_n)] if self.options.record_power else None
+        return Run(
+            workload=self.workload,
+            cluster=self.cluster,
+            policy=self.policy.name,
+            attempts=np.asarray(self.world.records[: int(clock.record_n)]),
+            energy_j=self.world.energy.copy(),
+            carbon_g=self.world.nodes.carbon.copy(),
+            cost=self.world.nodes.cost + rented,
+            peak_w=float(clock.peak_w),
+            makespan_s=span,
+            start_s=float(seen.start),
+            power_log=None if log is None else np.asarray(log),
+            scalars=self._scalars(),
+            manifest=self._manifest(),
+        )
+
+    def _scalars(self) -> dict[str, float]:
+        clock, seen = self.world.clock[0], self.state.clock[0]
+        values = {
+            name: float(clock[name])
+            for name in ("retries", "wakes", "sleeps", "cold_starts", "transfers", "events", "moved_bytes")
+        }
+        values |= {name: float(seen[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
+        return values | {
+            "kernel_s": self.seconds,
+            "plan_s": self.plan_seconds,
+            "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(seen.decisions)),
+        }
+
+    def _manifest(self) -> dict[str, object]:
+        from wattflow import __version__
+
+        sources = {n.power.provenance.value if n.power else "unknown" for n in self.cluster.nodes}
+        scopes = {n.power.scope.value for n in self.cluster.nodes if n.power}
+        return {
+            "wattflow": __version__,
+            "python": platform.python_version(),
+            "workload": self.workload.name,
+            "tasks": len(self.workload),
+            "cluster": self.cluster.name,
+            "policy": self.policy.name,
+            "params": dict(self.policy.params),
+            "seed": self.seed,
+            "simulated": True,
+            "power_provenance": sorted(sources),
+            "power_scope": sorted(scopes),
+        }
+
+    def _bad_cost(self) -> BrokenPolicy:
+        task = self.workload.task_id(int(self.state.clock.bad_task[0]))
+        return BrokenPolicy(
+            f"policy {self.policy.name!r} returned NaN for task {task} at {float(self.state.clock.now[0]):g} s; "
+            "return inf for 'not here' and a finite cost otherwise"
+        )
+
+    def _stuck(self) -> BrokenPolicy:
+        waiting = int(self.state.clock.waiting[0])
+        return BrokenPolicy(
+            f"policy {self.policy.name!r} leaves {waiting} tasks waiting at {float(self.state.clock.now[0]):g} s and nothing "
+            "more will happen: it must place a task that fits on an empty cluster, or set a time to try again"
+        )
+
+
+def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
+    """The workload with more edges, each without bytes."""
+    earlier, later = (np.asarray(side, np.int32) for side in after)
+    count = len(workload)
+    child = np.repeat(np.arange(count, dtype=np.int32), np.diff(workload.parent_start))
+    child = np.concatenate([child, later])
+    parent = np.concatenate([workload.parent, earlier])
+    size = np.concatenate([workload.parent_bytes, np.zeros(len(earlier))])
+    order = np.argsort(child, kind="stable")
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(child, minlength=count), out=start[1:])
+    return replace(workload, parent_start=start, parent=parent[order], parent_bytes=size[order])
+
+
+def _grown(table: Any, rows: int) -> Any:
+    larger = np.zeros(rows, table.dtype)
+    larger[: len(table)] = table
+    return larger.view(np.recarray) if table.dtype.names else larger
+
+
+def _grow(state: State, world: World, options: SimOptions) -> None:
+    """Make room: attempts when their rows ran out, and whatever hangs on their number; then records, events, log."""
+    if state.clock.free_attempt[0] < 0 or state.clock.running[0] + 1 >= len(state.attempts) // 2:
+        old = len(state.attempts)
+        attempts = _grown(state.attempts, 2 * old)
+        attempts.task[old:] = -1
+        attempts.next[old:] = np.arange(old + 1, 2 * old + 1)
+        attempts.next[-1] = state.clock.free_attempt[0]
+        state.clock["free_attempt"] = old
+        scratch = _grown(state.scratch, max(len(state.scratch), 2 * old))
+        state.replace(attempts=attempts, placed=_grown(state.placed, 2 * old), scratch=scratch)
+        world.replace(runs=_grown(world.runs, 2 * old))
+    clock = world.clock[0]
+    if clock.record_n + state.clock.running[0] + 64 > len(world.records):
+        world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.clock.running[0]) + 64))
+    wanted = int(clock.event_n) + build.event_capacity(state)
+    if wanted > len(world.events):
+        # The last row is scratch space, so the live rows keep their places.
+        world.replace(events=_grown(world.events, 2 * wanted))
+    if options.record_power:
+        bound = int(clock.log_n) + 2 * build.log_capacity(state)
+        if bound > len(world.power_log):
+            world.replace(power_log=_grown(world.power_log, 2 * bound))

@@ -1,0 +1,127 @@
+"""World: what the simulator knows and the engine does not: true runtimes, clocks of shared resources, joules, records."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.experimental import structref
+
+from wattflow.engine import jit
+from wattflow.model.run import ATTEMPT
+
+# Stages of an attempt
+MESSAGE, WAKE, COLD, LATENCY, DATA, RUN = 0, 1, 2, 3, 4, 5
+# Order of events within an instant
+FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
+# What an event is about
+STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND = range(11)
+# Accounts, in the order of model.run.ACCOUNTS
+IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = 0, 1, 2, 3, 4, 5, 6
+# Outcomes, in the order of model.run.OUTCOMES
+OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
+
+CLOCK = np.dtype([
+    ("event_n", "i8"), ("domain_n", "i8"), ("next_arrival", "i8"), ("record_n", "i8"), ("log_n", "i8"),
+    ("sequence", "i8"), ("redo", "i8"), ("round_at", "f8"), ("timer_at", "f8"), ("ramp_at", "f8"),
+    ("total_w", "f8"), ("peak_w", "f8"), ("last_end", "f8"), ("round_s", "f8"), ("message_s", "f8"),
+    ("record_power", "i8"), ("seed", "i8"), ("retries", "i8"), ("wakes", "i8"), ("cold_starts", "i8"),
+    ("transfers", "i8"), ("events", "i8"), ("series", "i8"), ("ramps", "i8"), ("sleeps", "i8"), ("moved_bytes", "f8"),
+])  # fmt: skip
+RUNS = np.dtype([
+    ("stage", "i4"), ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"), ("warm", "i4"),
+    ("finish_v", "f8"), ("since", "f8"), ("start", "f8"), ("mark", "f8"), ("device_mark", "f8"), ("weight_u", "i8"),
+    ("run_j", "f8"), ("cold_j", "f8"), ("transfer_j", "f8"), ("message_s", "f8"), ("wake_s", "f8"), ("cold_s", "f8"),
+    ("data_s", "f8"), ("planned", "f8"), ("bytes", "f8"),
+])  # fmt: skip
+DOMAINS = np.dtype([
+    ("rate", "f8"), ("v0", "f8"), ("t0", "f8"), ("lag", "f8"), ("next_t", "f8"), ("next_seq", "i8"),
+    ("root", "i4"), ("count", "i4"), ("place", "i4"),
+])  # fmt: skip
+EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8"), ("what", "i4"), ("who", "i4")])
+NODES = np.dtype([
+    ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
+    ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"), ("gen", "i8"), ("wake_wanted", "i8"),
+    ("failures", "i8"), ("idle_w", "f8"),
+])  # fmt: skip
+DEVICES = np.dtype([
+    ("tasks", "i8"), ("share_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
+])  # fmt: skip
+ZONES = np.dtype([
+    ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),
+    ("price_step", "f8"), ("pue", "f8"),
+])  # fmt: skip
+POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f4")])
+TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
+
+TABLES = (
+    "clock", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "events", "nodes", "devices", "energy",
+    "zones", "series", "series_sum", "records", "power_log", "task_faults", "watt_error",
+)  # fmt: skip
+
+
+class World:
+    """The tables as plain attributes, like State."""
+
+    __slots__ = (*TABLES, "_handle")
+
+    def __init__(self, **tables: Any) -> None:
+        for name in TABLES:
+            setattr(self, name, tables[name])
+        self._handle: Any = None
+
+    def handle(self) -> Any:
+        """What compiled functions take; see `State.handle`."""
+        if not jit.COMPILED:
+            return self
+        if self._handle is None:
+            self._handle = _new_world(*(getattr(self, name) for name in TABLES))
+        return self._handle
+
+    def replace(self, **tables: Any) -> None:
+        """Put larger tables in the place of full ones."""
+        for name, table in tables.items():
+            setattr(self, name, table)
+        self._handle = None
+
+    def copy(self) -> World:
+        """An independent World."""
+        return World(**{name: getattr(self, name).copy() for name in TABLES})
+
+
+RECORDS = ATTEMPT
+
+
+@structref.register
+class WorldType(types.StructRef):
+    """The compiled type of World."""
+
+    def __init__(self, fields: Any) -> None:
+        super().__init__(fields)
+        # The full name lists every field of every table; it would stand in each symbol that the compiler makes.
+        self.name = f"WorldType_{hashlib.sha256(self.name.encode()).hexdigest()[:12]}"
+
+    def preprocess_fields(self, fields: Any) -> Any:
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
+
+
+class _WorldProxy(structref.StructRefProxy):
+    def __new__(cls, *tables: Any) -> Any:
+        return structref.StructRefProxy.__new__(cls, *tables)
+
+
+structref.define_proxy(_WorldProxy, WorldType, list(TABLES))
+
+
+# Written out because a function with *arguments cannot be cached.
+@jit.jit
+def _new_world(  # type: ignore[no-untyped-def]
+    clock, runtime, saved, arrivals, runs, domains, domain_heap, events, nodes, devices, energy, zones, series,
+    series_sum, records, power_log, task_faults, watt_error,
+):  # fmt: skip
+    return _WorldProxy(
+        clock, runtime, saved, arrivals, runs, domains, domain_heap, events, nodes, devices, energy, zones, series,
+        series_sum, records, power_log, task_faults, watt_error,
+    )  # fmt: skip

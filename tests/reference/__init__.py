@@ -1,0 +1,1 @@
+"""A second simulator, written from docs/physics.md alone: plain objects, slow, meant to be obviously right."""

@@ -1,0 +1,225 @@
+"""Nodes and attempts while they live, and the three questions asked of them: what fits, how fast, how many watts."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from reference.facts import Offer
+from wattflow.model.cluster import Device, Node
+from wattflow.model.workflow import Variant
+
+TOLERANCE = 1e-9
+INF = math.inf
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt of one part of a task; holds cores, memory and devices from placed to end."""
+
+    task: int
+    part: int
+    number: int
+    function: int
+    offer: Offer
+    node: LiveNode
+    devices: tuple[int, ...]
+    sequence: int
+    ready_s: float
+    placed_s: float
+    stage: str = "placed"
+    stage_since_s: float = 0.0
+    due_s: float = INF
+    rate: float = 1.0
+    remaining: float = 0.0
+    work_s: float = 0.0
+    fails: bool = False
+    cold_for_s: float = 0.0
+    bytes: float = 0.0
+    latency_s: float = 0.0
+    start_s: float = math.nan
+    limit_at_s: float = INF
+    spent_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    run_j: float = 0.0
+    cold_j: float = 0.0
+    transfer_j: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has several devices, each to itself."""
+        return len(self.devices) > 1
+
+    @property
+    def counted_cores(self) -> float:
+        """Cores it counts for in P(k): more or fewer at another frequency."""
+        return self.offer.variant.cores * self.node.facts.frequencies[self.offer.level].power
+
+    def share_of(self, device: Device) -> float:
+        """The share of a device that it takes."""
+        return 1.0 if self.whole else share_taken(device, self.offer.variant)
+
+
+def share_taken(device: Device, variant: Variant) -> float:
+    """Exclusive and time-sliced devices are taken as a whole, MIG in sevenths, MPS as asked."""
+    if device.sharing == "mps":
+        return variant.device_share
+    if device.sharing == "mig":
+        return math.ceil(variant.device_share * 7 - TOLERANCE) / 7
+    return 1.0
+
+
+@dataclass(eq=False)
+class LiveNode:
+    """A node's state: on, falling (asleep), asleep, waking or lost; its attempts and idle containers."""
+
+    index: int
+    facts: Node
+    state: str = "on"
+    due_s: float = INF
+    wake_after_fall: bool = False
+    idle_since_s: float = 0.0
+    attempts: list[Attempt] = field(default_factory=list)
+    idle_containers: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    loaded: dict[int, int] = field(default_factory=dict)
+
+    # What fits (section 4)
+
+    def offered_cores(self, now_s: float) -> float:
+        platform = self.facts.serverless
+        if platform is None:
+            return self.facts.request_cores
+        return min(self.facts.request_cores, platform.burst + platform.ramp_per_s * now_s)
+
+    def guaranteed_cores(self) -> float:
+        return sum([a.offer.guaranteed_cores for a in self.attempts])
+
+    def tenants(self, device: int) -> list[Attempt]:
+        return [a for a in self.attempts if device in a.devices]
+
+    def placements(self, offers: list[Offer], now_s: float) -> list[tuple[Offer, tuple[int, ...]]]:
+        """Each offer that fits now, with the devices it would take (none for a CPU variant)."""
+        free_cores = self.offered_cores(now_s) - self.guaranteed_cores() + TOLERANCE
+        if all(offer.guaranteed_cores > free_cores for offer in offers):
+            return []
+        free_bytes = self.facts.memory_bytes - sum(a.offer.variant.memory_bytes for a in self.attempts)
+        return [
+            (offer, devices)
+            for offer in offers
+            if offer.guaranteed_cores <= free_cores and offer.variant.memory_bytes <= free_bytes and self.suits(offer)
+            for devices in self.device_choices(offer.variant)
+        ]
+
+    def suits(self, offer: Offer) -> bool:
+        """Architecture, features and the frequency level are there."""
+        variant, facts = offer.variant, self.facts
+        return (
+            offer.level < len(facts.frequencies)
+            and variant.architecture in (None, facts.architecture)
+            and set(variant.features) <= set(facts.features)
+        )
+
+    def device_choices(self, variant: Variant) -> list[tuple[int, ...]]:
+        """``[()]`` without a device; else each device that has room, or the first free ones together."""
+        if variant.device is None:
+            return [()]
+        count = max(1, variant.devices)
+        able = [d for d in range(len(self.facts.devices)) if self.device_fits(d, variant, count > 1)]
+        if count == 1:
+            return [(d,) for d in able]
+        return [tuple(able[:count])] if len(able) >= count else []
+
+    def device_fits(self, index: int, variant: Variant, whole: bool) -> bool:
+        device, tenants = self.facts.devices[index], self.tenants(index)
+        if device.kind != variant.device or (variant.device_models and device.model not in variant.device_models):
+            return False
+        used_bytes = sum(a.offer.variant.device_memory_bytes for a in tenants)
+        if used_bytes + variant.device_memory_bytes > device.memory_bytes:
+            return False
+        if whole or device.sharing == "exclusive":
+            return not tenants
+        if any(a.whole for a in tenants):
+            return False
+        if device.sharing == "time-slice":
+            return len(tenants) < device.slots
+        taken = sum(a.share_of(device) for a in tenants)
+        return taken + share_taken(device, variant) <= 1 + TOLERANCE
+
+    # How fast (sections 5 and 6)
+
+    def cpu_rate(self) -> float:
+        """r = X(D)/D for CPU attempts in their run stage."""
+        demand = sum(a.offer.variant.cores for a in self.attempts if a.stage == "run" and not a.devices)
+        cores, threads, slowdown = self.facts.cores, self.facts.threads, self.facts.smt_slowdown
+        if demand <= cores:
+            return 1.0
+        if demand <= threads:
+            throughput = cores + (demand - cores) * (threads / slowdown - cores) / (threads - cores)
+        else:
+            throughput = threads / slowdown if threads > cores else float(cores)
+        return throughput / demand
+
+    def device_rate(self, index: int) -> float:
+        device = self.facts.devices[index]
+        running = [a for a in self.tenants(index) if a.stage == "run"]
+        count = len(running)
+        if device.sharing == "time-slice":
+            return 1.0 / count
+        if device.sharing == "mps":
+            shares = sum(a.share_of(device) for a in running)
+            return 1.0 / (1.0 + device.interference * shares * (count - 1) / count)
+        return 1.0
+
+    def set_rates(self, now_s: float) -> None:
+        """Give every attempt its present rate; its due time moves only if the rate changed."""
+        cpu_rate = self.cpu_rate()
+        transfers = sum(a.stage == "bytes" for a in self.attempts)
+        for attempt in self.attempts:
+            if attempt.stage == "bytes":
+                rate = self.facts.network.bandwidth_bytes_per_s / transfers
+            elif attempt.stage == "run":
+                rate = min(self.device_rate(d) for d in attempt.devices) if attempt.devices else cpu_rate
+            else:
+                continue
+            if rate != attempt.rate:
+                attempt.rate, attempt.due_s = rate, now_s + attempt.remaining / rate
+
+    # How many watts (section 7)
+
+    def idle_w(self) -> float:
+        profile = self.facts.power
+        return (profile.at(0) if profile else 0.0) + sum(d.power.at(0) for d in self.facts.devices)
+
+    def power(self) -> tuple[float, str, list[tuple[Attempt, float]]]:
+        """(watts without the attempts' shares, the account they go to, watts by attempt)."""
+        sleep = self.facts.sleep
+        if self.state == "lost":
+            return 0.0, "idle", []
+        if self.state == "asleep":
+            return sleep.watts, "sleep", []
+        if self.state in ("waking", "falling"):
+            return (self.idle_w() if sleep.wake_w is None else sleep.wake_w), "wake", []
+        return self.idle_w(), "idle", self.cpu_shares() + self.device_shares()
+
+    def cpu_shares(self) -> list[tuple[Attempt, float]]:
+        """P(k) − P(0), each busy core the same."""
+        profile = self.facts.power
+        busy = [a for a in self.attempts if a.stage in ("run", "cold")]
+        total = sum(a.counted_cores for a in busy)
+        if profile is None or total == 0:
+            return []
+        above_w = profile.at(min(self.facts.threads, total)) - profile.at(0)
+        return [(a, above_w * a.counted_cores / total) for a in busy]
+
+    def device_shares(self) -> list[tuple[Attempt, float]]:
+        """Each device's watts above idle, by share of the attempts in their run stage on it."""
+        shares: list[tuple[Attempt, float]] = []
+        for index, device in enumerate(self.facts.devices):
+            running = [a for a in self.tenants(index) if a.stage == "run"]
+            if not running:
+                continue
+            total = sum(a.share_of(device) for a in running)
+            used = 1.0 if device.sharing in ("exclusive", "time-slice") else total
+            above_w = device.power.at(used) - device.power.at(0)
+            shares += [(a, above_w * a.share_of(device) / total) for a in running]
+        return shares

@@ -1,0 +1,62 @@
+"""What a policy of the reference may ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference.facts import Offer
+from reference.objects import share_taken
+
+if TYPE_CHECKING:
+    from reference.simulator import Simulation
+
+
+class View:
+    """Read-only questions about the present; estimates, never true runtimes."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.workload = simulation.workload
+        self.cluster = simulation.cluster
+
+    @property
+    def now_s(self) -> float:
+        return self._simulation.now_s
+
+    def waited_s(self, task: int) -> float:
+        """Time since the task was queued (for a retry: queued again)."""
+        return self._simulation.now_s - self._simulation.ready_s[task]
+
+    def estimate_s(self, task: int) -> float:
+        return float(self.workload.estimate_s[task])
+
+    def cores_asked(self, task: int) -> float:
+        """Cores of the first variant, over all parts."""
+        shape = self.workload.shapes[self.workload.shape[task]]
+        return shape.variants[0].cores * shape.parts
+
+    def load(self, node: int) -> float:
+        """Guaranteed cores in use, as a share of what requests may sum to."""
+        live = self._simulation.nodes[node]
+        return live.guaranteed_cores() / live.facts.request_cores
+
+    def estimated_run_s(self, task: int, offer: Offer, node: int, device: int) -> float:
+        """Seconds by the estimate, alone on that node or device."""
+        devices = () if device < 0 else (device,)
+        live = self._simulation.nodes[node]
+        return self._simulation.work_s(self.estimate_s(task), task, offer, live, devices)
+
+    def added_w(self, offer: Offer, node: int, device: int) -> float:
+        """Watts that the offer would add: cores of all attempts held on the node count as busy."""
+        live = self._simulation.nodes[node]
+        facts = live.facts
+        watts = 0.0
+        if facts.power is not None:
+            held = sum(a.counted_cores for a in live.attempts)
+            more = held + offer.variant.cores * facts.frequencies[offer.level].power
+            watts = facts.power.at(min(facts.threads, more)) - facts.power.at(min(facts.threads, held))
+        if device >= 0:
+            card = facts.devices[device]
+            used = min(1.0, sum(a.share_of(card) for a in live.tenants(device)))
+            watts += card.power.at(min(1.0, used + share_taken(card, offer.variant))) - card.power.at(used)
+        return watts
