@@ -52,11 +52,14 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[float, str], None] | None]:
 
 
 def print_tables(tables: Sequence[Table]) -> None:
-    """Tables on stdout; where it is no terminal they are as wide as they need to be."""
+    """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
     from rich.console import Console
 
     console = Console() if sys.stdout.isatty() else Console(width=220, no_color=True)
     for table in tables:
+        title, table.title = table.title, None
+        if title is not None:
+            console.print(str(title), style="bold", soft_wrap=True, markup=False, highlight=False)
         console.print(table)
         console.print()
 
