@@ -1,8 +1,8 @@
 """Runs the ```console blocks of a Markdown page and compares what they print with what the page shows.
 
 In a block, ``$ `` starts a command and the lines below it are its output. A line ``…`` stands for any lines, ``…``
-within a line for any text. Numbers may differ by 2 %; times per decision (µs) may be anything. A command without output lines
-only has to end well, and ``# exit N`` at its end names another exit code.
+within a line for any text. Numbers may differ by 2 %; times per decision (µs) may be anything. A command without
+output lines only has to end well, and ``# exit N`` at its end names another exit code.
 
 ``python tests/e2e/docs_runner.py --update README.md docs/tutorial.md`` writes the present output into the pages.
 """
