@@ -12,7 +12,7 @@ from wattflow.lab.compare import Comparison
 from wattflow.lab.files import write_text
 from wattflow.lab.metrics import HEADLINE, METRICS, STAGES, node_provenance
 from wattflow.lab.svg import Dot, scatter, stacked_bars
-from wattflow.lab.tables import show, show_change
+from wattflow.lab.tables import short_label, show, show_change
 from wattflow.lab.timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, timeline
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS
@@ -69,9 +69,9 @@ def _asset(name: str) -> str:
 def _summary(comparison: Comparison) -> str:
     cluster, seeds = comparison.cluster, len(comparison.seeds)
     facts = [
-        f"{len(comparison.workloads)} workload{'s' if len(comparison.workloads) > 1 else ''}",
-        f"{len(comparison.policies)} policies",
-        f"{seeds} seed{'s' if seeds > 1 else ''}",
+        _counted(len(comparison.workloads), "workload", "workloads"),
+        _counted(len(comparison.policies), "policy", "policies"),
+        _counted(seeds, "seed", "seeds"),
         f"cluster <b>{escape(cluster.name)}</b>: {len(cluster.nodes)} nodes, {cluster.total_cores} cores",
         f"baseline <b>{escape(comparison.baseline)}</b>",
         "all runs are <b>simulated</b>",
@@ -79,6 +79,10 @@ def _summary(comparison: Comparison) -> str:
     about = f"<p>{escape(cluster.about)}</p>" if cluster.about else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
     return f'<p class="facts">{" · ".join(facts)}</p>{about}' + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _scatter(comparison: Comparison, workload: str) -> str:
@@ -147,7 +151,7 @@ def _timeline_section(comparison: Comparison, notes: Sequence[str]) -> str:
 def _table(comparison: Comparison, workload: str) -> str:
     policies = comparison.policies
     shown = [m for m in HEADLINE if any(comparison.summary(workload, p, m).mean is not None for p in policies)]
-    head = "".join(f"<th>{escape(METRICS[metric].label)}</th>" for metric in shown)
+    head = "".join(f'<th title="{escape(METRICS[m].label)}">{escape(short_label(m))}</th>' for m in shown)
     front = set(comparison.front(workload))
     body = []
     for policy in policies:
@@ -191,7 +195,7 @@ def _bars(comparison: Comparison, metrics: Sequence[str], parts: Sequence[str], 
 
 def _account_bars(comparison: Comparison) -> list[str]:
     most = max((point.values["energy_j"] or 0.0 for point in comparison.points), default=0.0)
-    scale = (J_PER_KWH, "kWh") if most > J_PER_KWH / 2 else (1000.0, "kJ")
+    scale = (J_PER_KWH, "kWh") if most >= 1e8 else (1000.0, "kJ")
     return _bars(comparison, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, scale)
 
 

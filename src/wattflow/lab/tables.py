@@ -176,8 +176,13 @@ def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str])
 _SHORT = {
     "mean_w": "mean W", "peak_w": "peak W", "edp_js": "EDP", "utilisation": "util.",
     "slowdown_p50": "slowdown p50", "slowdown_p95": "p95", "slowdown_p99": "p99", "stretch_mean": "stretch",
-    "carbon_g": "carbon", "decision_us": "decision",
+    "carbon_g": "carbon", "decision_us": "decision", "cost": "cost",
 }  # fmt: skip
+
+
+def short_label(metric: str) -> str:
+    """A label for the head of a narrow column."""
+    return _SHORT.get(metric, METRICS[metric].label)
 
 
 def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
@@ -187,7 +192,7 @@ def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]
         m for m in metrics if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
     ]
     for metric in known:
-        table.add_column(_SHORT.get(metric, METRICS[metric].label), justify="right")
+        table.add_column(short_label(metric), justify="right")
         if metric in _WITH_CHANGE:
             table.add_column("less by", justify="right", no_wrap=True)
     front = set(comparison.front(workload))

@@ -21,7 +21,11 @@
   }
   function time(s) {
     if (s >= 7200) return (s / 3600).toFixed(1) + " h";
-    return s >= 300 ? (s / 60).toFixed(1) + " min" : +s.toFixed(s < 10 ? 2 : 1) + " s";
+    return s >= 600 ? (s / 60).toFixed(1) + " min" : +s.toFixed(s < 10 ? 2 : 1) + " s";
+  }
+  function timeTicks(span) {
+    const [size, unit] = span >= 7200 ? [3600, " h"] : span >= 600 ? [60, " min"] : [1, " s"];
+    return ticks(span / size, 8).map((at) => [at * size, at + unit]);
   }
   function ticks(high, wanted) {
     const raw = high / wanted, size = 10 ** Math.floor(Math.log10(raw));
@@ -82,9 +86,9 @@
     const rows = rowsOf(run), last = rows[rows.length - 1], gantt = last.y + last.height, base = gantt + GAP + POWER;
     const x = (s) => LEFT + (WIDTH - LEFT - RIGHT) * s / span, y = (w) => base - POWER * w / most;
     const svg = el("svg", { viewBox: `0 0 ${WIDTH} ${base + AXIS}` });
-    for (const at of ticks(span, 8)) {
+    for (const [at, text] of timeTicks(span)) {
       svg.append(el("line", { class: "grid", x1: x(at), x2: x(at), y1: 2, y2: base }));
-      svg.append(el("text", { class: "tick", x: x(at), y: base + 16, "text-anchor": "middle" }, time(at)));
+      svg.append(el("text", { class: "tick", x: x(at), y: base + 16, "text-anchor": "middle" }, text));
     }
     rows.forEach((row) => {
       svg.append(el("rect", { class: "band", x: LEFT, y: row.y, width: WIDTH - LEFT - RIGHT, height: row.height }));
