@@ -115,15 +115,15 @@ class TaskTimes:
     def of(cls, run: Run) -> TaskTimes:
         """Of a task with several parts, the part that ends last is followed; release is the first time it was ready."""
         rows, count = run.attempts, len(run.workload)
+        task, end_s = np.ascontiguousarray(rows["task"]), np.ascontiguousarray(rows["end_s"])
         release_s = np.full(count, np.inf)
-        np.minimum.at(release_s, rows["task"], rows["ready_s"])
-        good = rows[rows["outcome"] == 0]
-        order = np.lexsort((good["end_s"], good["task"]))
-        is_last = np.append(np.diff(good["task"][order]) != 0, True) if len(order) else np.zeros(0, bool)
-        last = good[order][is_last]
+        np.minimum.at(release_s, task, rows["ready_s"])
         done = run.finished
-        last = last[done[last["task"]]]
-        at = last["task"]
+        good = np.flatnonzero((rows["outcome"] == 0) & done[task])
+        good = good[np.argsort(end_s[good], kind="stable")]
+        followed = np.zeros(count, np.int64)
+        followed[task[good]] = good  # of repeated tasks the last, in order of end, is kept
+        last, at = rows[followed[done]], np.flatnonzero(done)
 
         def column(values: NDArray[np.floating]) -> Floats:
             out = np.full(count, np.nan)

@@ -92,8 +92,20 @@ def _scatter(comparison: Comparison, workload: str) -> str:
         if span.mean is not None and energy.mean is not None:
             wide, tall = (_paired_half(comparison, workload, policy, metric) for metric in ("makespan_s", "energy_j"))
             marked = policy == comparison.baseline
-            dots.append(Dot(policy, span.mean, energy.mean / 1000.0, wide, tall / 1000.0, marked))
-    return f"<figure><figcaption>{escape(workload)}</figcaption>{scatter(dots, 'makespan, s', 'energy, kJ')}</figure>"
+            dots.append(Dot(policy, span.mean, energy.mean, wide, tall, marked))
+    (x_size, x_unit), (y_size, y_unit) = _time_unit(dots), _energy_unit(max((dot.y for dot in dots), default=0.0))
+    dots = [Dot(d.name, d.x / x_size, d.y / y_size, d.x_half / x_size, d.y_half / y_size, d.marked) for d in dots]
+    drawing = scatter(dots, f"makespan, {x_unit}", f"energy, {y_unit}")
+    return f"<figure><figcaption>{escape(workload)}</figcaption>{drawing}</figure>"
+
+
+def _time_unit(dots: Sequence[Dot]) -> tuple[float, str]:
+    longest = max((dot.x for dot in dots), default=0.0)
+    return (3600.0, "h") if longest >= 7200 else (60.0, "min") if longest >= 600 else (1.0, "s")
+
+
+def _energy_unit(most_j: float) -> tuple[float, str]:
+    return (J_PER_KWH, "kWh") if most_j >= 1e8 else (1000.0, "kJ")
 
 
 def _paired_half(comparison: Comparison, workload: str, policy: str, metric: str) -> float:
@@ -195,8 +207,7 @@ def _bars(comparison: Comparison, metrics: Sequence[str], parts: Sequence[str], 
 
 def _account_bars(comparison: Comparison) -> list[str]:
     most = max((point.values["energy_j"] or 0.0 for point in comparison.points), default=0.0)
-    scale = (J_PER_KWH, "kWh") if most >= 1e8 else (1000.0, "kJ")
-    return _bars(comparison, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, scale)
+    return _bars(comparison, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, _energy_unit(most))
 
 
 def _wait_bars(comparison: Comparison) -> list[str]:

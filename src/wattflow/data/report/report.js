@@ -23,6 +23,7 @@
     if (s >= 7200) return (s / 3600).toFixed(1) + " h";
     return s >= 600 ? (s / 60).toFixed(1) + " min" : +s.toFixed(s < 10 ? 2 : 1) + " s";
   }
+  function energy(j) { return j >= 1e8 ? (j / 3.6e6).toFixed(1) + " kWh" : +(j / 1000).toPrecision(4) + " kJ"; }
   function timeTicks(span) {
     const [size, unit] = span >= 7200 ? [3600, " h"] : span >= 600 ? [60, " min"] : [1, " s"];
     return ticks(span / size, 8).map((at) => [at * size, at + unit]);
@@ -108,7 +109,7 @@
     const figure = document.createElement("figure"), caption = document.createElement("figcaption"), sum = document.createElement("span");
     const joules = total.reduce((a, w) => a + w, 0) * run.span / total.length;
     sum.className = "sum";
-    sum.textContent = `${time(run.span)} · ${(joules / 1000).toPrecision(4)} kJ · mean ${(joules / run.span).toFixed(0)} W · ${run.attempts} attempts`;
+    sum.textContent = `${time(run.span)} · ${energy(joules)} · mean ${(joules / run.span).toFixed(0)} W · ${run.attempts.toLocaleString("en")} attempts`;
     caption.append(run.policy, sum);
     figure.append(caption, svg);
     return figure;
