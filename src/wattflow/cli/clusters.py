@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_output, deliver, print_tables
+from wattflow.cli.screen import chosen_form, deliver, print_tables
 from wattflow.model.errors import MissingData
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def clusters(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help="Show one preset or cluster file in full.")
+        str | None, typer.Argument(metavar="NAME|FILE", help="Show one preset or cluster file in full.")
     ] = None,
-    output: o.Output = o.Form.table,
+    output: o.Output = None,
     out: o.Out = None,
 ) -> None:
     """List the cluster presets, or show one: its nodes, devices, power profiles, and what in it is assumed."""
@@ -29,13 +29,13 @@ def clusters(
 
     from wattflow.clusters import load_cluster, preset_names
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     if name is not None:
-        _show_one(load_cluster(name), output, out)
+        _show_one(load_cluster(name), form, out)
         return
     rows = [_preset_row(preset) for preset in preset_names()]
-    if output is not o.Form.table:
-        deliver(rows, output, out, {})
+    if form is not o.Form.table:
+        deliver(rows, form, out, {})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in rows[0]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, check_output, deliver, print_tables, progress_bar, remark
+from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables, progress_bar, remark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def compare(
     policies: o.Policies = "all",
     seeds: o.Seeds = 5,
     baseline: o.Baseline = "fifo",
-    output: o.Output = o.Form.table,
+    output: o.Output = None,
     out: o.Out = None,
     report: o.Report = None,
     metrics: o.Metrics = "headline",
@@ -35,11 +35,11 @@ def compare(
 ) -> None:
     """Simulate workloads under several policies and compare every figure with a baseline.
 
-    Energy comes by account and provenance; percentages are (before − after) / before with a 95 % interval over seeds.
-    A seed redraws generated workloads, failures, errors of estimates and a policy's own dice; a recorded workload
-    under a deterministic policy is the same for every seed, and its interval is 0.
+    Percentages are (before − after) / before against the baseline, with a 95 % interval over seeds.
 
-    Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft,hpe-energy --report report.html
+    A seed redraws generated workloads, failures, errors of estimates and a policy's dice, not a recorded trace.
+
+    Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft --report report.html
     """
     from wattflow.cli.inputs import workload_of
     from wattflow.clusters import load_cluster
@@ -47,7 +47,7 @@ def compare(
     from wattflow.lab.points import Setup
     from wattflow.lab.tables import metric_names
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     check_folder(report)
     shown = metric_names(metrics)
     sources = [workload_of(text) for text in workflows]
@@ -60,7 +60,7 @@ def compare(
     with progress_bar(quiet) as progress:
         chosen = o.names_of(policies)
         comparison = run_comparison(sources, machine, chosen, seeds, baseline, o.with_progress(setup, progress))
-    show(comparison, output, out, shown)
+    show(comparison, form, out, shown)
     if report is not None:
         write(comparison, report, quiet)
     for note in comparison.notes:

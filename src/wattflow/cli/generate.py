@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def generate(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[FAMILY[:key=value,…]]", help="As in map-reduce:tasks=50,workflows=10.")
+        str | None,
+        typer.Argument(
+            metavar="FAMILY:key=value,…", help="As in map-reduce:tasks=50,workflows=10; --list shows families and keys."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; its name chooses the format, .json is WfFormat.")

@@ -32,7 +32,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             typer.echo(f"error: {error.filename or ''}: {error.strerror}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo("stopped; nothing was written", err=True)
+            typer.echo("stopped; no file is left half-written", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             sys.stderr.close()

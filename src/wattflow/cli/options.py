@@ -30,21 +30,27 @@ class Queue(StrEnum):
     easy_backfill = "easy-backfill"
 
 
-WORKFLOWS = "Trace files, or generated workloads such as montage:tasks=200 (see `wattflow generate --list`)."
-
-Workflows = Annotated[list[str], typer.Argument(metavar="WORKFLOW…", help=WORKFLOWS)]
-OneWorkflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help=WORKFLOWS)]
+_KINDS = "such as montage:tasks=200; `wattflow generate --list` shows what can be made"
+Workflows = Annotated[
+    list[str], typer.Argument(metavar="WORKFLOW", help=f"Trace files, or generated workloads {_KINDS}.")
+]
+OneWorkflow = Annotated[
+    str, typer.Argument(metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.")
+]
 ClusterName = Annotated[
     str, typer.Option("--cluster", "-c", help="Preset name or TOML file; `wattflow clusters` lists.")
 ]
-Output = Annotated[Form, typer.Option("--output", "-o", help="Form of the results; parquet needs --out.")]
+Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the results to this file instead of the terminal.")]
 Report = Annotated[Path | None, typer.Option("--report", help="Also write a self-contained HTML report here.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")]
 Baseline = Annotated[str, typer.Option("--baseline", "-b", help="Policy that the others are measured against.")]
 Policies = Annotated[str, typer.Option("--policies", "-p", help="Names with commas between, or `all`.")]
 Metrics = Annotated[
-    str, typer.Option("--metrics", help="Figures of the table: `headline`, `all`, or names with commas between.")
+    str,
+    typer.Option(
+        "--metrics", help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between."
+    ),
 ]
 RuntimeError_ = Annotated[
     float,

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_output, deliver, print_tables
+from wattflow.cli.screen import chosen_form, deliver, print_tables
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show one policy in full.")] = None,
-    output: o.Output = o.Form.table,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show one policy in full.")] = None,
+    output: o.Output = None,
     out: o.Out = None,
 ) -> None:
     """List the policies with a line on each, or show one with its paper and its tunable fields."""
@@ -21,11 +21,11 @@ def policies(
 
     from wattflow.policy import registry
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     chosen = [registry.load(known) for known in (registry.names() if name is None else [name])]
     rows = [{"policy": p.name, "summary": p.summary, "paper": p.paper, "fields": dict(p.fields)} for p in chosen]
-    if output is not o.Form.table:
-        deliver([{**row, "fields": str(row["fields"])} for row in rows], output, out, {})
+    if form is not o.Form.table:
+        deliver([{**row, "fields": str(row["fields"])} for row in rows], form, out, {})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in ("policy", "what it does", "paper", "fields"):

@@ -70,13 +70,19 @@ def remark(text: str, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
-def check_output(form: Form, out: Path | None) -> None:
-    """Refuse before any work what could not be written after it."""
+def chosen_form(form: Form | None, out: Path | None) -> Form:
+    """The form asked for, else by the file's ending, else a table. What could not be written is refused at once."""
     if form is Form.parquet and out is None:
         raise InvalidInput("-o parquet", "needs a file: add --out FILE")
-    if form is Form.table and out is not None:
-        raise InvalidInput("--out", "writes json, csv or parquet: add -o json, -o csv or -o parquet")
     check_folder(out)
+    if out is None:
+        return form or Form.table
+    ending = out.suffix.lstrip(".")
+    if form is None and ending in (Form.json, Form.csv, Form.parquet):
+        return Form(ending)
+    if form is None or form is Form.table:
+        raise InvalidInput(f"--out {out}", "does not say which form: end it in .json, .csv or .parquet, or add -o json")
+    return form
 
 
 def check_folder(*paths: Path | None) -> None:

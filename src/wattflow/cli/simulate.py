@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, check_output, deliver, print_tables, progress_bar, remark
+from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables, progress_bar, remark
 
 
 def simulate(
@@ -16,7 +16,7 @@ def simulate(
     cluster: o.ClusterName = "mixed",
     policy: Annotated[str, typer.Option("--policy", "-p", help="`wattflow policies` lists them.")] = "fifo",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Fixes everything that is random.")] = 0,
-    output: o.Output = o.Form.table,
+    output: o.Output = None,
     out: o.Out = None,
     attempts: Annotated[
         Path | None, typer.Option("--attempts", help="Write every attempt, with its manifest, to this parquet file.")
@@ -42,7 +42,7 @@ def simulate(
     from wattflow.lab.run_file import write_run
     from wattflow.lab.tables import metric_names, run_rows, run_table
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     check_folder(report, attempts)
     names = metric_names(metrics)
     source, machine = workload_of(workflow), load_cluster(cluster)
@@ -51,11 +51,11 @@ def simulate(
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
     values = result.points[0].values
     run = result.runs[result.workloads[0], policy]
-    if output is o.Form.table:
+    if form is o.Form.table:
         print_tables([run_table(values, f"{run.workload.name} on {machine.name} under {policy}, seed {seed}", names)])
     else:
         about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
-        deliver(run_rows(values), output, out, {**about, "simulated": run.simulated, **result.about})
+        deliver(run_rows(values), form, out, {**about, "simulated": run.simulated, **result.about})
     if attempts is not None:
         write_run(attempts, run)
         remark(f"attempts: {attempts}", quiet)

@@ -53,7 +53,7 @@ def test_csv_and_parquet_hold_the_same_rows(tmp_path: Path, trace: Path) -> None
     same = ("compare", trace, "-p", "fifo", "--seeds", 1)
     text = wattflow(*same, "-o", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert wattflow(*same, "-o", "parquet", "--out", tmp_path / "a.parquet").exit_code == 0
+    assert wattflow(*same, "--out", tmp_path / "a.parquet").exit_code == 0
     table = pq.read_table(tmp_path / "a.parquet").to_pylist()
     energy = next(float(row["mean"]) for row in rows if row["metric"] == "energy_j")
     assert energy == next(row["mean"] for row in table if row["metric"] == "energy_j")
@@ -134,7 +134,8 @@ def test_demo_runs_three_workloads_and_writes_a_report(tmp_path: Path) -> None:
         (("compare", "chain", "-p", "fofi"), "no policy named 'fofi'"),
         (("compare", "chain", "-c", "mixd"), "did you mean 'mixed'"),
         (("compare", "chain", "-o", "parquet"), "add --out FILE"),
-        (("compare", "chain", "--out", "x.json"), "add -o json"),
+        (("compare", "chain", "--out", "x.txt"), "does not say which form"),
+        (("compare", "chain", "--out", "x.json", "-o", "table"), "does not say which form"),
         (("compare", "chain", "--report", "no/such/r.html"), "does not exist"),
         (("compare", "chain", "--metrics", "joules"), "no figure named 'joules'"),
         (("compare", "chain", "-b", "nobody"), "no policy named 'nobody'"),
