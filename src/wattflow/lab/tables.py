@@ -13,7 +13,7 @@ from wattflow.lab.compare import Comparison, Summary
 from wattflow.lab.files import whole_file, write_text
 from wattflow.lab.metrics import HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
-from wattflow.model.units import human_energy, human_time
+from wattflow.model.units import J_PER_KWH, human_energy, human_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -134,13 +134,19 @@ def show(metric: str, value: float | None) -> str:
     if metric == "edp_js":
         return f"{value / 1e6:,.4g} MJ·s"
     if unit == "J":
-        return human_energy(value) if value < 1e3 or value >= 1e8 else f"{value / 1e3:,.4g} kJ"
+        return f"{value / J_PER_KWH:,.1f} kWh" if value >= 1e8 else _kilojoules(value)
     if unit == "s":
         return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
     if metric.endswith("utilisation"):
         return f"{100 * value:.1f} %"
     number = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.3g}"
     return f"{number} {unit}".rstrip()
+
+
+def _kilojoules(energy_j: float) -> str:
+    if energy_j < 1e3:
+        return human_energy(energy_j)
+    return f"{energy_j / 1e3:,.0f} kJ" if energy_j >= 1e7 else f"{energy_j / 1e3:,.4g} kJ"
 
 
 def show_change(each: Summary) -> str:
