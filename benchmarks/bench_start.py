@@ -1,7 +1,7 @@
 """How long a person waits for the command line: import, help, a warm comparison.
 
-The figure is the shortest wall time of five. The processor time of that run stands above it: where the two are far apart,
-other work on the machine was in the way.
+The figure is the shortest wall time of five. The processor time of that run stands above it: where the two are far
+apart, other work on the machine was in the way.
 """
 
 from __future__ import annotations
