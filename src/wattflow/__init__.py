@@ -9,8 +9,24 @@ Names load when they are first used, so that importing the package costs next to
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+TYPE_CHECKING = False  # type checkers take it as true; typing itself would double the cost of the import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from wattflow import generate, policy
+    from wattflow.clusters import load_cluster
+    from wattflow.generate import Recipe
+    from wattflow.lab.compare import Comparison, compare
+    from wattflow.lab.metrics import metrics
+    from wattflow.lab.points import Setup
+    from wattflow.lab.report import write_report
+    from wattflow.model.cluster import Cluster, Node
+    from wattflow.model.errors import InvalidInput, WattflowError
+    from wattflow.model.run import Run
+    from wattflow.model.workflow import Workflow
+    from wattflow.model.workload import Workload
+    from wattflow.sim.simulate import SimOptions, simulate
+    from wattflow.traces import load, save
 
 __version__ = "0.1.0"
 
@@ -44,6 +60,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _PACKAGES:
         return importlib.import_module(f"wattflow.{name}")
     if name in _HOME:

@@ -23,7 +23,10 @@ def clusters(
     output: o.Output = None,
     out: o.Out = None,
 ) -> None:
-    """List the cluster presets, or show one: its nodes, devices, power profiles, and what in it is assumed."""
+    """List the cluster presets, or show one.
+
+    One preset or file comes with its nodes, devices, power profiles, and what in it is assumed.
+    """
     from rich import box
     from rich.table import Table
 

@@ -33,7 +33,9 @@ def compare(
     workers: o.Workers = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Simulate workloads under several policies and compare every figure with a baseline.
+    """Compare policies against a baseline.
+
+    Simulates every workload under every policy and seed; all figures with -o json.
 
     Percentages are (before − after) / before against the baseline, with a 95 % interval over seeds.
 

@@ -16,9 +16,10 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="B", help="File or folder to write; its name chooses the format.")],
     quiet: o.Quiet = False,
 ) -> None:
-    """Convert a trace to another format. The target appears whole or not at all.
+    """Convert a trace to another format.
 
-    A name without an ending is a folder in the format of the Workflow Trace Archive; .json is WfFormat, .swf is SWF.
+    The target appears whole or not at all.
+    Its name says the format: .json is WfFormat, .swf is SWF, and without an ending it is a Workflow Trace Archive folder.
 
     Example: wattflow convert workflow.json trace.swf
     """

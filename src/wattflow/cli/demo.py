@@ -15,8 +15,9 @@ def demo(
     workers: o.Workers = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run three bundled workflows under every policy on the bundled mixed cluster: tables, and a report.
+    """Three bundled workflows under every policy.
 
+    On the bundled mixed cluster: tables in the terminal, and an HTML report with --report.
     The workflows are generated: a montage-like mosaic, a stream of map-reduce jobs, and a CPU/GPU/FPGA mix.
     """
     from wattflow.clusters import load_cluster

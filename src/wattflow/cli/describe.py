@@ -14,9 +14,11 @@ def describe(
     workflow: o.OneWorkflow,
     output: o.Output = None,
     out: o.Out = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draw of a generated workload.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draw of a generated workload.")] = 0,
 ) -> None:
-    """Say what a workload holds: tasks, structure, runtimes, data, needs, and what its reader skipped or repaired.
+    """Say what a workload holds.
+
+    Tasks, structure, runtimes, data, needs, and what its reader skipped or repaired.
 
     Example: wattflow describe trace.json
     """

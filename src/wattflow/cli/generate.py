@@ -24,13 +24,16 @@ def generate(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write; its name chooses the format, .json is WfFormat.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File to write; its name chooses the format, .json is WfFormat."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Same seed, same bytes.")] = 0,
     list_all: Annotated[bool, typer.Option("--list", help="List families, keys, distributions and arrivals.")] = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Generate a workload from a parametric family and write it as a trace.
+    """Make a workload and write it as a trace.
+
+    From a parametric family of DAGs with heavy-tailed runtimes and arrivals; the same seed gives the same bytes.
 
     Example: wattflow generate montage:tasks=200,runtime=pareto,mean=30s --seed 1 --out montage.json
     """

@@ -38,39 +38,61 @@ OneWorkflow = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.")
 ]
 ClusterName = Annotated[
-    str, typer.Option("--cluster", "-c", help="Preset name or TOML file; `wattflow clusters` lists.")
+    str,
+    typer.Option("--cluster", "-c", metavar="NAME|FILE", help="Preset name or TOML file; `wattflow clusters` lists."),
 ]
 Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the results to this file instead of the terminal.")]
-Report = Annotated[Path | None, typer.Option("--report", help="Also write a self-contained HTML report here.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")]
-Baseline = Annotated[str, typer.Option("--baseline", "-b", help="Policy that the others are measured against.")]
-Policies = Annotated[str, typer.Option("--policies", "-p", help="Names with commas between, or `all`.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write the results to this file instead of the terminal.")
+]
+Report = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Also write a self-contained HTML report here.")
+]
+Seeds = Annotated[
+    int, typer.Option("--seeds", metavar="N", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")
+]
+Baseline = Annotated[
+    str, typer.Option("--baseline", "-b", metavar="NAME", help="Policy that the others are measured against.")
+]
+Policies = Annotated[
+    str, typer.Option("--policies", "-p", metavar="NAMES", help="Names with commas between, or `all`.")
+]
 Metrics = Annotated[
     str,
     typer.Option(
-        "--metrics", help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between."
+        "--metrics",
+        metavar="NAMES",
+        help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between.",
     ),
 ]
 RuntimeError_ = Annotated[
     float,
-    typer.Option("--runtime-error", min=0.0, help="Spread (σ of log) of runtime estimates; 0.3 is about 30 %."),
+    typer.Option(
+        "--runtime-error", metavar="SIGMA", min=0.0, help="Spread (σ of log) of runtime estimates; 0.3 is about 30 %."
+    ),
 ]
 PowerError = Annotated[
-    float, typer.Option("--power-error", min=0.0, help="Spread (σ of log) of true watts around what policies know.")
+    float,
+    typer.Option(
+        "--power-error", metavar="SIGMA", min=0.0, help="Spread (σ of log) of true watts around what policies know."
+    ),
 ]
 QueueRule = Annotated[
     Queue | None, typer.Option("--queue", help="When the first task fits nowhere; by default as the policy says.")
 ]
 RoundS = Annotated[
-    float, typer.Option("--round-s", min=0.0, help="Decide only every so many seconds; 0: at every event.")
+    float,
+    typer.Option("--round-s", metavar="SECONDS", min=0.0, help="Decide only every so many seconds; 0: at every event."),
 ]
 SleepAfter = Annotated[
     float | None,
-    typer.Option("--sleep-after", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."),
+    typer.Option(
+        "--sleep-after", metavar="SECONDS", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; by default more than one only on long work.")
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 

@@ -15,7 +15,10 @@ def policies(
     output: o.Output = None,
     out: o.Out = None,
 ) -> None:
-    """List the policies with a line on each, or show one with its paper and its tunable fields."""
+    """List the policies, or show one.
+
+    Each with what it does, its paper, and its tunable fields.
+    """
     from rich import box
     from rich.table import Table
 

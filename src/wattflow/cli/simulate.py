@@ -14,12 +14,17 @@ from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables
 def simulate(
     workflow: o.OneWorkflow,
     cluster: o.ClusterName = "mixed",
-    policy: Annotated[str, typer.Option("--policy", "-p", help="`wattflow policies` lists them.")] = "fifo",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Fixes everything that is random.")] = 0,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.")
+    ] = "fifo",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Fixes everything that is random.")] = 0,
     output: o.Output = None,
     out: o.Out = None,
     attempts: Annotated[
-        Path | None, typer.Option("--attempts", help="Write every attempt, with its manifest, to this parquet file.")
+        Path | None,
+        typer.Option(
+            "--attempts", metavar="FILE", help="Write every attempt, with its manifest, to this parquet file."
+        ),
     ] = None,
     report: o.Report = None,
     metrics: o.Metrics = "all",
@@ -30,7 +35,7 @@ def simulate(
     sleep_after: o.SleepAfter = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Simulate one workload under one policy and print its figures.
+    """Simulate one workload under one policy.
 
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
