@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables, progress_bar, remark
+from wattflow.cli.screen import check_folder, chosen_form, deliver, fitting, print_tables, progress_bar, remark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,7 @@ def show(comparison: Comparison, output: o.Form, out: Path | None, metrics: tupl
     from wattflow.lab.tables import comparison_about, comparison_rows, comparison_tables, explanation
 
     if output is o.Form.table:
+        metrics = fitting(metrics, len(comparison.policies))
         print_tables(comparison_tables(comparison, metrics))
         typer.echo(explanation(comparison))
     else:

@@ -19,7 +19,7 @@ def convert(
     """Convert a trace to another format.
 
     The target appears whole or not at all.
-    Its name says the format: .json is WfFormat, .swf is SWF, and without an ending it is a Workflow Trace Archive folder.
+    Its name says the format: .json is WfFormat, .swf is SWF, no ending is a folder of the Workflow Trace Archive.
 
     Example: wattflow convert workflow.json trace.swf
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +63,16 @@ def print_tables(tables: Sequence[Table]) -> None:
             console.print(str(title), style="bold", soft_wrap=True, markup=False, highlight=False)
         console.print(table)
         console.print()
+
+
+def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
+    """The usual figures, or fewer where a table of many policies would not fit the terminal."""
+    from wattflow.lab.metrics import HEADLINE, NARROW
+
+    if metrics != HEADLINE or policies <= 4 or not sys.stdout.isatty() or shutil.get_terminal_size().columns >= 150:
+        return metrics
+    remark("the terminal is narrow: fewer figures are shown; --metrics all, -o json or the report have the rest")
+    return NARROW
 
 
 def remark(text: str, quiet: bool = False) -> None:

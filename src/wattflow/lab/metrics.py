@@ -71,6 +71,9 @@ HEADLINE = (
 )  # fmt: skip
 """What the terminal's table shows."""
 
+NARROW = ("makespan_s", "energy_j", "peak_w", "slowdown_p95")
+"""What it shows of many policies on a narrow terminal."""
+
 HOST_MEASURED = frozenset({"decision_us"})
 """Measured on the machine that decides, so it differs from run to run even with one seed."""
 
