@@ -62,9 +62,9 @@ def compare(
     with progress_bar(quiet) as progress:
         chosen = o.names_of(policies)
         comparison = run_comparison(sources, machine, chosen, seeds, baseline, o.with_progress(setup, progress))
-    show(comparison, form, out, shown)
     if report is not None:
         write(comparison, report, quiet)
+    show(comparison, form, out, shown)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
 

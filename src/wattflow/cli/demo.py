@@ -32,8 +32,8 @@ def demo(
     with progress_bar(quiet) as progress:
         setup = Setup(keep_runs=report is not None, workers=workers, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
-    show(comparison, o.Form.table, None, HEADLINE)
     if report is not None:
         write(comparison, report, quiet, "wattflow demo")
+    show(comparison, o.Form.table, None, HEADLINE)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)

@@ -56,13 +56,13 @@ def simulate(
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
     values = result.points[0].values
     run = result.runs[result.workloads[0], policy]
-    if form is o.Form.table:
-        print_tables([run_table(values, f"{run.workload.name} on {machine.name} under {policy}, seed {seed}", names)])
-    else:
-        about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
-        deliver(run_rows(values), form, out, {**about, "simulated": run.simulated, **result.about})
     if attempts is not None:
         write_run(attempts, run)
         remark(f"attempts: {attempts}", quiet)
     if report is not None:
         write(result, report, quiet, f"{run.workload.name} under {policy}")
+    if form is o.Form.table:
+        print_tables([run_table(values, f"{run.workload.name} on {machine.name} under {policy}, seed {seed}", names)])
+    else:
+        about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
+        deliver(run_rows(values), form, out, {**about, "simulated": run.simulated, **result.about})
