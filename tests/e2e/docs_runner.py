@@ -22,6 +22,9 @@ from pathlib import Path
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
 NUMBER = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?")
 TOLERANCE = 0.02
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+"""Commands run this source wherever they run."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,8 @@ def follows(expected: tuple[str, ...], actual: list[str]) -> str | None:
 
 def run(step: Step, folder: Path, programs: Path) -> tuple[int, list[str]]:
     """Run in the folder, with a `wattflow` that is this source's; both streams together."""
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
-    done = subprocess.run(step.command, shell=True, cwd=folder, env=environment, text=True, timeout=600,
+    changed = {"PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(step.command, shell=True, cwd=folder, env=ENVIRONMENT | changed, text=True, timeout=600,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
     return done.returncode, done.stdout.splitlines()
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from .docs_runner import follows, matches, programs_in, run, steps_of
+from .docs_runner import ENVIRONMENT, ROOT, follows, matches, programs_in, run, steps_of
 
-ROOT = Path(__file__).parents[2]
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600, env=ENVIRONMENT)
 
 
 @pytest.mark.slow
@@ -31,7 +34,7 @@ def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_an_example_prints_what_is_stored_beside_it(example: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    done = python(str(example), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     stored = tuple(example.with_suffix(".out").read_text(encoding="utf-8").splitlines())
     assert follows(stored, done.stdout.splitlines()) is None
@@ -43,7 +46,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert blocks
     for block in blocks:
         assert len(block.strip().splitlines()) <= 10
-        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, timeout=600)
+        done = python("-c", block, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
 

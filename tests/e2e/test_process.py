@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from .docs_runner import ENVIRONMENT
+
 WATTFLOW = [sys.executable, "-m", "wattflow.cli"]
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*WATTFLOW, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
+    command = [*WATTFLOW, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, env=ENVIRONMENT)
 
 
 def test_results_go_to_stdout_and_remarks_to_stderr(tmp_path: Path) -> None:
@@ -40,7 +43,8 @@ def test_bad_input_is_two_and_no_traceback(tmp_path: Path) -> None:
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{' '.join(WATTFLOW)} generate --list | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=tmp_path,
+                          env=ENVIRONMENT)  # fmt: skip
     assert "Traceback" not in done.stderr
 
 
@@ -60,7 +64,12 @@ def test_ctrl_c_answers_at_once_and_leaves_nothing(tmp_path: Path, workers: str)
     long_work = ["compare", "montage:tasks=300", "-p", "fifo", "--seeds", "100000", "--workers", workers]
     files = ["--report", "r.html", "-o", "json", "--out", "out.json"]
     process = subprocess.Popen(
-        [*WATTFLOW, *long_work, *files], cwd=tmp_path, stdout=subprocess.PIPE, stderr=child_end, start_new_session=True
+        [*WATTFLOW, *long_work, *files],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=child_end,
+        start_new_session=True,
+        env=ENVIRONMENT,
     )
     try:
         os.close(child_end)

@@ -32,6 +32,7 @@ def timeline(run: Run, most_bars: int = MOST_BARS) -> dict[str, object]:
         "rowGroup": [int(group_of[np.flatnonzero(rows_of == row)[0]]) for row in range(int(rows_of.max()) + 1)],
         "groups": _names([node.name for node in nodes], group_of),
         "watts": [[_short(w) for w in row] for row in grouped.tolist()],
+        "joules": run.total_j,
         "rebuilt": curve.rebuilt,
         "attempts": len(run.attempts),
     }

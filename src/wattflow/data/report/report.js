@@ -107,7 +107,7 @@
     const total = power(run, x, y, svg, most);
     follow(svg, run, x, total, base, span);
     const figure = document.createElement("figure"), caption = document.createElement("figcaption"), sum = document.createElement("span");
-    const joules = total.reduce((a, w) => a + w, 0) * run.span / total.length;
+    const joules = run.joules;
     sum.className = "sum";
     sum.textContent = `${time(run.span)} · ${energy(joules)} · mean ${(joules / run.span).toFixed(0)} W · ${run.attempts.toLocaleString("en")} attempts`;
     caption.append(run.policy, sum);
