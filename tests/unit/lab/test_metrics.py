@@ -178,7 +178,7 @@ def test_a_million_attempts_take_seconds() -> None:
     rows["end_s"] = workload.release_s + workload.runtime_s
     zero, span = np.zeros(64), float(rows["end_s"].max())
     run = Run(workload, cluster, "fifo", rows, np.ones((64, 8)), zero, zero, 1.0, span)
-    began = time.perf_counter()
+    began = time.process_time()
     values = metrics(run)
-    assert time.perf_counter() - began < 8.0
+    assert time.process_time() - began < 5.0
     assert values["slowdown_p99"] == pytest.approx(1.0)
