@@ -30,8 +30,8 @@ from wattflow.model.workload import Shape, Workload
 
 FEATURES = (
     "dag", "arrivals", "strict", "easy", "twins", "memory", "tags", "guarantee", "overcommit", "gpu",
-    "multi_device", "fpga", "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency", "carbon",
-    "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
+    "multi_device", "fpga", "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency",
+    "carbon", "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
 )  # fmt: skip
 
 GIB = 2**30
