@@ -6,7 +6,7 @@ Written from docs/physics.md and nothing else; section numbers below are its own
 from __future__ import annotations
 
 import math
-from itertools import count
+from itertools import count, product
 
 from reference.facts import Offer, Options, Policy, Record, Result, Stuck
 from reference.meter import Meter
@@ -64,7 +64,6 @@ class Simulation:
         )
         self.reservation: tuple[float, LiveNode | None] | None = None
         self.round_due_s = INF
-        self.round_placed_nothing = False
         self.sequence = count()
         self.records: list[Record] = []
         self.meter = Meter(cluster, self.nodes)
@@ -86,7 +85,7 @@ class Simulation:
             next_s = self.next_event_s()
             if next_s == INF:
                 raise Stuck(f"{len(self.open)} tasks are open at {self.now_s} s and nothing will happen")
-            self.advance(next_s)
+            self.advance(max(next_s, self.now_s))  # what was announced for before the start happens at the start
             self.instant()
         self.meter.close(self.start_s, self.now_s)
         return Result(
@@ -131,13 +130,7 @@ class Simulation:
         other_s = min(times)
         if not rounds:
             return other_s
-        if other_s == INF and self.rounds_are_idle():
-            return INF
         return min(other_s, self.round_due_s)
-
-    def rounds_are_idle(self) -> bool:
-        """Whether another round can change nothing: no event is left and the last round placed nothing."""
-        return not any(node.attempts for node in self.nodes) and self.round_placed_nothing
 
     def fold(self) -> None:
         """Finishes, failures, node changes, arrivals, timers: in this order."""
@@ -188,17 +181,12 @@ class Simulation:
         if period_s is None:
             self.decide()
             return
-        self.round_due_s, self.round_placed_nothing = INF, False
-        if not self.queue:
-            return
         number = math.ceil(self.now_s / period_s - TOLERANCE)
         if abs(number * period_s - self.now_s) <= TOLERANCE:
-            before = len(self.queue)
+            self.round_due_s = INF
             self.decide()
-            self.round_placed_nothing = len(self.queue) == before
-            number += 1
-        if self.queue:
-            self.round_due_s = number * period_s
+        else:
+            self.round_due_s = number * period_s if self.queue else INF
 
     def decide(self) -> None:
         """One pass over the queue in order."""
@@ -438,8 +426,8 @@ class Simulation:
             return INF
         due_s = INF
         for shape in {id(self.shape[task]): self.shape[task] for task in self.queue}.values():
-            for offer in self.offers[id(shape)]:
-                wanted = node.guaranteed_cores() + offer.guaranteed_cores
+            for offer, parts in product(self.offers[id(shape)], range(1, shape.parts + 1)):
+                wanted = node.guaranteed_cores() + parts * offer.guaranteed_cores
                 at_s = (wanted - platform.burst) / platform.ramp_per_s
                 if at_s > self.now_s and wanted <= node.facts.request_cores and node.suits(offer):
                     due_s = min(due_s, at_s)
