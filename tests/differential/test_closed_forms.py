@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,11 @@ import pytest
 from reference import mmc
 from reference.engine_side import POLICIES
 from reference.hand import node, nodes, tasks
-from reference.opendc_rounds import opendc_rounds, read_hosts, read_jobs
-from wattflow.engine import view
+from reference.opendc_rounds import opendc_rounds
+from wattflow import traces
 from wattflow.model.profile import PowerProfile
-from wattflow.model.workload import Workload
-from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
+from wattflow.traces import opendc_files
 
 FIFO = POLICIES["fifo"]
 
@@ -69,31 +69,20 @@ def test_a_guarantee_of_80_per_cent_lets_a_quarter_more_jobs_start() -> None:
     assert dialled.makespan_s == pytest.approx(82 * 120 / 64, rel=1e-12)
 
 
-def fewest_tasks(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """OpenDC's filter scheduler in the sample: the host with the fewest tasks."""
-    for c in range(out.size):
-        out[c] = view.load(state, c)
-
-
 @pytest.mark.data
 @pytest.mark.parametrize("kind", ["indep", "dag"])
 def test_the_opendc_sample_in_rounds_of_a_second(data_dir: Path, kind: str) -> None:
+    """Every task needs one core of four, so that the host with the fewest tasks is the least loaded one."""
     folder = data_dir / "opendc_sample" / kind
     loop = opendc_rounds(folder)
-    hosts, jobs = read_hosts(folder), read_jobs(folder)
-    curves = [PowerProfile.from_form("linear", h.cores, h.idle_w, h.full_w) for h in hosts]
-    cluster = nodes(*(node(h.cores, memory_bytes=2**60, power=curve) for h, curve in zip(hosts, curves, strict=True)))
-    run = simulate(
-        as_workload(jobs), cluster, Policy("fewest-tasks", score=fewest_tasks), options=SimOptions(round_s=1.0)
-    )
+    workload, cluster = traces.load(folder), opendc_files.read_topology(folder / "topology.json")
+    run = simulate(workload, cluster, FIFO, options=SimOptions(round_s=1.0))
     assert run.makespan_s == pytest.approx(loop.makespan_s, rel=1e-3)
     assert run.total_j == pytest.approx(loop.energy_j, rel=1e-3)
-    starts = run.start_s_by_task()
-    assert starts == pytest.approx([job.start_ms / 1000 for job in sorted(loop.jobs, key=lambda j: j.number)], abs=1e-6)
-
-
-def as_workload(jobs: list) -> Workload:  # type: ignore[type-arg]
-    place = {job.number: i for i, job in enumerate(jobs)}
-    pairs = [(place[parent], place[job.number]) for job in jobs for parent in job.parents]
-    edges = (np.array([p for p, _ in pairs], np.int32), np.array([c for _, c in pairs], np.int32)) if pairs else None
-    return tasks([job.duration_ms / 1000 for job in jobs], release=[job.submit_ms / 1000 for job in jobs], edges=edges)
+    # The reader counts from the first submission; on the file's own clock, where the rounds lie, all starts agree.
+    jobs = sorted(loop.jobs, key=lambda job: job.number)
+    assert [int(workload.task_id(t)) for t in range(len(workload))] == [job.number for job in jobs]
+    own_clock = replace(workload, release_s=np.array([job.submit_ms / 1000 for job in jobs]))
+    run = simulate(own_clock, cluster, FIFO, options=SimOptions(round_s=1.0))
+    assert run.start_s_by_task() == pytest.approx([job.start_ms / 1000 for job in jobs], abs=1e-6)
+    assert (run.makespan_s, run.total_j) == pytest.approx((loop.makespan_s, loop.energy_j), rel=1e-9)

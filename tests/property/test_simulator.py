@@ -73,8 +73,7 @@ def test_accounts_sum_to_the_power_curve(case: Case) -> None:
         edges = np.append(log["time_s"], end_s)
         assert (np.diff(edges) >= 0).all()
         drawn_j[node] = float(np.sum(np.diff(edges) * log["watts"]))
-    # The log holds watts in single precision; the accounts do not.
-    assert run.energy_j.sum(axis=1) - column(run, "transfer") == pytest.approx(drawn_j, rel=1e-6, abs=1e-6)
+    assert run.energy_j.sum(axis=1) - column(run, "transfer") == pytest.approx(drawn_j, rel=1e-9, abs=1e-9)
     assert (run.energy_j >= -1e-6).all()
 
 

@@ -24,7 +24,7 @@ def share_on(state, variant, dcls):
 def power_share(state, variant, dcls):
     """The share that counts for watts: all of an exclusive device, equal turns under time slices."""
     sharing = state.device_classes[dcls].sharing
-    if sharing == EXCLUSIVE or sharing == TIME_SLICE:
+    if sharing in (EXCLUSIVE, TIME_SLICE):
         return MICRO
     return share_on(state, variant, dcls)
 

@@ -176,7 +176,7 @@ def _fold(state, world, priority):
             gen = world.events[0].gen
             clocks.pop_event(world)
             count += 1
-            if what == STAGE_END or what == TIME_UP:
+            if what in (STAGE_END, TIME_UP):
                 if state.attempts[who].task >= 0 and state.attempts[who].sequence == gen:
                     if what == STAGE_END:
                         stages.stage_ended(state, world, who)

@@ -54,7 +54,7 @@ ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),
     ("price_step", "f8"), ("pue", "f8"),
 ])  # fmt: skip
-POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f4")])
+POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f8")])
 TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
 
 TABLES = (
