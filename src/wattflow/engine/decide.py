@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import fit, queue, view
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PLACED, SKIP, STRICT, UNKNOWN_COST
 
 # Outcomes of one try
@@ -17,7 +17,7 @@ ALL_TRIED, MORE, BAD_COST = 0, 1, 2
 _NO_RESERVATION = -2
 
 
-@jit
+@inner
 def choose(state, task, score):
     """Find the cheapest (variant, candidate) of a task; the answer stands in the clock's ``best_*`` fields."""
     task_row = state.tasks[task]
@@ -57,7 +57,7 @@ def choose(state, task, score):
     return HELD if clock.best_node < 0 else TAKEN
 
 
-@jit
+@inner
 def _consider(state, variant, c, cost):
     """Keep a candidate if it is cheaper, or as cheap with a lower node, device or variant."""
     clock = state.clock[0]
@@ -75,7 +75,7 @@ def _consider(state, variant, c, cost):
     clock.best_variant = variant
 
 
-@jit
+@inner
 def _new_attempt(state, task, part, taken):
     """Write an attempt for the choice in ``best_*``; what it needs was taken before."""
     task_row = state.tasks[task]
@@ -114,7 +114,7 @@ def _new_attempt(state, task, part, taken):
     return a
 
 
-@jit
+@inner
 def _commit(state, task, part):
     """Take the best choice for one part. The estimate of its end and its marginal joules go into the attempt."""
     task_row = state.tasks[task]
@@ -132,7 +132,7 @@ def _commit(state, task, part):
     return a
 
 
-@jit
+@inner
 def drop_attempt(state, a):
     """Unlink an attempt from its node and free its row."""
     attempt = state.attempts[a]
@@ -154,7 +154,7 @@ def drop_attempt(state, a):
     clock.free_attempt = a
 
 
-@jit
+@inner
 def _place_gang(state, task, parts, score):
     """All parts or none."""
     clock = state.clock[0]
@@ -182,7 +182,7 @@ def _place_gang(state, task, parts, score):
     return result
 
 
-@jit
+@inner
 def try_place(state, task, score):
     """Place a task if it fits and the policy does not hold it."""
     task_row = state.tasks[task]
@@ -204,7 +204,7 @@ def try_place(state, task, score):
     return result
 
 
-@jit
+@inner
 def _hold(state, task):
     """Set a task aside for the rest of this instant."""
     clock = state.clock[0]
@@ -214,7 +214,7 @@ def _hold(state, task):
     clock.held += 1
 
 
-@jit
+@inner
 def _restore_held(state):
     clock = state.clock[0]
     task = clock.held_first
@@ -225,7 +225,7 @@ def _restore_held(state):
     clock.held_first = -1
 
 
-@jit
+@inner
 def _next_task(state, priority):
     clock = state.clock[0]
     if clock.dynamic == 1:
@@ -235,14 +235,14 @@ def _next_task(state, priority):
     return queue.first_of_all(state)
 
 
-@jit
+@inner
 def _misfit_of_its_own(state, task):
     """Whether others of its shape may fit where this task does not: it is pinned, or its estimate is too long."""
     task_row = state.tasks[task]
     return task_row.pinned >= 0 or task_row.pinned_variant >= 0 or state.clock[0].limits == 1
 
 
-@jit
+@inner
 def _decide_ordered(state, priority, score):
     clock = state.clock[0]
     while True:
@@ -272,7 +272,7 @@ def _decide_ordered(state, priority, score):
             return ALL_TRIED
 
 
-@jit
+@inner
 def _decide_best_pair(state, score):
     """Min-Min and Max-Min: among all waiting tasks, the one whose best cost is smallest (or largest) goes first."""
     clock = state.clock[0]
@@ -306,7 +306,7 @@ def _decide_best_pair(state, score):
             _hold(state, best_task)
 
 
-@jit
+@inner
 def _better_pair(state, cost, best, task, best_task):
     if best_task < 0:
         return True
@@ -315,7 +315,7 @@ def _better_pair(state, cost, best, task, best_task):
     return cost > best if state.clock[0].largest == 1 else cost < best
 
 
-@jit
+@inner
 def decide(state, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
     clock = state.clock[0]
@@ -331,7 +331,7 @@ def decide(state, priority, score):
     return status
 
 
-@jit
+@inner
 def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 
@@ -376,7 +376,7 @@ def reserve(state, task):
             return
 
 
-@jit
+@inner
 def _parts_that_fit(state, variant, node, freed_u, freed_mem):
     needs = state.variants[variant]
     node_row = state.nodes[node]
@@ -392,7 +392,7 @@ def _parts_that_fit(state, variant, node, freed_u, freed_mem):
     return by_cores
 
 
-@jit
+@inner
 def cores(amount_u):
     """Millionths of a core to cores."""
     return amount_u / MICRO

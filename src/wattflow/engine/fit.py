@@ -6,11 +6,11 @@ import numpy as np
 
 from wattflow.engine import groups, view
 from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
 
 
-@jit
+@inner
 def _same_device(state, a, b):
     device_row_b = state.devices[b]
     device_row_a = state.devices[a]
@@ -23,7 +23,7 @@ def _same_device(state, a, b):
     )
 
 
-@jit
+@inner
 def _add(state, n, node, device):
     candidate_row = state.candidates[n]
     candidate_row.node = node
@@ -31,7 +31,7 @@ def _add(state, n, node, device):
     return n + 1
 
 
-@jit
+@inner
 def _add_devices(state, n, variant, task, node):
     """Candidates of a node for a variant that needs a device: each distinct device, or one for several whole ones."""
     node_row = state.nodes[node]
@@ -66,7 +66,7 @@ def _add_devices(state, n, variant, task, node):
     return n
 
 
-@jit
+@inner
 def node_fits(state, variant, task, node):
     """Whether a node that is or will be on has the cores and memory now (devices apart)."""
     needs = state.variants[variant]
@@ -80,7 +80,7 @@ def node_fits(state, variant, task, node):
     return node_row.used_u + needs.need_u <= node_row.capacity_u and node_row.used_mem + needs.memory <= kind.memory
 
 
-@jit
+@inner
 def too_long(state, task, variant, node, device):
     """Whether the task's estimate exceeds the time limit of a serverless node."""
     task_row = state.tasks[task]
@@ -89,14 +89,14 @@ def too_long(state, task, variant, node, device):
     return task_row.estimate * factor > limit
 
 
-@jit
+@inner
 def _usable(power_state, asleep):
     if asleep:
         return power_state == ASLEEP or power_state == FALLING
     return power_state == ON or power_state == WAKING
 
 
-@jit
+@inner
 def _try_node(state, n, variant, task, node):
     """Add a single node as candidate if it fits."""
     if not node_fits(state, variant, task, node):
@@ -106,7 +106,7 @@ def _try_node(state, n, variant, task, node):
     return _add(state, n, node, -1)
 
 
-@jit
+@inner
 def _collect(state, variant, task, asleep):
     """Candidates among nodes that are on (or, asked so, asleep)."""
     clock = state.clock[0]
@@ -145,7 +145,7 @@ def _collect(state, variant, task, asleep):
     return n
 
 
-@jit
+@inner
 def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container of its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
@@ -164,7 +164,7 @@ def _add_near(state, n, variant, task, asleep):
     return n
 
 
-@jit
+@inner
 def _add_single(state, n, variant, task, node, asleep):
     if not _usable(state.nodes[node].power_state, asleep):
         return n
@@ -174,7 +174,7 @@ def _add_single(state, n, variant, task, node, asleep):
     return _try_node(state, n, variant, task, node)
 
 
-@jit
+@inner
 def candidates(state, variant, task):
     """Fill the candidate table for a variant; returns how many. Sleeping nodes only where none that is on fits."""
     clock = state.clock[0]
@@ -189,7 +189,7 @@ def candidates(state, variant, task):
     return n
 
 
-@jit
+@inner
 def _collect_both(state, variant, task):
     n = _collect(state, variant, task, True)
     room = state.gang.size // 2
@@ -204,7 +204,7 @@ def _collect_both(state, variant, task):
     return n
 
 
-@jit
+@inner
 def _keep_reservation(state, n, variant, task):
     """EASY: drop candidates that would delay the head of the queue (they must end by the shadow time)."""
     clock = state.clock[0]
@@ -219,7 +219,7 @@ def _keep_reservation(state, n, variant, task):
     return kept
 
 
-@jit
+@inner
 def take(state, variant, node, device):
     """Take what a variant needs of a node; returns the bit mask of the devices taken."""
     node_row = state.nodes[node]
@@ -238,7 +238,7 @@ def take(state, variant, node, device):
     return taken
 
 
-@jit
+@inner
 def _take_devices(state, variant, node, device):
     node_row = state.nodes[node]
     first = node_row.device_first
@@ -256,7 +256,7 @@ def _take_devices(state, variant, node, device):
     return taken
 
 
-@jit
+@inner
 def _take_device(state, variant, device):
     device_row = state.devices[device]
     dcls = device_row.cls
@@ -265,7 +265,7 @@ def _take_device(state, variant, device):
     device_row.share_u += share_on(state, variant, dcls)
 
 
-@jit
+@inner
 def give_back(state, variant, node, device, taken):
     """Undo `take`."""
     node_row = state.nodes[node]

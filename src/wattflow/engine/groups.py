@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner, jit
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -21,7 +21,7 @@ _29 = np.uint64(29)
 _32 = np.uint64(32)
 
 
-@jit
+@inner
 def mix(x):
     """Spread the bits of a 64-bit number."""
     x = (x ^ (x >> _32)) * _E
@@ -29,7 +29,7 @@ def mix(x):
     return x ^ (x >> _32)
 
 
-@jit
+@inner
 def low_bit(x):
     """Index of the lowest set bit of a number that is not 0."""
     n = 0
@@ -67,7 +67,7 @@ def device_key(state, node):
     return key
 
 
-@jit
+@inner
 def _node_key(state, n):
     node_row = state.nodes[n]
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
@@ -76,7 +76,7 @@ def _node_key(state, n):
     return mix(key + node_row.device_key)
 
 
-@jit
+@inner
 def _find_or_make(state, key, n):
     """The group with this key; made from node n's state when there is none."""
     node_row = state.nodes[n]
@@ -120,7 +120,7 @@ def rebuild(state):
         join(state, n)
 
 
-@jit
+@inner
 def join(state, n):
     """Put a node into the group of its present state."""
     node_row = state.nodes[n]
@@ -143,7 +143,7 @@ def join(state, n):
     group.count = count + 1
 
 
-@jit
+@inner
 def leave(state, n):
     """Take a node out of its group, before its state changes."""
     clock = state.clock[0]
@@ -167,7 +167,7 @@ def leave(state, n):
         group.low = (w << 6) + low_bit(state.group_bits[g, w])
 
 
-@jit
+@inner
 def second(state, g):
     """The second lowest node of a group of two or more."""
     group = state.groups[g]
@@ -179,7 +179,7 @@ def second(state, g):
     return state.class_nodes[state.classes[group.cls].first + (w << 6) + low_bit(bits)]
 
 
-@jit
+@inner
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
     if state.clock[0].group_n >= state.groups.size:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numba
 from numba import types
-from numba.extending import intrinsic
 
 COMPILED = not numba.config.DISABLE_JIT
 _PACKAGE = Path(__file__).parents[1]
@@ -41,34 +40,22 @@ def _wide(kind: Any) -> Any:
     return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
 
 
-def jit(function: Any) -> Any:
+def inner(function: Any) -> Any:
+    """Like `jit`, for a function that only compiled code calls: it has no way in from Python, which compiles faster."""
+    return jit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def jit(function: Any, **options: Any) -> Any:
     """Compile an engine function when it is first used; the identity when compilation is switched off.
 
     Tables hold narrow integers, and numba would compile a function anew for each mix of widths it is called with. Here
     arguments are widened at the call, so each function is compiled once.
     """
-    dispatcher = numba.njit(**OPTIONS)(function)
+    dispatcher = numba.njit(**(OPTIONS | options))(function)
     if COMPILED:
         resolve = dispatcher.get_call_template
         dispatcher.get_call_template = lambda args, kws: resolve(tuple(_wide(a) for a in args), kws)
     return dispatcher
-
-
-@intrinsic
-def bare(typing_context, array):  # type: ignore[no-untyped-def]
-    """The same array without a reference count. Its owner must outlive every use.
-
-    Compiled code takes and drops a reference at each access to a table, atomically, which costs more than the access itself.
-    Arrays without an owner to count for have nothing to do there.
-    """
-
-    def code(context, builder, signature, values):  # type: ignore[no-untyped-def]
-        view = context.make_array(signature.args[0])(context, builder, values[0])
-        view.meminfo = view.meminfo.type(None)
-        view.parent = view.parent.type(None)
-        return view._getvalue()
-
-    return array(array), code
 
 
 def compiled(signature: Any, function: Any, cache: bool = True, folder: str | None = None) -> Any:

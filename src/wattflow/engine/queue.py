@@ -6,10 +6,10 @@ Without a priority each shape's queue is a linked list in order of entry; with a
 
 from __future__ import annotations
 
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 
 
-@jit
+@inner
 def _before(state, a, b):
     """Whether task a stands before task b."""
     task_row_b = state.tasks[b]
@@ -19,7 +19,7 @@ def _before(state, a, b):
     return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
-@jit
+@inner
 def _merge(state, a, b):
     """Merge two skew heaps (``next`` is the left child, ``previous`` the right one)."""
     if a < 0:
@@ -47,13 +47,13 @@ def _merge(state, a, b):
     return root
 
 
-@jit
+@inner
 def _is_heap(state):
     clock = state.clock[0]
     return clock.has_priority == 1 and clock.dynamic == 0
 
 
-@jit
+@inner
 def push(state, task):
     """Put a task into its shape's queue; its key and sequence are set."""
     task_row = state.tasks[task]
@@ -81,7 +81,7 @@ def push(state, task):
     clock.waiting += 1
 
 
-@jit
+@inner
 def push_front(state, task):
     """Put a held task back before all others of its shape (linked lists only)."""
     task_row = state.tasks[task]
@@ -100,7 +100,7 @@ def push_front(state, task):
     state.clock[0].waiting += 1
 
 
-@jit
+@inner
 def remove(state, task):
     """Take a task out: any task of a linked list, the head of a heap."""
     clock = state.clock[0]
@@ -131,7 +131,7 @@ def remove(state, task):
         state.shapes[moved].place = form.place
 
 
-@jit
+@inner
 def first(state):
     """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
     clock = state.clock[0]
@@ -146,7 +146,7 @@ def first(state):
     return best
 
 
-@jit
+@inner
 def first_of_all(state):
     """The first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
@@ -157,7 +157,7 @@ def first_of_all(state):
     return best
 
 
-@jit
+@inner
 def rekey(state, priority):
     """Compute the dynamic priority of every waiting task whose shape may fit; returns the first, −1 without one."""
     clock = state.clock[0]

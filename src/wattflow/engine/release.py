@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wattflow.engine import queue
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import CANCELLED, DONE, FAILED, READY, WAITING
 
 
-@jit
+@inner
 def enqueue(state, task, priority):
     """Make a task ready now."""
     task_row = state.tasks[task]
@@ -24,7 +24,7 @@ def enqueue(state, task, priority):
     queue.push(state, task)
 
 
-@jit
+@inner
 def arrive(state, task, priority):
     """The task's release time has come."""
     task_row = state.tasks[task]
@@ -33,7 +33,7 @@ def arrive(state, task, priority):
         enqueue(state, task, priority)
 
 
-@jit
+@inner
 def complete(state, task, node, priority):
     """All parts of a task ended well on (or lastly on) a node; its children may become ready."""
     task_row_task = state.tasks[task]
@@ -49,7 +49,7 @@ def complete(state, task, node, priority):
             enqueue(state, child, priority)
 
 
-@jit
+@inner
 def give_up(state, task):
     """A task failed for good: it and all that wait for it leave the open tasks. Depth-first over ``scratch``."""
     task_row_task = state.tasks[task]

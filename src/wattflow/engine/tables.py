@@ -7,15 +7,11 @@ name of an array attribute: a task's shape is its ``form``). Cores are counted i
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.experimental import structref
 
-from wattflow.engine import jit
-from wattflow.engine.jit import bare
+from wattflow.engine.handle import Tables
 
 MICRO = 1_000_000
 UNKNOWN_COST = 1e30
@@ -118,36 +114,14 @@ TABLES = (
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "child_start", "child", "parent_start", "parent", "parent_bytes", "gang", "scratch", "params", "memory",
 )  # fmt: skip
-"""Fields of State, in the order of its constructor."""
+"""Tables of State."""
 
 
-class State:
-    """The tables as plain attributes: what Python code reads, and what uncompiled kernels run on."""
+class State(Tables):
+    """What the engine knows: estimates and allocations, never the truth."""
 
-    __slots__ = (*TABLES, "_handle")
-
-    def __init__(self, **tables: Any) -> None:
-        for name in TABLES:
-            setattr(self, name, tables[name])
-        self._handle: Any = None
-
-    def handle(self) -> Any:
-        """What compiled functions take: a StructRef over the same memory, or this object when uncompiled."""
-        if not jit.COMPILED:
-            return self
-        if self._handle is None:
-            self._handle = _new_state(*(getattr(self, name) for name in TABLES))
-        return self._handle
-
-    def replace(self, **tables: Any) -> None:
-        """Put larger tables in the place of full ones."""
-        for name, table in tables.items():
-            setattr(self, name, table)
-        self._handle = None
-
-    def copy(self) -> State:
-        """An independent State, for simulate-before-commit."""
-        return State(**{name: getattr(self, name).copy() for name in TABLES})
+    __slots__ = TABLES
+    NAMES = TABLES
 
 
 class Row(np.record):
@@ -178,43 +152,3 @@ class Table(np.ndarray):
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed table of records."""
     return np.zeros(rows, np.dtype((Row, dtype))).view(Table)
-
-
-@structref.register
-class StateType(types.StructRef):
-    """The compiled type of State."""
-
-    def __init__(self, fields: Any) -> None:
-        super().__init__(fields)
-        # The full name lists every field of every table; it would stand in each symbol that the compiler makes.
-        self.name = f"StateType_{hashlib.sha256(self.name.encode()).hexdigest()[:12]}"
-
-    def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)
-
-
-class _StateProxy(structref.StructRefProxy):
-    def __new__(cls, *tables: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *tables)
-
-
-structref.define_proxy(_StateProxy, StateType, list(TABLES))
-
-
-# Written out because a function with *arguments cannot be cached.
-@jit.jit
-def _new_state(  # type: ignore[no-untyped-def]
-    clock, nodes, classes, class_nodes, devices, device_classes, functions, shapes, variants, tasks, extra,
-    attempts, groups, group_bits, group_slots, active_groups, active_shapes, candidates, cost, containers,
-    actions, workflows, placed, class_ok, speed, frequency_speed, frequency_power, grid, device_grid,
-    child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
-):  # fmt: skip
-    return _StateProxy(
-        bare(clock), bare(nodes), bare(classes), bare(class_nodes), bare(devices), bare(device_classes),
-        bare(functions), bare(shapes), bare(variants), bare(tasks), bare(extra), bare(attempts), bare(groups),
-        bare(group_bits), bare(group_slots), bare(active_groups), bare(active_shapes), bare(candidates),
-        bare(cost), bare(containers), bare(actions), bare(workflows), bare(placed), bare(class_ok), bare(speed),
-        bare(frequency_speed), bare(frequency_power), bare(grid), bare(device_grid), bare(child_start),
-        bare(child), bare(parent_start), bare(parent), bare(parent_bytes), bare(gang), bare(scratch), bare(params),
-        bare(memory),
-    )  # fmt: skip

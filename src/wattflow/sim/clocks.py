@@ -7,10 +7,10 @@ rate is 1, V(t) = t − lag and lag is 0 on a domain that was never crowded, so 
 
 from __future__ import annotations
 
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner, jit
 
 
-@jit
+@inner
 def virtual(world, d, now):
     """Virtual time of a domain."""
     domain = world.domains[d]
@@ -21,7 +21,7 @@ def virtual(world, d, now):
     return domain.v0 + (now - domain.t0) * domain.rate
 
 
-@jit
+@inner
 def _real(world, d, v):
     domain = world.domains[d]
     if domain.rate == 1.0:
@@ -29,14 +29,14 @@ def _real(world, d, v):
     return domain.t0 + (v - domain.v0) / domain.rate
 
 
-@jit
+@inner
 def _before(state, world, a, b):
     va = world.runs[a].finish_v
     vb = world.runs[b].finish_v
     return va < vb or (va == vb and state.attempts[a].sequence < state.attempts[b].sequence)
 
 
-@jit
+@inner
 def _merge(state, world, a, b):
     """Merge two skew heaps of attempts."""
     if a < 0:
@@ -64,7 +64,7 @@ def _merge(state, world, a, b):
     return root
 
 
-@jit
+@inner
 def _earlier(world, a, b):
     domain_b = world.domains[b]
     domain_a = world.domains[a]
@@ -73,7 +73,7 @@ def _earlier(world, a, b):
     )
 
 
-@jit
+@inner
 def _up(world, at):
     heap = world.domain_heap
     d = heap[at]
@@ -89,7 +89,7 @@ def _up(world, at):
     return at
 
 
-@jit
+@inner
 def _down(world, at):
     heap = world.domain_heap
     n = world.clock[0].domain_n
@@ -109,7 +109,7 @@ def _down(world, at):
     world.domains[d].place = at
 
 
-@jit
+@inner
 def reschedule(state, world, d):
     """Set when the domain's next attempt ends, and its place among all domains."""
     domain = world.domains[d]
@@ -139,7 +139,7 @@ def reschedule(state, world, d):
         _down(world, _up(world, at))
 
 
-@jit
+@inner
 def set_rate(state, world, d, rate):
     """Change how fast a domain's attempts progress."""
     domain = world.domains[d]
@@ -155,7 +155,7 @@ def set_rate(state, world, d, rate):
         reschedule(state, world, d)
 
 
-@jit
+@inner
 def join(state, world, d, a, work):
     """Start an attempt of this much work in a domain; the caller sets the rate afterwards."""
     run = world.runs[a]
@@ -177,7 +177,7 @@ def join(state, world, d, a, work):
         reschedule(state, world, d)
 
 
-@jit
+@inner
 def pop(state, world, d):
     """Take the attempt that ends first out of a domain."""
     domain = world.domains[d]
@@ -194,7 +194,7 @@ def pop(state, world, d):
     return a
 
 
-@jit
+@inner
 def remove(state, world, a):
     """Take any attempt out of its domain; O(n log n) in the attempts that end before it."""
     run_a = world.runs[a]
@@ -217,7 +217,7 @@ def remove(state, world, a):
     reschedule(state, world, d)
 
 
-@jit
+@inner
 def _event_before(world, a, b):
     event_b = world.events[b]
     event_a = world.events[a]
@@ -228,7 +228,7 @@ def _event_before(world, a, b):
     return event_a.seq < event_b.seq
 
 
-@jit
+@inner
 def _move_event(world, to, source):
     event = world.events[to]
     event_source = world.events[source]
@@ -265,7 +265,7 @@ def push_event(world, time, order, what, who, gen):
     _move_event(world, at, hole)
 
 
-@jit
+@inner
 def pop_event(world):
     """Remove the first event (row 0); read it before."""
     pulse = world.clock[0]

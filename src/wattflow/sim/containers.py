@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wattflow.engine import groups
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 
 
-@jit
+@inner
 def drop(state, c):
     """Unlink an idle container and free its row."""
     container = state.containers[c]
@@ -29,7 +29,7 @@ def drop(state, c):
     clock.free_container = c
 
 
-@jit
+@inner
 def _purge(state, node):
     """Forget the node's containers that are past their keep-alive."""
     node_row = state.nodes[node]
@@ -46,7 +46,7 @@ def _purge(state, node):
     return last
 
 
-@jit
+@inner
 def keep(state, node, fn):
     """A container of the function becomes idle on the node now."""
     function = state.functions[fn]
@@ -77,7 +77,7 @@ def keep(state, node, fn):
     function.first_container = c
 
 
-@jit
+@inner
 def load_device(state, node, device, fn):
     """Another function's kernel goes into an FPGA."""
     groups.leave(state, node)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import devices, view
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.sim import clocks
 from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
 
@@ -16,7 +16,7 @@ _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 
 
-@jit
+@inner
 def unit(seed, a, b, salt):
     """A number in (0, 1) that depends on its arguments alone (splitmix64)."""
     x = np.uint64(seed) * _A + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _A
@@ -28,7 +28,7 @@ def unit(seed, a, b, salt):
     return (np.int64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
-@jit
+@inner
 def plan_work(state, world, a):
     """Seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
     run = world.runs[a]
@@ -51,7 +51,7 @@ def plan_work(state, world, a):
     return work
 
 
-@jit
+@inner
 def _factor(state, a):
     """Seconds of work per second of the task's runtime, on the devices that the attempt holds."""
     attempt = state.attempts[a]
@@ -62,7 +62,7 @@ def _factor(state, a):
     return view.work_factor(state, shape, attempt.variant, attempt.node, attempt.device)
 
 
-@jit
+@inner
 def _failure(state, world, a, fn):
     """Share of the work after which the attempt fails; 1 when it does not."""
     pulse = world.clock[0]
@@ -80,7 +80,7 @@ def _failure(state, world, a, fn):
     return 1.0
 
 
-@jit
+@inner
 def note_progress(state, world, a):
     """Called when a running attempt is ended from outside: keep what its last checkpoint holds."""
     run = world.runs[a]
@@ -89,13 +89,13 @@ def note_progress(state, world, a):
     _save(state, world, a, max(0.0, run.planned - left))
 
 
-@jit
+@inner
 def keep_checkpoint(state, world, a):
     """Called when an attempt failed by itself: keep what its last checkpoint holds."""
     _save(state, world, a, world.runs[a].planned)
 
 
-@jit
+@inner
 def _save(state, world, a, done):
     attempt = state.attempts[a]
     task = attempt.task
@@ -111,7 +111,7 @@ def _save(state, world, a, done):
         world.saved[task] = min(1.0, world.saved[task] + kept / whole)
 
 
-@jit
+@inner
 def schedule_failure(state, world, node):
     """Draw the node's next failure, and its notice where there is one."""
     load = world.nodes[node]
@@ -130,7 +130,7 @@ def schedule_failure(state, world, node):
     clocks.push_event(world, at, NODE, LOST, node, 0)
 
 
-@jit
+@inner
 def schedule_repair(state, world, node):
     """Draw when a lost node comes back."""
     cls = state.nodes[node].cls

@@ -11,7 +11,8 @@ from numba import types
 from numba.core.types import FunctionType
 
 from wattflow.engine import decide, groups, jit, release
-from wattflow.engine.jit import jit as compile_later
+from wattflow.engine.jit import inner
+from wattflow.engine.jit import jit as entry
 from wattflow.engine.tables import (
     ACT_FREQUENCY,
     ACT_SLEEP,
@@ -49,7 +50,7 @@ DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK = 0, 1, 2, 3, 4, 5
 """Statuses of `advance`. STUCK: tasks wait, but nothing will ever happen again."""
 
 
-@compile_later
+@inner
 def _next_time(state, world):
     pulse = world.clock[0]
     t = math.inf
@@ -65,7 +66,7 @@ def _next_time(state, world):
     return t
 
 
-@compile_later
+@inner
 def _has_room(state, world):
     """Whether one instant's records and events surely fit."""
     pulse = world.clock[0]
@@ -81,7 +82,7 @@ def _has_room(state, world):
     return True
 
 
-@compile_later
+@inner
 def _finish_domain(state, world, priority):
     d = world.domain_heap[0]
     a = clocks.pop(state, world, d)
@@ -91,7 +92,7 @@ def _finish_domain(state, world, priority):
         stages.run_ended(state, world, a, priority)
 
 
-@compile_later
+@inner
 def _lose_node(state, world, node, priority):
     """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
     node_row = state.nodes[node]
@@ -120,7 +121,7 @@ def _lose_node(state, world, node, priority):
     faults.schedule_repair(state, world, node)
 
 
-@compile_later
+@inner
 def _node_event(state, world, what, node, gen, priority):
     load = world.nodes[node]
     node_row = state.nodes[node]
@@ -156,7 +157,7 @@ def _node_event(state, world, what, node, gen, priority):
             containers.keep(state, node, gen)
 
 
-@compile_later
+@inner
 def _fold(state, world, priority):
     """Fold all events of the present instant into the state, in their fixed order; returns how many."""
     pulse = world.clock[0]
@@ -200,14 +201,14 @@ def _fold(state, world, priority):
     return count
 
 
-@compile_later
+@inner
 def _event_first(state, world):
     """Whether the first timed stage end was created before the attempt that ends first."""
     who = world.events[0].who
     return world.events[0].gen < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
 
 
-@compile_later
+@inner
 def _start_placed(state, world):
     clock = state.clock[0]
     for i in range(clock.placed_n):
@@ -215,7 +216,7 @@ def _start_placed(state, world):
     clock.placed_n = 0
 
 
-@compile_later
+@inner
 def _ramp(state, world):
     """Serverless nodes offer more as time goes on."""
     clock = state.clock[0]
@@ -232,7 +233,7 @@ def _ramp(state, world):
                 clock.epoch += 1
 
 
-@compile_later
+@inner
 def _schedule_ramp(state, world):
     """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
     pulse = world.clock[0]
@@ -260,7 +261,7 @@ def _schedule_ramp(state, world):
         clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
 
 
-@compile_later
+@inner
 def _is_round(state, world):
     """Whether decisions may be taken now; asks for the next round when not."""
     clock = state.clock[0]
@@ -278,7 +279,7 @@ def _is_round(state, world):
     return False
 
 
-@compile_later
+@inner
 def _apply_actions(state, world):
     clock = state.clock[0]
     for k in range(clock.action_n):
@@ -298,7 +299,7 @@ def _apply_actions(state, world):
     clock.action_n = 0
 
 
-@compile_later
+@inner
 def _warm(state, world, node, fn):
     """Make a container ahead of need: one core is busy for the time of a cold start."""
     node_row = state.nodes[node]
@@ -314,7 +315,7 @@ def _warm(state, world, node, fn):
     clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, fn)
 
 
-@compile_later
+@inner
 def _set_frequency(state, world, node, level):
     node_row = state.nodes[node]
     cls = node_row.cls
@@ -328,7 +329,7 @@ def _set_frequency(state, world, node, level):
     power.refresh(state, world, node)
 
 
-@compile_later
+@inner
 def _decide_all(state, world, priority, score):
     """Decide and start until the queue is tried through; GROW when attempt rows ran out."""
     clock = state.clock[0]
@@ -390,14 +391,14 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
         pulse.events += 1
 
 
-@compile_later
+@entry
 def settle(state, world):
     """Close every node's open interval at the present time."""
     for n in range(state.nodes.size):
         power.account(state, world, n)
 
 
-@compile_later
+@entry
 def open_world(state, world):
     """At the start: watts of every node, first failures, first sleep checks."""
     for n in range(state.nodes.size):

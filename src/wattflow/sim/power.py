@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, EXCLUSIVE, FALLING, MICRO, ON, TIME_SLICE, WAKING
 from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, WAKE_J
 
 
-@jit
+@inner
 def _series_integral(world, first, count, step, t):
     """∫ of a repeated step series from 0 to t."""
     if count == 1:
@@ -24,7 +24,7 @@ def _series_integral(world, first, count, step, t):
     return turns * whole + partial
 
 
-@jit
+@inner
 def charge(state, world, n, joules_per_s, start, end):
     """Carbon and money for constant watts over an interval."""
     load = world.nodes[n]
@@ -39,12 +39,12 @@ def charge(state, world, n, joules_per_s, start, end):
     load.cost += joules_per_s * price * pue / 3.6e6
 
 
-@jit
+@inner
 def _series_at(world, first, count, step, t):
     return world.series[first + int(t / step) % count]
 
 
-@jit
+@inner
 def charge_at_once(state, world, n, joules):
     """Carbon and money for joules that are booked now."""
     load = world.nodes[n]
@@ -55,7 +55,7 @@ def charge_at_once(state, world, n, joules):
     load.cost += paid * _series_at(world, place.price_first, place.price_n, place.price_step, now)
 
 
-@jit
+@inner
 def account(state, world, n):
     """Close the interval since the node's last change: each joule into exactly one account."""
     load = world.nodes[n]
@@ -83,7 +83,7 @@ def account(state, world, n):
     load.since = now
 
 
-@jit
+@inner
 def refresh(state, world, n):
     """Set the node's watts from what it does now; call after `account` and the change."""
     load = world.nodes[n]
@@ -119,7 +119,7 @@ def refresh(state, world, n):
             pulse.log_n = k + 1
 
 
-@jit
+@inner
 def account_device(state, world, d):
     """Close the interval since the device's last change; its joules go to the node's accounts by `account`."""
     use = world.devices[d]
@@ -130,7 +130,7 @@ def account_device(state, world, d):
     use.since = now
 
 
-@jit
+@inner
 def refresh_device(state, world, d):
     """Set a device's watts above idle; call after both accounts were closed and the change was made."""
     use = world.devices[d]

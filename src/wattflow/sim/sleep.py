@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import groups
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
 from wattflow.sim import clocks, power
 from wattflow.sim.world import FALL_DONE, NODE, SLEEP_CHECK, WAKE_DONE
 
 
-@jit
+@inner
 def set_state(state, world, node, power_state):
     """Change a node's power state, with joules and groups kept right."""
     node_row = state.nodes[node]
@@ -31,7 +31,7 @@ def set_state(state, world, node, power_state):
     power.refresh(state, world, node)
 
 
-@jit
+@inner
 def node_idles(state, world, node):
     """The node has no attempt left: it may fall asleep after a while."""
     node_row = state.nodes[node]
@@ -43,7 +43,7 @@ def node_idles(state, world, node):
         clocks.push_event(world, now + after, NODE, SLEEP_CHECK, node, node_row.generation)
 
 
-@jit
+@inner
 def sleep_check(state, world, node, generation):
     """Nothing was placed on the node since its idling began: it falls asleep."""
     node_row = state.nodes[node]
@@ -51,7 +51,7 @@ def sleep_check(state, world, node, generation):
         fall_asleep(state, world, node)
 
 
-@jit
+@inner
 def fall_asleep(state, world, node):
     """Begin to sleep, if the node is on, empty and able to."""
     node_row = state.nodes[node]
@@ -70,7 +70,7 @@ def fall_asleep(state, world, node):
         set_state(state, world, node, ASLEEP)
 
 
-@jit
+@inner
 def fall_done(state, world, node, gen):
     """The node is asleep now, and turns round at once if someone waits for it."""
     if state.nodes[node].power_state != FALLING or world.nodes[node].gen != gen:
@@ -80,7 +80,7 @@ def fall_done(state, world, node, gen):
         wake(state, world, node)
 
 
-@jit
+@inner
 def wake(state, world, node):
     """Begin to wake. A node that is still falling asleep wakes when it is down."""
     node_row = state.nodes[node]

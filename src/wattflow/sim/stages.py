@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import decide, devices, fit, release, view
-from wattflow.engine.jit import jit
+from wattflow.engine.jit import inner
 from wattflow.engine.tables import (
     ASLEEP,
     FALLING,
@@ -41,7 +41,7 @@ from wattflow.sim.world import (
 )
 
 
-@jit
+@inner
 def begin(state, world, a):
     """A placement reaches its node."""
     run = world.runs[a]
@@ -65,7 +65,7 @@ def begin(state, world, a):
         _enter_wake(state, world, a)
 
 
-@jit
+@inner
 def _timed(state, world, a, stage, seconds):
     run = world.runs[a]
     clock = state.clock[0]
@@ -75,7 +75,7 @@ def _timed(state, world, a, stage, seconds):
     clocks.push_event(world, end, FINISH, STAGE_END, a, state.attempts[a].sequence)
 
 
-@jit
+@inner
 def stage_ended(state, world, a):
     """A timed stage is over."""
     run = world.runs[a]
@@ -92,7 +92,7 @@ def stage_ended(state, world, a):
         _enter_transfer(state, world, a)
 
 
-@jit
+@inner
 def _enter_wake(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
@@ -108,7 +108,7 @@ def _enter_wake(state, world, a):
         _enter_cold(state, world, a)
 
 
-@jit
+@inner
 def node_is_on(state, world, node):
     """The attempts that waited for the node go on, oldest first."""
     last = np.int64(-1)
@@ -128,7 +128,7 @@ def node_is_on(state, world, node):
         _enter_cold(state, world, pick)
 
 
-@jit
+@inner
 def _enter_cold(state, world, a):
     """Take a warm container, or make one; load the FPGA where another function's kernel is in it."""
     run = world.runs[a]
@@ -162,7 +162,7 @@ def _enter_cold(state, world, a):
     _timed(state, world, a, COLD, seconds)
 
 
-@jit
+@inner
 def _load_devices(state, a, fn):
     """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
     attempt = state.attempts[a]
@@ -177,7 +177,7 @@ def _load_devices(state, a, fn):
     return slowest
 
 
-@jit
+@inner
 def _leave_cold(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
@@ -190,7 +190,7 @@ def _leave_cold(state, world, a):
     power.refresh(state, world, node)
 
 
-@jit
+@inner
 def _weight(state, a):
     """Busy cores that an attempt counts for in power, in millionths."""
     attempt = state.attempts[a]
@@ -204,7 +204,7 @@ def _weight(state, a):
     return weight
 
 
-@jit
+@inner
 def _enter_data(state, world, a):
     attempt = state.attempts[a]
     run = world.runs[a]
@@ -238,12 +238,12 @@ def _enter_data(state, world, a):
         _enter_transfer(state, world, a)
 
 
-@jit
+@inner
 def _net_domain(state, node):
     return state.nodes.size + state.devices.size + node
 
 
-@jit
+@inner
 def _enter_transfer(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
@@ -254,7 +254,7 @@ def _enter_transfer(state, world, a):
     clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
 
 
-@jit
+@inner
 def data_arrived(state, world, a):
     """A transfer is over; it was taken out of its link's domain."""
     run = world.runs[a]
@@ -278,7 +278,7 @@ def data_arrived(state, world, a):
     _enter_run(state, world, a)
 
 
-@jit
+@inner
 def cpu_rate(state, node, demand_u):
     """Progress of each CPU attempt with this demand on the node's cores: X(D)/D."""
     node_row = state.nodes[node]
@@ -296,7 +296,7 @@ def cpu_rate(state, node, demand_u):
     return rate
 
 
-@jit
+@inner
 def device_rate(state, world, d):
     """Progress of each attempt on a device: turns under time slicing, interference under MPS."""
     use = world.devices[d]
@@ -314,7 +314,7 @@ def device_rate(state, world, d):
     return 1.0
 
 
-@jit
+@inner
 def _enter_run(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
@@ -350,7 +350,7 @@ def _enter_run(state, world, a):
         clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
 
 
-@jit
+@inner
 def _use_devices(state, world, a, sign):
     """Count an attempt in or out on each device it holds."""
     attempt = state.attempts[a]
@@ -366,7 +366,7 @@ def _use_devices(state, world, a, sign):
             power.refresh_device(state, world, d)
 
 
-@jit
+@inner
 def _device_integral(state, world, a):
     """Joules per share above idle so far, over all devices of an attempt."""
     attempt = state.attempts[a]
@@ -380,7 +380,7 @@ def _device_integral(state, world, a):
     return total
 
 
-@jit
+@inner
 def _leave_run(state, world, a):
     """Stop counting an attempt in power and sharing; it was taken out of its domain."""
     run = world.runs[a]
@@ -407,7 +407,7 @@ def _leave_run(state, world, a):
     run.run_j = joules
 
 
-@jit
+@inner
 def run_ended(state, world, a, priority):
     """The run stage is over, well or not; the attempt was taken out of its domain."""
     attempt = state.attempts[a]
@@ -435,7 +435,7 @@ def run_ended(state, world, a, priority):
     retry(state, world, task, outcome, priority)
 
 
-@jit
+@inner
 def time_is_up(state, world, a, priority):
     """The platform's time limit has passed and the attempt still runs: its task is given up."""
     task = state.attempts[a].task
@@ -445,7 +445,7 @@ def time_is_up(state, world, a, priority):
     retry(state, world, task, TIME_LIMIT, priority)
 
 
-@jit
+@inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     task_row = state.tasks[task]
@@ -460,7 +460,7 @@ def retry(state, world, task, outcome, priority):
         pulse.last_end = clock.now
 
 
-@jit
+@inner
 def cancel_siblings(state, world, task, lost):
     """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
     for b in range(state.attempts.size):
@@ -468,7 +468,7 @@ def cancel_siblings(state, world, task, lost):
             stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
-@jit
+@inner
 def stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
     run = world.runs[a]
@@ -497,7 +497,7 @@ def stop(state, world, a, outcome):
     _close(state, world, a, outcome)
 
 
-@jit
+@inner
 def _close(state, world, a, outcome):
     """Write the record, give back what the attempt held, free its row."""
     clock = state.clock[0]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
 
 import numpy as np
-from numba import types
-from numba.experimental import structref
 
-from wattflow.engine import jit
-from wattflow.engine.jit import bare
+from wattflow.engine.handle import Tables
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
@@ -63,67 +58,11 @@ TABLES = (
 )  # fmt: skip
 
 
-class World:
-    """The tables as plain attributes, like State."""
+class World(Tables):
+    """What only the simulator knows."""
 
-    __slots__ = (*TABLES, "_handle")
-
-    def __init__(self, **tables: Any) -> None:
-        for name in TABLES:
-            setattr(self, name, tables[name])
-        self._handle: Any = None
-
-    def handle(self) -> Any:
-        """What compiled functions take; see `State.handle`."""
-        if not jit.COMPILED:
-            return self
-        if self._handle is None:
-            self._handle = _new_world(*(getattr(self, name) for name in TABLES))
-        return self._handle
-
-    def replace(self, **tables: Any) -> None:
-        """Put larger tables in the place of full ones."""
-        for name, table in tables.items():
-            setattr(self, name, table)
-        self._handle = None
-
-    def copy(self) -> World:
-        """An independent World."""
-        return World(**{name: getattr(self, name).copy() for name in TABLES})
+    __slots__ = TABLES
+    NAMES = TABLES
 
 
 RECORDS = ATTEMPT
-
-
-@structref.register
-class WorldType(types.StructRef):
-    """The compiled type of World."""
-
-    def __init__(self, fields: Any) -> None:
-        super().__init__(fields)
-        # The full name lists every field of every table; it would stand in each symbol that the compiler makes.
-        self.name = f"WorldType_{hashlib.sha256(self.name.encode()).hexdigest()[:12]}"
-
-    def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)
-
-
-class _WorldProxy(structref.StructRefProxy):
-    def __new__(cls, *tables: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *tables)
-
-
-structref.define_proxy(_WorldProxy, WorldType, list(TABLES))
-
-
-# Written out because a function with *arguments cannot be cached.
-@jit.jit
-def _new_world(  # type: ignore[no-untyped-def]
-    clock, runtime, saved, arrivals, runs, domains, domain_heap, events, nodes, devices, energy, zones, series,
-    series_sum, records, power_log, task_faults, watt_error,
-):  # fmt: skip
-    return _WorldProxy(
-        bare(clock), bare(runtime), bare(saved), bare(arrivals), bare(runs), bare(domains), bare(domain_heap),
-        bare(events), bare(nodes), bare(devices), bare(energy), bare(zones), bare(series), bare(series_sum),
-        bare(records), bare(power_log), bare(task_faults), bare(watt_error),
-    )  # fmt: skip
