@@ -15,6 +15,7 @@ from numba import types
 from numba.experimental import structref
 
 from wattflow.engine import jit
+from wattflow.engine.jit import bare
 
 MICRO = 1_000_000
 UNKNOWN_COST = 1e30
@@ -184,8 +185,11 @@ def _new_state(  # type: ignore[no-untyped-def]
     child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
 ):  # fmt: skip
     return _StateProxy(
-        clock, nodes, classes, class_nodes, devices, device_classes, functions, shapes, variants, tasks,
-        extra, attempts, groups, group_bits, group_slots, active_groups, active_shapes, candidates, cost,
-        containers, actions, workflows, placed, class_ok, speed, frequency_speed, frequency_power, grid,
-        device_grid, child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
+        bare(clock), bare(nodes), bare(classes), bare(class_nodes), bare(devices), bare(device_classes),
+        bare(functions), bare(shapes), bare(variants), bare(tasks), bare(extra), bare(attempts), bare(groups),
+        bare(group_bits), bare(group_slots), bare(active_groups), bare(active_shapes), bare(candidates),
+        bare(cost), bare(containers), bare(actions), bare(workflows), bare(placed), bare(class_ok), bare(speed),
+        bare(frequency_speed), bare(frequency_power), bare(grid), bare(device_grid), bare(child_start),
+        bare(child), bare(parent_start), bare(parent), bare(parent_bytes), bare(gang), bare(scratch), bare(params),
+        bare(memory),
     )  # fmt: skip

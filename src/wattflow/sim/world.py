@@ -10,6 +10,7 @@ from numba import types
 from numba.experimental import structref
 
 from wattflow.engine import jit
+from wattflow.engine.jit import bare
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
@@ -122,6 +123,7 @@ def _new_world(  # type: ignore[no-untyped-def]
     series_sum, records, power_log, task_faults, watt_error,
 ):  # fmt: skip
     return _WorldProxy(
-        clock, runtime, saved, arrivals, runs, domains, domain_heap, events, nodes, devices, energy, zones, series,
-        series_sum, records, power_log, task_faults, watt_error,
+        bare(clock), bare(runtime), bare(saved), bare(arrivals), bare(runs), bare(domains), bare(domain_heap),
+        bare(events), bare(nodes), bare(devices), bare(energy), bare(zones), bare(series), bare(series_sum),
+        bare(records), bare(power_log), bare(task_faults), bare(watt_error),
     )  # fmt: skip
