@@ -100,20 +100,35 @@ def faasmeter(machine: str) -> tuple[float, float]:
     ours, theirs = [], []
     print(f"\n{machine}: idle {model.idle_w:.1f} W, {model.rise_w:.0f} W over {model.bend:.1f} threads and "
           f"{model.slope_w:.1f} W a thread; meter {model.delay_s:.1f} s late")  # fmt: skip
-    attributed = model.attributed_j(busy, np.where(np.isfinite(watts), watts, model.watts(busy)))
-    used = np.interp(np.arange(len(cpu)), np.flatnonzero(np.isfinite(cpu)), cpu[np.isfinite(cpu)]) / 100 * threads
-    total_j, above_j = joules(watts), joules(watts) - model.idle_w * len(watts)
-    kepler_j = sum(sum(kepler_split(threads, 1.0, w, {"all": k}).values()) for w, k in zip(np.nan_to_num(watts), used))
-    ours_j = sum(value for name, value in attributed.items() if name not in ("idle", "unattributed"))
-    print(f"  run with all functions: {total_j / 1e3:.1f} kJ, {above_j / 1e3:.1f} kJ above idle; charged to functions: "
-          f"ours {ours_j / 1e3:.1f} kJ, Kepler's split {kepler_j / 1e3:.1f} kJ "
-          f"({100 * (1 - kepler_j / above_j):.0f} % under-charged)")  # fmt: skip
+    _print_kepler(model, (busy, watts, cpu), threads)
     for part in runs.parts:
         part_busy, part_watts, _ = runs.series(part)
         ours.append(mape(model.watts(part_busy), part_watts))
         theirs.append(mape(np.column_stack([np.ones(len(part_busy)), part_busy]) @ line, part_watts))
         _print_left_out(runs, part, (model, busy, watts), (part_busy, part_watts))
     return float(np.mean(ours)), float(np.mean(theirs))
+
+
+def _print_kepler(model: activity.ActivityModel, run: tuple[Floats, Floats, Floats], threads: int) -> None:
+    """Joules above idle and what both ways charge for them, in all and by the machine's utilisation."""
+    busy, watts, cpu = run
+    filled = np.where(np.isfinite(watts), watts, model.watts(busy))
+    known = np.flatnonzero(np.isfinite(cpu))
+    used = np.interp(np.arange(len(cpu)), known, cpu[known]) / 100
+    kepler = np.array([kepler_split(threads, 1.0, w, {"all": u * threads})["all"] for w, u in zip(filled, used)])
+    above = filled - model.idle_w
+    parts = model.attributed_j(busy, filled)
+    ours_j = sum(value for name, value in parts.items() if name not in ("idle", "unattributed"))
+    print(f"  {above.sum() / 1e3:.1f} kJ above idle; charged to functions: ours {ours_j / 1e3:.1f} kJ, Kepler's split "
+          f"{kepler.sum() / 1e3:.1f} kJ ({100 * (1 - kepler.sum() / above.sum()):.0f} % under-charged)")  # fmt: skip
+    running = busy.sum(axis=1) > 0.1
+    for low, high in ((0.0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 1.01)):
+        chosen = running & (used >= low) & (used < high)
+        if chosen.sum() >= 10:
+            share = 1 - kepler[chosen].sum() / above[chosen].sum()
+            print(
+                f"    at {low:4.0%} to {min(high, 1):4.0%} utilisation ({chosen.sum()} s): {share:+.0%} under-charged"
+            )
 
 
 def _print_left_out(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,18 @@ def read_document(path: Path) -> Mapping[str, object]:
             str(path), f"version {document.get('version')} of a GPU profile; this program reads {VERSION}"
         )
     return dict(document)
+
+
+def shipped() -> dict[str, Mapping[str, object]]:
+    """The measured GPU profiles that come with wattflow, by file name."""
+    folder = resources.files("wattflow") / "data" / "profiles"
+    found: dict[str, Mapping[str, object]] = {}
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".json"):
+            document = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(document, dict) and {"device", "points", "sharing"} <= document.keys():
+                found[file.name.removesuffix(".json")] = document
+    return found
 
 
 def by_share(document: Mapping[str, object], kernel: str) -> tuple[list[float], list[list[float]]]:
