@@ -20,13 +20,14 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.energy import activity, virtual
-from wattflow.energy.attribution import Attributor, Sample, kepler_split
+from wattflow.energy.attribution import Attribution, Attributor, Sample, kepler_split
 from wattflow.energy.meters.powercap import PowercapMeter
 from wattflow.model.profile import PowerProfile
 
@@ -158,15 +159,19 @@ sys.stdin.read()
 """
 
 
-def _promptly() -> None:
+@contextlib.contextmanager
+def _promptly() -> Iterator[None]:
     """A hardware counter is not starved by the load it counts; neither is this process, where that is allowed."""
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def concurrent_tasks(tasks: int = 64, seconds: float = 20.0, every_s: float = 0.05) -> tuple[float, float, float]:
     """Worst and mean error of a task's joules in %, and how well the sums close, over real processes."""
-    curve = PowerProfile((0.0, 0.25, 0.5, 1.0, 1.5, 2.0), (40.0, 75.0, 95.0, 120.0, 135.0, 145.0))
     children = [
         subprocess.Popen(["nice", "-n", "10", sys.executable, "-S", "-c", BURN, str(i), str(seconds)],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -175,29 +180,38 @@ def concurrent_tasks(tasks: int = 64, seconds: float = 20.0, every_s: float = 0.
     for child in children:
         assert child.stdout is not None
         child.stdout.read(1)
-    named = {f"task-{i}": child.pid for i, child in enumerate(children)}
+    try:
+        with _promptly():
+            truth, result = _watched({f"task-{i}": child.pid for i, child in enumerate(children)}, seconds, every_s)
+    finally:
+        for child in children:
+            child.communicate()
+    errors = [abs(result.tasks[name].attributed_j - true_j) / true_j for name, true_j in truth.by_process_j.items()]
+    return max(errors) * 100, float(np.mean(errors)) * 100, abs(result.accounted_j / result.counted_j - 1) * 100
+
+
+def _watched(named: dict[str, int], seconds: float, every_s: float) -> tuple[virtual.Truth, Attribution]:
+    """What the virtual meter knows of the processes, and what the counter and their CPU times say."""
+    curve = PowerProfile((0.0, 0.25, 0.5, 1.0, 1.5, 2.0), (40.0, 75.0, 95.0, 120.0, 135.0, 145.0))
     cpu = virtual.of_processes(named)
-    _promptly()
     with tempfile.TemporaryDirectory() as folder:
         meter = virtual.VirtualMeter(Path(folder), curve, virtual.of_processes(named)).start(0.05)
         reader = PowercapMeter(meter.powercap)
         attributor = Attributor(curve, window_s=2.0)
-        end = time.monotonic() + seconds + 0.5
-        attributor.add(Sample(time.monotonic(), reader.read().joules["package-0"], cpu()))
-        while time.monotonic() < end:
-            time.sleep(every_s)
+
+        def sample() -> None:
             reading = reader.read()
             attributor.add(Sample(reading.time_s, reading.joules["package-0"], cpu()))
+
+        sample()
+        end_s = time.monotonic() + seconds + 0.5
+        while time.monotonic() < end_s:
+            time.sleep(every_s)
+            sample()
         truth = meter.stop()
-        reading = reader.read()
-        attributor.add(Sample(reading.time_s, reading.joules["package-0"], cpu()))
+        sample()
         reader.close()
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    for child in children:
-        child.communicate()
-    result = attributor.result()
-    errors = [abs(result.tasks[n].attributed_j - truth.by_process_j[n]) / truth.by_process_j[n] for n in named]
-    return max(errors) * 100, float(np.mean(errors)) * 100, abs(result.accounted_j / result.counted_j - 1) * 100
+    return truth, attributor.result()
 
 
 def figure(name: str, value: float, unit: str, goal: float) -> None:
