@@ -236,6 +236,13 @@ def _next_task(state, priority):
 
 
 @jit
+def _misfit_of_its_own(state, task):
+    """Whether others of its shape may fit where this task does not: it is pinned, or its estimate is too long."""
+    task_row = state.tasks[task]
+    return task_row.pinned >= 0 or task_row.pinned_variant >= 0 or state.clock[0].limits == 1
+
+
+@jit
 def _decide_ordered(state, priority, score):
     clock = state.clock[0]
     while True:
@@ -256,14 +263,13 @@ def _decide_ordered(state, priority, score):
             if clock.reserved == _NO_RESERVATION:
                 reserve(state, task)
             _hold(state, task)
-        elif result == NO_FIT:
+            continue
+        if result == NO_FIT and not _misfit_of_its_own(state, task):
             state.shapes[shape].failed = clock.epoch
-            if clock.queue == STRICT:
-                return ALL_TRIED
-        elif clock.queue == STRICT:
-            return ALL_TRIED
-        else:
+        elif clock.queue != STRICT:
             _hold(state, task)
+        if clock.queue == STRICT:
+            return ALL_TRIED
 
 
 @jit
@@ -282,7 +288,7 @@ def _decide_best_pair(state, score):
                 result = choose(state, task, score)
                 if result == BAD:
                     return BAD_COST
-                if result == NO_FIT:
+                if result == NO_FIT and not _misfit_of_its_own(state, task):
                     state.shapes[shape].failed = clock.epoch
                     break
                 if result == TAKEN and _better_pair(state, clock.best_cost, best, task, best_task):
@@ -343,7 +349,10 @@ def reserve(state, task):
         if state.attempts[a].task >= 0:
             state.scratch[n] = a
             n += 1
-    order = state.scratch[:n]
+    sequences = np.empty(n, np.int64)
+    for i in range(n):
+        sequences[i] = state.attempts[state.scratch[i]].sequence
+    order = state.scratch[:n][np.argsort(sequences)]
     ends = np.empty(n, np.float64)
     for i in range(n):
         ends[i] = state.attempts[order[i]].end

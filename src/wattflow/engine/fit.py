@@ -5,49 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import groups, view
+from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
 from wattflow.engine.jit import jit
-from wattflow.engine.tables import (
-    ASLEEP,
-    EXCLUSIVE,
-    FALLING,
-    MICRO,
-    NO_DEVICE,
-    ON,
-    TIME_SLICE,
-    WAKING,
-)
-
-
-@jit
-def device_fits(state, variant, device):
-    """Whether one device has room for the variant's share and memory."""
-    needs = state.variants[variant]
-    device_row = state.devices[device]
-    dcls = device_row.cls
-    device_kind = state.device_classes[dcls]
-    if device_kind.kind != needs.device:
-        return False
-    models = needs.models
-    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
-        return False
-    if device_row.memory + needs.device_memory > device_kind.memory:
-        return False
-    sharing = device_kind.sharing
-    if sharing == EXCLUSIVE:
-        return device_row.tasks == 0
-    if sharing == TIME_SLICE:
-        return device_row.tasks < device_kind.slots
-    return device_row.share_u + share_on(state, variant, dcls) <= MICRO
-
-
-@jit
-def share_on(state, variant, dcls):
-    """The share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
-    share = state.variants[variant].share_u
-    if state.device_classes[dcls].sharing == 3:
-        sevenths = (share * 7 + MICRO - 1) // MICRO
-        return min(MICRO, (sevenths * MICRO + 6) // 7)
-    return share
+from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
 
 
 @jit
@@ -64,11 +24,6 @@ def _same_device(state, a, b):
 
 
 @jit
-def _whole_free(state, variant, device):
-    return state.devices[device].tasks == 0 and device_fits(state, variant, device)
-
-
-@jit
 def _add(state, n, node, device):
     candidate_row = state.candidates[n]
     candidate_row.node = node
@@ -77,26 +32,29 @@ def _add(state, n, node, device):
 
 
 @jit
-def _add_devices(state, n, variant, node):
+def _add_devices(state, n, variant, task, node):
     """Candidates of a node for a variant that needs a device: each distinct device, or one for several whole ones."""
     node_row = state.nodes[node]
     first = node_row.device_first
     count = node_row.device_n
     wanted = state.variants[variant].devices
+    limited = state.classes[node_row.cls].serverless == 1
     if wanted > 1:
         free = 0
         for d in range(first, first + count):
-            if _whole_free(state, variant, d):
+            if whole_free(state, variant, d):
                 free += 1
         if free < wanted:
             return n
         for d in range(first, first + count):
-            if _whole_free(state, variant, d):
+            if whole_free(state, variant, d):
+                if limited and too_long(state, task, variant, node, d):
+                    return n
                 return _add(state, n, node, d)
         return n
     start = n
     for d in range(first, first + count):
-        if not device_fits(state, variant, d):
+        if not device_fits(state, variant, d) or (limited and too_long(state, task, variant, node, d)):
             continue
         seen = False
         for c in range(start, n):
@@ -117,17 +75,17 @@ def node_fits(state, variant, task, node):
     kind = state.classes[cls]
     if state.class_ok[variant, cls] == 0:
         return False
-    if kind.serverless == 1 and too_long(state, task, variant, node):
+    if kind.serverless == 1 and needs.device == NO_DEVICE and too_long(state, task, variant, node, -1):
         return False
     return node_row.used_u + needs.need_u <= node_row.capacity_u and node_row.used_mem + needs.memory <= kind.memory
 
 
 @jit
-def too_long(state, task, variant, node):
+def too_long(state, task, variant, node, device):
     """Whether the task's estimate exceeds the time limit of a serverless node."""
     task_row = state.tasks[task]
     limit = state.classes[state.nodes[node].cls].limit_s
-    factor = view.work_factor(state, task_row.form, variant, node, -1)
+    factor = view.work_factor(state, task_row.form, variant, node, device)
     return task_row.estimate * factor > limit
 
 
@@ -144,7 +102,7 @@ def _try_node(state, n, variant, task, node):
     if not node_fits(state, variant, task, node):
         return n
     if state.variants[variant].device != NO_DEVICE:
-        return _add_devices(state, n, variant, node)
+        return _add_devices(state, n, variant, task, node)
     return _add(state, n, node, -1)
 
 
@@ -175,12 +133,13 @@ def _collect(state, variant, task, asleep):
         if state.class_ok[variant, cls] == 0 or not _usable(state.groups[g].power_state, asleep):
             continue
         node = state.class_nodes[state.classes[cls].first + state.groups[g].low]
-        if state.classes[cls].serverless == 1 and too_long(state, task, variant, node):
-            continue
-        if plain:
+        if not plain:
+            n = _add_devices(state, n, variant, task, node)
+        elif state.classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
             n = _add(state, n, node, -1)
-        else:
-            n = _add_devices(state, n, variant, node)
+        if clock.reserved == node and state.groups[g].count > 1:
+            # A reserved node cannot stand for its twins.
+            n = _try_node(state, n, variant, task, groups.second(state, g))
     if clock.has_data == 1 or clock.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n
@@ -290,7 +249,7 @@ def _take_devices(state, variant, node, device):
         return np.uint64(1) << np.uint64(device - first)
     left = wanted
     for d in range(first, first + node_row.device_n):
-        if left > 0 and _whole_free(state, variant, d):
+        if left > 0 and whole_free(state, variant, d):
             _take_device(state, variant, d)
             taken |= np.uint64(1) << np.uint64(d - first)
             left -= 1
@@ -301,7 +260,7 @@ def _take_devices(state, variant, node, device):
 def _take_device(state, variant, device):
     device_row = state.devices[device]
     dcls = device_row.cls
-    device_row.tasks += 1
+    device_row.tasks += turns(state, variant, dcls)
     device_row.memory += state.variants[variant].device_memory
     device_row.share_u += share_on(state, variant, dcls)
 
@@ -318,9 +277,9 @@ def give_back(state, variant, node, device, taken):
     if device >= 0:
         first = node_row.device_first
         for d in range(first, first + node_row.device_n):
-            if (taken >> np.uint64(d - first)) & np.uint64(1) == np.uint64(1):
+            if holds(taken, d - first):
                 dcls = state.devices[d].cls
-                state.devices[d].tasks -= 1
+                state.devices[d].tasks -= turns(state, variant, dcls)
                 state.devices[d].memory -= needs.device_memory
                 state.devices[d].share_u -= share_on(state, variant, dcls)
         node_row.device_key = groups.device_key(state, node)

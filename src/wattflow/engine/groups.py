@@ -168,6 +168,18 @@ def leave(state, n):
 
 
 @jit
+def second(state, g):
+    """The second lowest node of a group of two or more."""
+    group = state.groups[g]
+    w = group.low >> 6
+    bits = state.group_bits[g, w] & ~(_ONE << np.uint64(group.low & 63))
+    while bits == _ZERO:
+        w += 1
+        bits = state.group_bits[g, w]
+    return state.class_nodes[state.classes[group.cls].first + (w << 6) + low_bit(bits)]
+
+
+@jit
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
     if state.clock[0].group_n >= state.groups.size:

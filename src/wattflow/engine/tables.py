@@ -46,7 +46,7 @@ CLOCK = np.dtype([
     ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_score", "i8"), ("has_act", "i8"), ("cursor", "i8"), ("cold", "i8"), ("free_container", "i8"), ("more", "i8"),
     ("best_cost", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"), ("max_retries", "i8"),
-    ("extra_n", "i8"), ("failed_tasks", "i8"),
+    ("extra_n", "i8"), ("failed_tasks", "i8"), ("limits", "i8"),
 ])  # fmt: skip
 NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
@@ -150,9 +150,34 @@ class State:
         return State(**{name: getattr(self, name).copy() for name in TABLES})
 
 
+class Row(np.record):
+    """A row of a table. Its fields come before numpy's own attributes (numpy 2 gives everything a ``device``)."""
+
+    def __getattribute__(self, name: str) -> Any:
+        fields = np.void.__getattribute__(self, "dtype").fields
+        return self[name] if name in fields else super().__getattribute__(name)
+
+
+class Table(np.ndarray):
+    """An array of rows whose columns are attributes, before numpy's own."""
+
+    def __getattribute__(self, name: str) -> Any:
+        fields = np.ndarray.__getattribute__(self, "dtype").fields
+        if fields is not None and name in fields:
+            return np.ndarray.__getitem__(self, name).view(np.ndarray)
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = self.dtype.fields
+        if fields is not None and name in fields:
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
+
+
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed table of records."""
-    return np.zeros(rows, dtype).view(np.recarray)
+    return np.zeros(rows, np.dtype((Row, dtype))).view(Table)
 
 
 @structref.register

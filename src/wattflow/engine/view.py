@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from wattflow.engine import devices
 from wattflow.engine.jit import jit
 from wattflow.engine.tables import ASLEEP, EXCLUSIVE, FALLING, MICRO, NO_DEVICE, TIME_SLICE, UNKNOWN_COST, WAKING
 
@@ -39,17 +40,22 @@ def device_watts(state, cls, share):
 @jit
 def work_factor(state, shape, variant, node, device):
     """Seconds on this node per second of the task's runtime, alone on it."""
-    needs = state.variants[variant]
-    fn = state.shapes[shape].function
-    cls = state.nodes[node].cls
     if device >= 0:
-        factor = needs.factor / state.device_classes[state.devices[device].cls].speed
+        speed = devices.speed_ahead(state, variant, node, device)
     else:
-        factor = needs.factor / state.speed[cls, fn]
+        speed = state.speed[state.nodes[node].cls, state.shapes[shape].function]
+    return factor_at(state, shape, variant, node, speed)
+
+
+@jit
+def factor_at(state, shape, variant, node, speed):
+    """The same at a given speed: runtime factor and frequency level are the variant's."""
+    needs = state.variants[variant]
+    factor = needs.factor / speed
     level = needs.frequency
     if level > 0:
-        bound = state.functions[fn].compute_bound
-        factor *= (1.0 - bound) + bound / state.frequency_speed[cls, level]
+        bound = state.functions[state.shapes[shape].function].compute_bound
+        factor *= (1.0 - bound) + bound / state.frequency_speed[state.nodes[node].cls, level]
     return factor
 
 
@@ -96,7 +102,7 @@ def device_added_w(state, variant, device):
         one = device_watts(state, dcls, 1.0) - device_watts(state, dcls, 0.0)
         return one * needs.devices
     before = device_row.share_u / MICRO
-    after = before + needs.share_u / MICRO
+    after = before + devices.share_on(state, variant, dcls) / MICRO
     return (device_watts(state, dcls, after) - device_watts(state, dcls, before)) * needs.devices
 
 

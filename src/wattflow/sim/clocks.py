@@ -14,6 +14,8 @@ from wattflow.engine.jit import jit
 def virtual(world, d, now):
     """Virtual time of a domain."""
     domain = world.domains[d]
+    if domain.t0 == now:
+        return domain.v0
     if domain.rate == 1.0:
         return now - domain.lag
     return domain.v0 + (now - domain.t0) * domain.rate
@@ -181,6 +183,11 @@ def pop(state, world, d):
     domain = world.domains[d]
     a = domain.root
     run = world.runs[a]
+    now = state.clock[0].now
+    # V is exactly the end of the one that ends, so that others with the same end tie with it whatever the rate becomes.
+    domain.v0 = run.finish_v
+    domain.t0 = now
+    domain.lag = now - run.finish_v
     domain.root = _merge(state, world, run.left, run.right)
     domain.count -= 1
     reschedule(state, world, d)

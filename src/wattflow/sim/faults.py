@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from wattflow.engine import view
+from wattflow.engine import devices, view
 from wattflow.engine.jit import jit
 from wattflow.sim import clocks
-from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE, TIME_LIMIT
+from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -34,15 +34,12 @@ def plan_work(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
     task = attempt.task
-    node = attempt.node
-    shape = state.tasks[task].form
-    fn = state.shapes[shape].function
+    fn = state.shapes[state.tasks[task].form].function
     function = state.functions[fn]
     runtime = world.runtime[task]
     if world.saved.size > 1:
         runtime *= 1.0 - world.saved[task]
-    factor = view.work_factor(state, shape, attempt.variant, node, attempt.device)
-    work = runtime * factor
+    work = runtime * _factor(state, a)
     interval = function.checkpoint_s
     if interval > 0.0:
         work += max(0.0, math.ceil(work / interval) - 1.0) * function.checkpoint_cost_s
@@ -50,12 +47,19 @@ def plan_work(state, world, a):
     if fraction < 1.0:
         run.outcome = FAILED
         work *= fraction
-    limit = state.classes[state.nodes[node].cls].limit_s
-    if work > limit:
-        run.outcome = TIME_LIMIT
-        work = limit
     run.planned = work
     return work
+
+
+@jit
+def _factor(state, a):
+    """Seconds of work per second of the task's runtime, on the devices that the attempt holds."""
+    attempt = state.attempts[a]
+    shape = state.tasks[attempt.task].form
+    if state.variants[attempt.variant].devices > 1:
+        speed = devices.speed_taken(state, attempt.node, attempt.devices)
+        return view.factor_at(state, shape, attempt.variant, attempt.node, speed)
+    return view.work_factor(state, shape, attempt.variant, attempt.node, attempt.device)
 
 
 @jit
@@ -65,6 +69,8 @@ def _failure(state, world, a, fn):
     attempt_row = state.attempts[a]
     task = attempt_row.task
     attempt = attempt_row.attempt
+    if attempt_row.part > 0:
+        return 1.0
     for i in range(world.task_faults.size):
         if world.task_faults[i].task == task and world.task_faults[i].attempt == attempt:
             return world.task_faults[i].fraction
@@ -97,11 +103,10 @@ def _save(state, world, a, done):
     fn = state.shapes[task_row.form].function
     function = state.functions[fn]
     interval = function.checkpoint_s
-    if interval <= 0.0 or world.saved.size <= 1:
+    if interval <= 0.0 or state.shapes[task_row.form].parts > 1:
         return
     kept = math.floor(done / (interval + function.checkpoint_cost_s)) * interval
-    factor = view.work_factor(state, task_row.form, attempt.variant, attempt.node, attempt.device)
-    whole = world.runtime[task] * factor
+    whole = world.runtime[task] * _factor(state, a)
     if whole > 0.0:
         world.saved[task] = min(1.0, world.saved[task] + kept / whole)
 

@@ -22,6 +22,7 @@ from wattflow.engine.tables import (
     DRAINING,
     MICRO,
     ON,
+    WAKING,
 )
 from wattflow.sim import clocks, containers, faults, power, sleep, stages
 from wattflow.sim.world import (
@@ -37,6 +38,7 @@ from wattflow.sim.world import (
     ROUND,
     SLEEP_CHECK,
     STAGE_END,
+    TIME_UP,
     TIMER,
     WAKE_DONE,
     WAKE_UP,
@@ -107,10 +109,13 @@ def _lose_node(state, world, node, priority):
         task = state.attempts[oldest].task
         stages.stop(state, world, oldest, NODE_LOST)
         if state.shapes[state.tasks[task].form].parts > 1:
-            stages.cancel_siblings(state, world, task)
+            stages.cancel_siblings(state, world, task, node)
         stages.retry(state, world, task, NODE_LOST, priority)
     while node_row.first_container >= 0:
         containers.drop(state, node_row.first_container)
+    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
+        if state.devices[d].loaded >= 0:
+            containers.load_device(state, node, d, -1)
     sleep.set_state(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
@@ -120,12 +125,14 @@ def _node_event(state, world, what, node, gen, priority):
     load = world.nodes[node]
     node_row = state.nodes[node]
     if what == WAKE_DONE:
-        sleep.set_state(state, world, node, ON)
-        stages.node_is_on(state, world, node)
-        if node_row.running == 0:
-            sleep.node_idles(state, world, node)
+        # The node may have been lost, and even have begun to wake again, since this was announced.
+        if node_row.power_state == WAKING and node_row.on_at <= state.clock[0].now:
+            sleep.set_state(state, world, node, ON)
+            stages.node_is_on(state, world, node)
+            if node_row.running == 0:
+                sleep.node_idles(state, world, node)
     elif what == FALL_DONE:
-        sleep.fall_done(state, world, node)
+        sleep.fall_done(state, world, node, gen)
         if node_row.power_state == ON:
             stages.node_is_on(state, world, node)
     elif what == SLEEP_CHECK:
@@ -169,9 +176,12 @@ def _fold(state, world, priority):
             gen = world.events[0].gen
             clocks.pop_event(world)
             count += 1
-            if what == STAGE_END:
+            if what in (STAGE_END, TIME_UP):
                 if state.attempts[who].task >= 0 and state.attempts[who].sequence == gen:
-                    stages.stage_ended(state, world, who)
+                    if what == STAGE_END:
+                        stages.stage_ended(state, world, who)
+                    else:
+                        stages.time_is_up(state, world, who, priority)
             else:
                 _node_event(state, world, what, who, gen, priority)
             continue
@@ -214,7 +224,7 @@ def _ramp(state, world):
         cls = state.nodes[n].cls
         if state.classes[cls].serverless == 1 and state.nodes[n].capacity_u < state.classes[cls].request_u:
             offered = state.classes[cls].burst_u + state.classes[cls].ramp_u_s * now
-            capacity = np.int64(min(float(state.classes[cls].request_u), math.floor(offered + 0.5)))
+            capacity = np.int64(min(float(state.classes[cls].request_u), math.floor(offered + 1e-3)))
             if capacity > state.nodes[n].capacity_u:
                 groups.leave(state, n)
                 state.nodes[n].capacity_u = capacity
@@ -224,26 +234,27 @@ def _ramp(state, world):
 
 @compile_later
 def _schedule_ramp(state, world):
-    """When tasks wait, come back as soon as a ramping node has grown enough for the smallest of them."""
+    """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
     pulse = world.clock[0]
     clock = state.clock[0]
-    smallest = np.int64(1 << 60)
-    for at in range(clock.shapes_n):
-        shape = state.active_shapes[at]
-        first = state.shapes[shape].variant_first
-        for v in range(first, first + state.shapes[shape].variant_n):
-            smallest = min(smallest, state.variants[v].need_u)
     now = clock.now
     soonest = math.inf
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
-        if state.classes[cls].serverless == 0 or state.classes[cls].ramp_u_s <= 0.0:
+        kind = state.classes[cls]
+        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
             continue
-        wanted = state.nodes[n].used_u + smallest
-        if wanted <= state.classes[cls].request_u:
-            at_s = (wanted - state.classes[cls].burst_u) / state.classes[cls].ramp_u_s
-            if at_s > now:
-                soonest = min(soonest, at_s)
+        for at in range(clock.shapes_n):
+            shape = state.active_shapes[at]
+            first = state.shapes[shape].variant_first
+            for v in range(first, first + state.shapes[shape].variant_n):
+                if state.class_ok[v, cls] == 0:
+                    continue
+                for parts in range(1, state.shapes[shape].parts + 1):
+                    wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
+                    at_s = (wanted - kind.burst_u) / kind.ramp_u_s
+                    if now < at_s < soonest and wanted <= kind.request_u:
+                        soonest = at_s
     if soonest < math.inf and not (now < pulse.ramp_at <= soonest):
         pulse.ramp_at = soonest
         clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
@@ -351,6 +362,8 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
             if not _has_room(state, world):
                 return GROW
             if t > clock.now:
+                if pulse.total_w > pulse.peak_w:
+                    pulse.peak_w = pulse.total_w
                 clock.now = t
             clock.instant += 1
             folded += _fold(state, world, priority)
@@ -374,8 +387,6 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
         if clock.has_act == 1 and _next_time(state, world) > clock.now:
             act(state)
             _apply_actions(state, world)
-        if pulse.total_w > pulse.peak_w:
-            pulse.peak_w = pulse.total_w
         pulse.events += 1
 
 
@@ -389,7 +400,6 @@ def settle(state, world):
 @compile_later
 def open_world(state, world):
     """At the start: watts of every node, first failures, first sleep checks."""
-    pulse = world.clock[0]
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
         world.nodes[n].idle_w = state.classes[cls].idle_w * world.watt_error[n]
@@ -402,11 +412,12 @@ def open_world(state, world):
             state.nodes[n].capacity_u = min(state.nodes[n].capacity_u, np.int64(min(state.classes[cls].burst_u, 9e18)))
             groups.leave(state, n)
             groups.rejoin(state, n)
-    pulse.peak_w = pulse.total_w
 
 
 def function_types(state: Any) -> tuple[Any, Any, Any]:
-    """Signatures of priority, score and act for this State's compiled type."""
+    """Signatures of priority, score and act for this State's compiled type; none of them when uncompiled."""
+    if not jit.COMPILED:
+        return None, None, None
     from numba import typeof
 
     kind = typeof(state.handle())

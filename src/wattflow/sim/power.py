@@ -40,6 +40,22 @@ def charge(state, world, n, joules_per_s, start, end):
 
 
 @jit
+def _series_at(world, first, count, step, t):
+    return world.series[first + int(t / step) % count]
+
+
+@jit
+def charge_at_once(state, world, n, joules):
+    """Carbon and money for joules that are booked now."""
+    load = world.nodes[n]
+    now = state.clock[0].now
+    place = world.zones[state.classes[state.nodes[n].cls].zone]
+    paid = joules * place.pue / 3.6e6
+    load.carbon += paid * _series_at(world, place.carbon_first, place.carbon_n, place.carbon_step, now)
+    load.cost += paid * _series_at(world, place.price_first, place.price_n, place.price_step, now)
+
+
+@jit
 def account(state, world, n):
     """Close the interval since the node's last change: each joule into exactly one account."""
     load = world.nodes[n]

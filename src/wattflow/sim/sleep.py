@@ -39,6 +39,7 @@ def node_idles(state, world, node):
     node_row.idle_since = now
     after = state.classes[node_row.cls].sleep_after_s
     if after < math.inf and node_row.power_state == ON:
+        node_row.generation += 1  # a check that was announced for an earlier idling no longer counts
         clocks.push_event(world, now + after, NODE, SLEEP_CHECK, node, node_row.generation)
 
 
@@ -63,15 +64,16 @@ def fall_asleep(state, world, node):
     if kind.enter_s > 0.0:
         set_state(state, world, node, FALLING)
         end = state.clock[0].now + kind.enter_s
-        clocks.push_event(world, end, NODE, FALL_DONE, node, 0)
+        world.nodes[node].gen += 1
+        clocks.push_event(world, end, NODE, FALL_DONE, node, world.nodes[node].gen)
     else:
         set_state(state, world, node, ASLEEP)
 
 
 @jit
-def fall_done(state, world, node):
+def fall_done(state, world, node, gen):
     """The node is asleep now, and turns round at once if someone waits for it."""
-    if state.nodes[node].power_state != FALLING:
+    if state.nodes[node].power_state != FALLING or world.nodes[node].gen != gen:
         return
     set_state(state, world, node, ASLEEP)
     if world.nodes[node].wake_wanted == 1:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fit, release, view
+from wattflow.engine import decide, devices, fit, release, view
 from wattflow.engine.jit import jit
 from wattflow.engine.tables import (
     ASLEEP,
@@ -24,15 +24,18 @@ from wattflow.sim.world import (
     COLD,
     COLD_J,
     DATA,
+    FAIL,
     FINISH,
     LATENCY,
     LOST_J,
     MESSAGE,
+    NODE_LOST,
     OK,
     RUN,
     RUN_J,
     STAGE_END,
     TIME_LIMIT,
+    TIME_UP,
     TRANSFER_J,
     WAKE,
 )
@@ -143,14 +146,8 @@ def _enter_cold(state, world, a):
             run.warm = 1
         else:
             seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
-    device = attempt.device
-    device_row = state.devices[device]
-    if device >= 0:
-        dcls = device_row.cls
-        if device_row.loaded != fn:
-            seconds += state.device_classes[dcls].reconfigure_s
-            if state.device_classes[dcls].reconfigure_s > 0.0:
-                containers.load_device(state, node, device, fn)
+    if attempt.device >= 0:
+        seconds += _load_devices(state, a, fn)
     if seconds <= 0.0:
         _enter_data(state, world, a)
         return
@@ -163,6 +160,21 @@ def _enter_cold(state, world, a):
     run.mark = load.integral
     power.refresh(state, world, node)
     _timed(state, world, a, COLD, seconds)
+
+
+@jit
+def _load_devices(state, a, fn):
+    """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    first = state.nodes[node].device_first
+    slowest = 0.0
+    for d in range(first, first + state.nodes[node].device_n):
+        seconds = state.device_classes[state.devices[d].cls].reconfigure_s
+        if seconds > 0.0 and devices.holds(attempt.devices, d - first) and state.devices[d].loaded != fn:
+            slowest = max(slowest, seconds)
+            containers.load_device(state, node, d, fn)
+    return slowest
 
 
 @jit
@@ -262,8 +274,7 @@ def data_arrived(state, world, a):
         run.transfer_j = joules
         world.energy[node, TRANSFER_J] += joules
         if pulse.series == 1:
-            now = clock.now
-            power.charge(state, world, node, joules, now, now + 1.0)
+            power.charge_at_once(state, world, node, joules)
     _enter_run(state, world, a)
 
 
@@ -324,7 +335,7 @@ def _enter_run(state, world, a):
     if needs.device != NO_DEVICE:
         _use_devices(state, world, a, 1)
         device = attempt.device
-        run.device_mark = world.devices[device].integral
+        run.device_mark = _device_integral(state, world, a)
         d = state.nodes.size + device
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
@@ -334,6 +345,9 @@ def _enter_run(state, world, a):
         clocks.join(state, world, node, a, work)
         clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
     power.refresh(state, world, node)
+    limit = state.classes[state.nodes[node].cls].limit_s
+    if limit < math.inf:
+        clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
 
 
 @jit
@@ -344,13 +358,26 @@ def _use_devices(state, world, a, sign):
     node_row = state.nodes[node]
     variant = attempt.variant
     first = node_row.device_first
-    mask = attempt.devices
     for d in range(first, first + node_row.device_n):
-        if (mask >> np.uint64(d - first)) & np.uint64(1) == np.uint64(1):
+        if devices.holds(attempt.devices, d - first):
             power.account_device(state, world, d)
             world.devices[d].tasks += sign
-            world.devices[d].share_u += sign * fit.share_on(state, variant, state.devices[d].cls)
+            world.devices[d].share_u += sign * devices.power_share(state, variant, state.devices[d].cls)
             power.refresh_device(state, world, d)
+
+
+@jit
+def _device_integral(state, world, a):
+    """Joules per share above idle so far, over all devices of an attempt."""
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    first = node_row.device_first
+    total = 0.0
+    for d in range(first, first + node_row.device_n):
+        if devices.holds(attempt.devices, d - first):
+            power.account_device(state, world, d)
+            total += world.devices[d].integral
+    return total
 
 
 @jit
@@ -368,9 +395,8 @@ def _leave_run(state, world, a):
     load.busy_u -= weight
     if needs.device != NO_DEVICE:
         device = attempt.device
-        power.account_device(state, world, device)
-        share = fit.share_on(state, variant, state.devices[device].cls) * needs.devices
-        joules += share * (world.devices[device].integral - run.device_mark)
+        share = devices.power_share(state, variant, state.devices[device].cls)
+        joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
     else:
@@ -405,8 +431,18 @@ def run_ended(state, world, a, priority):
     faults.keep_checkpoint(state, world, a)
     _close(state, world, a, outcome)
     if state.shapes[task_row.form].parts > 1:
-        cancel_siblings(state, world, task)
+        cancel_siblings(state, world, task, -1)
     retry(state, world, task, outcome, priority)
+
+
+@jit
+def time_is_up(state, world, a, priority):
+    """The platform's time limit has passed and the attempt still runs: its task is given up."""
+    task = state.attempts[a].task
+    stop(state, world, a, TIME_LIMIT)
+    if state.shapes[state.tasks[task].form].parts > 1:
+        cancel_siblings(state, world, task, -1)
+    retry(state, world, task, TIME_LIMIT, priority)
 
 
 @jit
@@ -425,11 +461,11 @@ def retry(state, world, task, outcome, priority):
 
 
 @jit
-def cancel_siblings(state, world, task):
-    """One part failed: the others end too."""
+def cancel_siblings(state, world, task, lost):
+    """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
     for b in range(state.attempts.size):
         if state.attempts[b].task == task:
-            stop(state, world, b, CANCELLED)
+            stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
 @jit
@@ -437,12 +473,19 @@ def stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
     run = world.runs[a]
     stage = run.stage
+    spent = state.clock[0].now - run.since
+    if stage == MESSAGE:
+        run.message_s = spent
+    elif stage == WAKE:
+        run.wake_s = spent
+    elif stage == LATENCY or stage == DATA:
+        run.data_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
         _leave_run(state, world, a)
     elif stage == COLD:
-        run.cold_s = state.clock[0].now - run.since
+        run.cold_s = spent
         _leave_cold(state, world, a)
     elif stage == DATA:
         clocks.remove(state, world, a)
@@ -471,8 +514,8 @@ def _close(state, world, a, outcome):
         world.energy[node, LOST_J] += run.run_j + run.cold_j
     cls = node_row.cls
     kind = state.classes[cls]
-    if kind.serverless == 1 and not math.isnan(run.start):
-        used = needs.cores_u / MICRO * (clock.now - run.start)
+    if kind.serverless == 1:
+        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
     record = world.records[k]
