@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_output, deliver, print_tables
+from wattflow.cli.screen import chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.energy.meters.probe import Finding
@@ -19,7 +19,7 @@ def meters(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="Also read each meter twice, so far apart, and show the watts.")
     ] = 0.0,
-    output: o.Output = o.Form.table,
+    output: o.Output = None,
     out: o.Out = None,
 ) -> None:
     """Show every meter of this machine: its domains, whether they count or only sample, or why it is not here.
@@ -32,10 +32,10 @@ def meters(
 
     from wattflow.energy.meters.probe import try_all
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     rows = [row for finding in try_all() for row in _rows(finding, seconds)]
-    if output is not o.Form.table:
-        deliver(rows, output, out, {})
+    if form is not o.Form.table:
+        deliver(rows, form, out, {})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in rows[0]:

@@ -162,7 +162,8 @@ def _gpu(out: Path, plot: Path | None, quiet: bool) -> None:
         shares, windows = gpu_profile.by_share(document, kernel)
         if len(shares) >= 4:
             knee = gpu_profile.knee(shares, windows)
-            remark(f"{kernel}: knee at {knee.share:.0%} of the device ({knee.low:.0%} to {knee.high:.0%})", quiet)
+            where = f"knee at {knee.share:.0%} of the device ({knee.low:.0%} to {knee.high:.0%})"
+            remark(f"{kernel}: {where if knee.flattens else 'no knee'}", quiet)
     if plot is not None:
         plot_gpu(document, plot)
 

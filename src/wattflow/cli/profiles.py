@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, check_output, deliver, print_tables
+from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
@@ -23,7 +23,7 @@ def profiles(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw those listed over one another into this file.")
     ] = None,
-    output: o.Output = o.Form.table,
+    output: o.Output = None,
     out: o.Out = None,
 ) -> None:
     """List the power profiles that cluster files can name: watts, scope, provenance, age and licence.
@@ -36,7 +36,7 @@ def profiles(
     from wattflow.clusters.profiles import list_profiles
     from wattflow.model.errors import InvalidInput
 
-    check_output(output, out)
+    form = chosen_form(output, out)
     check_folder(plot)
     wanted = search.lower()
     found = [
@@ -49,8 +49,8 @@ def profiles(
         raise InvalidInput("profiles", f"none has {search!r} in its name or description")
     if plot is not None:
         _plot(found, plot)
-    if output is not o.Form.table:
-        deliver(rows, output, out, {})
+    if form is not o.Form.table:
+        deliver(rows, form, out, {})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in rows[0]:
@@ -63,10 +63,13 @@ def profiles(
 _NUMBERS = ("threads", "idle W", "full W", "points", "age")
 
 
-def _row(profile: NamedProfile) -> Row:
+def _age(year: int | None) -> str | None:
     from datetime import UTC, datetime
 
-    age = None if profile.year is None else datetime.now(UTC).year - profile.year
+    return None if year is None else f"{datetime.now(UTC).year - year} y"
+
+
+def _row(profile: NamedProfile) -> Row:
     return {
         "profile": profile.name,
         "machine": profile.about,
@@ -76,7 +79,7 @@ def _row(profile: NamedProfile) -> Row:
         "points": len(profile.load),
         "scope": profile.scope.value,
         "provenance": profile.provenance.value,
-        "age": None if age is None else f"{age} y",
+        "age": _age(profile.year),
         "licence": profile.licence,
     }
 
@@ -89,6 +92,7 @@ def _gpu_rows(wanted: str) -> list[Row]:
     for name, document in gpu_profile.shipped().items():
         device = document["device"]
         model = str(device.get("model")) if isinstance(device, dict) else ""
+        year = int(str(document["measured_at"])[:4]) if "measured_at" in document else None
         kernels = [kernel for kernel in ("gemm", "fma", "mem") if gpu_profile.by_share(document, kernel)[0]]
         for kernel in kernels:
             profile = gpu_profile.device_profile(document, kernel)
@@ -97,7 +101,7 @@ def _gpu_rows(wanted: str) -> list[Row]:
                     "profile": f"gpu:{name}/{kernel}", "machine": f"{model}, {kernel} by {document['sharing']} share",
                     "threads": None, "idle W": round(profile.idle_w, 1), "full W": round(profile.watts[-1], 1),
                     "points": len(profile.share), "scope": "device", "provenance": profile.provenance.value,
-                    "age": None, "licence": "Apache-2.0",
+                    "age": _age(year), "licence": "Apache-2.0",
                 })  # fmt: skip
     return rows
 

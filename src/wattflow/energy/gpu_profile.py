@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -67,6 +68,7 @@ class GpuProfiler:
         gpu = self.meter.domains[0].name
         self.document = {
             "version": VERSION,
+            "measured_at": datetime.now(UTC).date().isoformat(),
             "device": dict(self.meter.about(gpu)),
             "sharing": "sm-limit", "mps_reason": "",
             "counter": self.meter.domains[0].counter,
@@ -216,6 +218,11 @@ class Knee:
     gain: float
     before_w: float
     after_w: float
+
+    @property
+    def flattens(self) -> bool:
+        """Whether more share adds clearly fewer watts beyond the bend: what is meant by a knee."""
+        return self.gain > 0.5 and self.after_w < 0.5 * self.before_w
 
 
 def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int = 400, seed: int = 1) -> Knee:
