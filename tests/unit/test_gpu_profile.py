@@ -217,3 +217,16 @@ def test_a_load_reports_its_work_and_gets_its_share(tmp_path: Path) -> None:
 def test_a_load_that_breaks_says_why(tmp_path: Path, body: str) -> None:
     with pytest.raises(LoadFailed, match="oh no"):
         RunningLoad(program(tmp_path, body), LoadSpec("fma"), Mps()).finish()
+
+
+def test_the_h200_that_was_measured() -> None:
+    document = gpu_profile.shipped()["h200"]
+    assert document["sharing"] == "mps"
+    profile = gpu_profile.device_profile(document)
+    assert profile.provenance == "measured"
+    assert profile.idle_w == pytest.approx(79.9, abs=0.1)
+    assert max(profile.watts) <= 700.0
+    product = gpu_profile.knee(*gpu_profile.by_share(document, "gemm"))
+    assert product.flattens
+    assert product.low <= 0.47 <= product.high
+    assert not gpu_profile.knee(*gpu_profile.by_share(document, "fma")).flattens

@@ -147,6 +147,20 @@ def test_kepler_over_http(serve: Callable[[Answer], str]) -> None:
         kepler.KeplerMeter(serve(lambda path: (200, "up 1\n")))
 
 
+def test_a_service_that_goes_away_reads_none_and_its_counter_bridges_the_hole(serve: Callable[[Answer], str]) -> None:
+    proxy, up = Pmproxy("denki.rapl.raw", [100, 150]), [True]
+    meter = PcpMeter(serve(lambda path: proxy(path) if up[0] else (503, "gone")))
+    page = kepler.KeplerMeter(serve(lambda path: (200, OLD_KEPLER) if up[0] else (503, "gone")))
+    before = meter.read()
+    up[0] = False
+    assert meter.read().joules == {"0-package-0": None, "0-dram": None}
+    assert page.read().joules == {"package-0": None, "dram-0": None}
+    up[0] = True
+    assert difference(before, meter.read()).joules["0-package-0"] == 50.0
+    meter.close()
+    page.close()
+
+
 def test_redfish_prefers_a_counter_and_falls_back_to_watts(serve: Callable[[Answer], str]) -> None:
     pages = {
         "/redfish/v1/Chassis": {

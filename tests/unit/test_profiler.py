@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,6 +84,9 @@ def test_every_level_is_measured_in_random_order_until_settled(tmp_path: Path) -
     power = profile.power_profile()
     assert power.busy == pytest.approx((0.0, 1.0, 2.0, 3.0, 4.0))
     assert (power.scope, power.provenance) == (Scope.PACKAGE, Provenance.MEASURED)
+    table = tomllib.loads(profile.toml())["power"]
+    assert table["watts"] == pytest.approx(list(CURVE.watts))
+    assert table["provenance"] == "measured"
 
 
 def test_noise_takes_more_windows_and_gives_up_in_the_end(tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ class CpuProfile:
             tuple(busy), tuple(watts), self.scope, provenance, f"{self.node}: {how}, {self.finished or self.started}"
         )
 
+    def toml(self) -> str:
+        """The line that gives a node of a cluster file this profile."""
+        power = self.power_profile()
+        busy, watts = (", ".join(f"{value:.4g}" for value in values) for values in (power.busy, power.watts))
+        facts = f'scope = "{power.scope}", provenance = "{power.provenance}", source = "{power.source}"'
+        return f"power = {{ busy = [{busy}], watts = [{watts}], {facts} }}"
+
     def save(self, path: Path) -> None:
         """Write atomically."""
         rows = {str(k): [asdict(window) for window in windows] for k, windows in sorted(self.windows.items())}

@@ -154,13 +154,14 @@ class RunningLoad:
         own_limit = 1.0 if mps.active else spec.share
         numbers = (spec.seconds, spec.rounds, spec.duty, own_limit)
         command = [str(program.path), spec.kernel, *(f"{number:.9g}" for number in numbers)]
+        # Unbuffered: the line read here must not take along what `finish` is to read.
         self._process = subprocess.Popen(
-            command, env=dict(mps.client_env(spec.share)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=dict(mps.client_env(spec.share)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
         assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != "READY":
+        if self._process.stdout.readline().strip() != b"READY":
             _, error = self._process.communicate(timeout=30)
-            raise LoadFailed(f"{' '.join(command)}: {error.strip()[-300:]}")
+            raise LoadFailed(f"{' '.join(command)}: {error.decode(errors='replace').strip()[-300:]}")
 
     @property
     def alive(self) -> bool:
@@ -174,7 +175,7 @@ class RunningLoad:
             self.stop()
             raise LoadFailed(f"a load did not end within {timeout_s:g} s") from expired
         if self._process.returncode != 0:
-            raise LoadFailed(error.strip()[-300:])
+            raise LoadFailed(error.decode(errors="replace").strip()[-300:])
         about = json.loads(output.strip().splitlines()[-1])
         return Done(int(about["rounds"]), float(about["seconds"]), float(about["busy_s"]))
 

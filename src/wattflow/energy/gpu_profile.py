@@ -13,7 +13,9 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,7 @@ class GpuProfiler:
         gpu = self.meter.domains[0].name
         self.document = {
             "version": VERSION,
+            "measured_at": datetime.now(UTC).date().isoformat(),
             "device": dict(self.meter.about(gpu)),
             "sharing": "sm-limit", "mps_reason": "",
             "counter": self.meter.domains[0].counter,
@@ -216,6 +219,11 @@ class Knee:
     before_w: float
     after_w: float
 
+    @property
+    def flattens(self) -> bool:
+        """Whether more share adds clearly fewer watts beyond the bend: what is meant by a knee."""
+        return self.gain > 0.5 and self.after_w < 0.5 * self.before_w
+
 
 def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int = 400, seed: int = 1) -> Knee:
     """Fit two joined lines to the mean watts at each share; the interval (90 %) resamples each point's windows.
@@ -261,6 +269,18 @@ def read_document(path: Path) -> Mapping[str, object]:
             str(path), f"version {document.get('version')} of a GPU profile; this program reads {VERSION}"
         )
     return dict(document)
+
+
+def shipped() -> dict[str, Mapping[str, object]]:
+    """The measured GPU profiles that come with wattflow, by file name."""
+    folder = resources.files("wattflow") / "data" / "profiles"
+    found: dict[str, Mapping[str, object]] = {}
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".json"):
+            document = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(document, dict) and {"device", "points", "sharing"} <= document.keys():
+                found[file.name.removesuffix(".json")] = document
+    return found
 
 
 def by_share(document: Mapping[str, object], kernel: str) -> tuple[list[float], list[list[float]]]:

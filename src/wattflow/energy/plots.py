@@ -43,6 +43,8 @@ def plot_gpu(document: Mapping[str, object], path: Path) -> None:
         (line,) = axis.plot([100 * share for share in shares], watts, marker="o", label=kernel)
         if len(shares) >= 4:
             knee = gpu_profile.knee(shares, windows)
+            if not knee.flattens:
+                continue
             axis.axvspan(100 * knee.low, 100 * knee.high, color=line.get_color(), alpha=0.15)
             axis.axvline(100 * knee.share, color=line.get_color(), linestyle=":")
     idle = gpu_profile.idle_w(document)

@@ -56,17 +56,49 @@ def _stat_cpu_s(path: Path) -> float | None:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
+class _ProcessClock:
+    """CPU seconds of one process, read often: a process with one thread costs two system calls."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._folder = pid, Path(f"/proc/{pid}/task")
+        self.last_s = 0.0
+        try:
+            self._file: int | None = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def read_s(self) -> float:
+        """CPU seconds so far; the last value once it has ended."""
+        used_s = self._quick_s()
+        if used_s is None:
+            used_s = process_cpu_s(self._pid)
+        if used_s is not None:
+            self.last_s = max(self.last_s, used_s)
+        return self.last_s
+
+    def _quick_s(self) -> float | None:
+        if self._file is None:
+            return None
+        try:
+            # One folder for each thread, and the two that every folder has.
+            if self._folder.stat().st_nlink != 3:
+                return None
+            return int(os.pread(self._file, 96, 0).split(maxsplit=1)[0]) * 1e-9
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+
 def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
     """CPU seconds of named processes. A process that ended keeps its last value."""
     named = dict(pids) if isinstance(pids, Mapping) else {str(pid): pid for pid in pids}
-    last: dict[str, float] = dict.fromkeys(named, 0.0)
+    clocks = {name: _ProcessClock(pid) for name, pid in named.items()}
 
     def read() -> Mapping[str, float]:
-        for name, pid in named.items():
-            value = process_cpu_s(pid)
-            if value is not None:
-                last[name] = max(last[name], value)
-        return dict(last)
+        return {name: clock.read_s() for name, clock in clocks.items()}
 
     return read
 

@@ -6,6 +6,8 @@ since then ``kepler_node_cpu_joules_total`` with the zone as a label. Its own pe
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Mapping
 
@@ -13,6 +15,7 @@ from wattflow.energy.meters.http import Connection
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
 
 DEFAULT_URL = "http://localhost:9102"
+_log = logging.getLogger(__name__)
 _LINE = re.compile(r"(kepler_node_\w+_joules_total)\{([^}]*)\}\s+(\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _OLD = {"package": "package", "dram": "dram", "core": "core", "uncore": "uncore", "platform": "wall", "gpu": "gpu"}
@@ -35,8 +38,13 @@ class KeplerMeter:
         self.domains = tuple(Domain(name, kind) for name, kind in sorted(joules))
 
     def read(self) -> Reading:
+        """All domains; None for each while the page cannot be had."""
         time_s = now_s()
-        joules = self._scrape()
+        try:
+            joules = self._scrape()
+        except NoReading as reason:
+            _log.debug("no reading: %s", reason)
+            joules = {}
         return Reading(time_s, {domain.name: joules.get((domain.name, domain.kind)) for domain in self.domains})
 
     def close(self) -> None:
@@ -55,9 +63,18 @@ def node_joules(text: str) -> dict[tuple[str, str], float]:
     for metric, label_text, value in _LINE.findall(text):
         labels = dict(_LABEL.findall(label_text))
         key = _domain(metric.removeprefix("kepler_node_").removesuffix("_joules_total"), labels)
-        if key is not None:
-            joules[key] = joules.get(key, 0.0) + float(value)
+        number = _number(value)
+        if key is not None and number is not None:
+            joules[key] = joules.get(key, 0.0) + number
     return joules
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _domain(what: str, labels: Mapping[str, str]) -> tuple[str, str] | None:

@@ -39,8 +39,13 @@ class PcpMeter:
         self.domains = tuple(Domain(name, _kind(name)) for name in self._names.values())
 
     def read(self) -> Reading:
+        """All domains; None for each while pmproxy does not answer."""
         time_s = now_s()
-        values = self._fetch()
+        try:
+            values = self._fetch()
+        except NoReading as reason:
+            _log.debug("no reading: %s", reason)
+            values = {}
         return Reading(time_s, {name: self._unwrapped(name, values.get(name)) for name in self._names.values()})
 
     def close(self) -> None:
@@ -55,7 +60,7 @@ class PcpMeter:
 
     def _first_metric(self) -> str:
         answer = self._http.get_json(f"/pmapi/{self._context}/metric?names={','.join(METRICS)}")
-        known = {str(row["name"]) for row in _rows(answer, "metrics") if "pmid" in row}
+        known = {str(row.get("name")) for row in _rows(answer, "metrics") if "pmid" in row}
         for metric in METRICS:
             if metric in known:
                 return metric
@@ -63,7 +68,11 @@ class PcpMeter:
 
     def _instances(self) -> dict[int, str]:
         answer = self._http.get_json(f"/pmapi/{self._context}/indom?name={self.metric}")
-        names = {int(str(row["instance"])): str(row["name"]) for row in _rows(answer, "instances")}
+        names = {
+            number: str(row.get("name"))
+            for row in _rows(answer, "instances")
+            if (number := _whole(row.get("instance"))) is not None
+        }
         if not names:
             raise NoReading(f"{self.metric} has no instances: the host of {self._hostspec} shows no RAPL")
         return dict(sorted(names.items()))
@@ -78,9 +87,10 @@ class PcpMeter:
         values: dict[str, float] = {}
         for metric in _rows(answer, "values"):
             for row in _rows(metric, "instances"):
-                name = self._names.get(int(str(row["instance"])))
-                if name is not None:
-                    values[name] = float(str(row["value"]))
+                number, value = _whole(row.get("instance")), row.get("value")
+                name = None if number is None else self._names.get(number)
+                if name is not None and isinstance(value, int | float):
+                    values[name] = float(value)
         return values
 
     def _unwrapped(self, name: str, value: float | None) -> float | None:
@@ -98,6 +108,10 @@ class PcpMeter:
         return None if wrapped is None else wrapped + value
 
 
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
 def _kind(instance: str) -> str:
     for kind in ("package", "psys", "dram", "uncore", "core"):
         if kind in instance:
@@ -107,4 +121,4 @@ def _kind(instance: str) -> str:
 
 def _rows(document: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
     rows = document.get(key)
-    return rows if isinstance(rows, list) else []
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []

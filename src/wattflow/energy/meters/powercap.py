@@ -74,7 +74,8 @@ def _open_zones(root: Path) -> list[_Zone]:
         if domain is None or seen.setdefault(domain.name, folder.name) != folder.name:
             continue
         try:
-            zones.append(_Zone(domain, os.open(folder / "energy_uj", os.O_RDONLY), _range_uj(folder)))
+            range_uj = _range_uj(folder)
+            zones.append(_Zone(domain, os.open(folder / "energy_uj", os.O_RDONLY), range_uj))
         except OSError as error:
             refused.append(f"{folder.name}/energy_uj: {error.strerror}")
     if not zones and refused:
@@ -85,7 +86,10 @@ def _open_zones(root: Path) -> list[_Zone]:
 
 
 def _range_uj(folder: Path) -> int:
-    return int((folder / "max_energy_range_uj").read_text())
+    try:
+        return int((folder / "max_energy_range_uj").read_text())
+    except ValueError as error:
+        raise OSError(0, "max_energy_range_uj is not a number") from error
 
 
 def _domain(folder: Path, root: Path) -> Domain | None:

@@ -33,7 +33,7 @@ class RedfishMeter:
         sources: dict[Domain, str] = {}
         members = self._http.get_json("/redfish/v1/Chassis").get("Members")
         for member in members if isinstance(members, list) else []:
-            path = str(member.get("@odata.id", "")).rstrip("/")
+            path = str(member.get("@odata.id", "")).rstrip("/") if isinstance(member, Mapping) else ""
             for page in (f"{path}/EnvironmentMetrics", f"{path}/Power"):
                 domain = self._domain(path.rsplit("/", 1)[-1], page)
                 if domain is not None:
