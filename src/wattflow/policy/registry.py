@@ -9,6 +9,7 @@ from wattflow.policy.base import Policy
 
 POLICIES = {
     "fifo": "wattflow.policy.least_loaded:FIFO",
+    "heft": "wattflow.policy.heft:HEFT",
 }
 
 
