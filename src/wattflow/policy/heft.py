@@ -3,8 +3,8 @@
 Topcuoglu, Hariri, Wu: Performance-effective and low-complexity task scheduling for heterogeneous computing. IEEE TPDS
 13(3), 2002, 10.1109/71.993206. Streams of workflows are planned together, each task not before its release.
 
-O((tasks + edges) × node classes) for the ranks, O(tasks × nodes × slots in a node) for the slots. Ties: of equal ranks the
-task nearer the entry, then the lower index; of equal ends the lower node, then the earlier variant.
+O(tasks × node classes + edges) for the ranks, O(tasks × nodes × slots in a node) for the slots. Ties: of equal ranks
+the task nearer the entry, then the lower index; of equal ends the lower node, then the earlier variant.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from wattflow.policy.base import Policy
 POLICIES = {
     "fifo": "wattflow.policy.least_loaded:FIFO",
     "heft": "wattflow.policy.heft:HEFT",
+    "peft": "wattflow.policy.peft:PEFT",
+    "cpop": "wattflow.policy.cpop:CPOP",
 }
 
 

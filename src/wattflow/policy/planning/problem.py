@@ -1,8 +1,8 @@
 """What planning policies share: costs of every task on every kind of node, ranks, and the way from slots to a Plan.
 
 Processors are cores. A node counts as many as run at full speed at once (``smt`` 1: all hardware threads, each planned
-as slow as when all are busy); a task of c cores takes c of them on one node, a device task its share of a device too. Cold
-starts, reconfiguration, interference on shared devices and links used by several transfers at once are not foreseen.
+as slow as when all are busy); a task of c cores takes c of them on one node, a device task its share of a device too.
+Cold starts, reconfiguration, interference on shared devices and links used by several transfers at once are not foreseen.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import build_state
-from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import MICRO, UNKNOWN_COST, State
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import timeline
 from wattflow.policy.base import Plan
-from wattflow.policy.timeline import Facts, Floats, Longs, Slots
+from wattflow.policy.planning import flow, timeline
+from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, empty_slots, handles, jit
 
 PARAMS: Mapping[str, float] = {"overlap": 0.0, "smt": 0.0}
 """Numbers that every planner takes.
 
-overlap: 0 plans transfers as the simulator runs them (after placement, cores held, all parents in one transfer); 1 as the
-papers do (each parent's bytes travel from its end on, beside everything else).
+overlap: 0 plans transfers as the simulator runs them (after placement, cores held, all parents in one transfer); 1 as
+the papers do (each parent's bytes travel from its end on, beside everything else).
 smt: 0 plans one task per physical core, 1 one per hardware thread.
 """
 
@@ -156,7 +155,7 @@ def _levels(order, parent_start, parent, depth):  # type: ignore[no-untyped-def]
 
 
 def _offers(state: State, smt: bool) -> dict[str, NDArray[np.generic]]:
-    """Needs, slowness and watts of each offer on each class; a gang of several parts goes to one node or is not planned."""
+    """Needs, slowness and watts of each offer on each class. A gang goes to one node or is not planned."""
     classes, variants, shapes = state.classes, state.variants, state.shapes
     owner = np.repeat(np.arange(len(shapes)), shapes.variant_n)
     if len(owner) < len(variants):
@@ -286,13 +285,13 @@ def _downward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[
 def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, only: Longs | None = None) -> Slots:
     """List scheduling with insertion: see `timeline.list_schedule`."""
     facts = problem.facts
-    slots = timeline.empty_slots(facts)
+    slots = empty_slots(facts)
     if bias is None:
         bias = np.zeros((1, problem.cost_s.shape[1]))
     if only is None:
         only = np.full(len(priority), -1, np.int64)
     if len(priority):
-        timeline.list_schedule(facts, slots, priority, np.ascontiguousarray(bias), only)
+        timeline.list_schedule(*handles(facts, slots), priority, np.ascontiguousarray(bias), only)
     return slots
 
 
@@ -303,61 +302,9 @@ def to_plan(problem: Problem, slots: Slots) -> Plan:
     return Plan(
         node=slots.node.astype(np.int32),
         order=slots.start_s.copy(),
-        after=waits(problem, slots),
+        after=flow.waits(facts, problem.order, slots),
         variant=np.where(slots.node >= 0, offset, -1).astype(np.int32),
     )
-
-
-def waits(problem: Problem, slots: Slots) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Pairs (earlier, later): who hands cores, memory or a device to whom. O(tasks log tasks)."""
-    facts = problem.facts
-    position = np.empty(len(problem.order), np.int64)
-    position[problem.order] = np.arange(len(problem.order))
-    planned = np.lexsort((position, slots.end_s, slots.start_s))
-    planned = planned[slots.node[planned] >= 0]
-    pairs: list[NDArray[np.int64]] = []
-    by_node = planned[np.argsort(slots.node[planned], kind="stable")]
-    bounds = np.searchsorted(slots.node[by_node], np.arange(len(facts.cls) + 1))
-    for node in np.unique(slots.node[planned]).tolist():
-        tasks = by_node[bounds[node] : bounds[node + 1]]
-        offers = slots.offer[tasks]
-        cores, memory = facts.need_u[offers], facts.need_bytes[offers]
-        pairs.append(_flow(tasks, cores, slots.end_s, int(facts.free_u[node])))
-        if _may_bind(cores, memory, int(facts.free_u[node]), int(facts.free_bytes[node])):
-            pairs.append(_flow(tasks, memory, slots.end_s, int(facts.free_bytes[node])))
-        pairs += _device_flows(facts, slots, node, tasks)
-    if not pairs:
-        return np.zeros(0, np.int32), np.zeros(0, np.int32)
-    both = np.unique(np.concatenate(pairs, axis=1), axis=1)
-    return both[0].astype(np.int32), both[1].astype(np.int32)
-
-
-def _device_flows(facts: Facts, slots: Slots, node: int, tasks: Longs) -> list[NDArray[np.int64]]:
-    found = []
-    for k in range(int(facts.device_n[node])):
-        device = int(facts.device_first[node]) + k
-        users = tasks[(slots.taken[tasks] >> k) & 1 == 1]
-        if not len(users):
-            continue
-        row = len(facts.cls) + device
-        share = np.array([timeline.share_of(facts, offer, device) for offer in slots.offer[users].tolist()], np.int64)
-        memory = facts.device_bytes[slots.offer[users]]
-        found.append(_flow(users, share, slots.end_s, int(facts.free_u[row])))
-        if _may_bind(share, memory, int(facts.free_u[row]), int(facts.free_bytes[row])):
-            found.append(_flow(users, memory, slots.end_s, int(facts.free_bytes[row])))
-    return found
-
-
-def _may_bind(first: Longs, second: Longs, first_n: int, second_n: int) -> bool:
-    """Whether as many tasks as the first resource lets in could ask for too much of the second."""
-    at_once = len(first) if first.min() <= 0 else min(len(first), first_n // int(first.min()))
-    return int(np.sort(second)[len(second) - at_once :].sum()) > second_n
-
-
-def _flow(tasks: Longs, need: Longs, end_s: Floats, capacity: int) -> NDArray[np.int64]:
-    # Each hand-over empties a giver or fills a taker, so there are at most two for each task.
-    out = np.zeros((2, 2 * len(tasks) + 1), np.int64)
-    return out[:, : timeline.hand_over(tasks, np.ascontiguousarray(need), end_s, capacity, out)]
 
 
 def makespan_s(problem: Problem, slots: Slots) -> float:

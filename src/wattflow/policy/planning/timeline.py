@@ -1,111 +1,17 @@
-"""Slots in time, compiled: where a task fits between those already planned, list scheduling, and who waits for whom.
+"""Slots in time, compiled: where a task fits between those already planned, and list scheduling.
 
-A *bin* is a node (cores and memory) or a device (share and memory). Its timeline is a linked list of moments with what is
-free from each on. Looking for the earliest slot walks that list (insertion, as in HEFT), from the first moment at which
+A *bin* is a node (cores and memory) or a device (share and memory). Its timeline is a linked list of moments with what
+is free from each on. Looking for the earliest slot walks that list (insertion, as in HEFT), from the first moment at which
 anything is free. A task takes all its cores at once, so a node of one core is the papers' processor.
-
-`waits` turns a finished plan into pairs (earlier, later): what a task uses is handed to it by tasks that ended before it
-starts (a resource flow). A run that keeps these pairs needs no more than there is, whenever tasks really end.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattflow.engine.jit import jit
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-WHOLE = 1_000_000
-"""A whole core or device in millionths."""
-NOWHERE = -1
-
-
-class Facts(NamedTuple):
-    """What a planner knows; rows by task, offer (variant as the engine numbers it), node class, node or device."""
-
-    estimate_s: Floats
-    release_s: Floats
-    shape: Longs
-    input_bytes: Floats
-    parent_start: Longs
-    parent: Longs
-    parent_bytes: Floats
-    child_start: Longs
-    child: Longs
-    child_bytes: Floats
-    depth: Longs
-    offer_first: Longs
-    offer_n: Longs
-    factor: Floats
-    watts: Floats
-    need_u: Longs
-    need_bytes: Longs
-    share_u: Longs
-    device_bytes: Longs
-    devices: Longs
-    device_ok: NDArray[np.uint8]
-    device_speed: Floats
-    device_sharing: Longs
-    device_watts: Floats
-    device_first: Longs
-    device_n: Longs
-    cls: Longs
-    free_u: Longs
-    free_bytes: Longs
-    seconds_per_byte: Floats
-    latency_s: Floats
-    zone_latency_s: Floats
-    zone: Longs
-    stores: NDArray[np.uint8]
-    limit_s: Floats
-    overlap: Longs
-
-
-class Slots(NamedTuple):
-    """The timelines, and the plan so far."""
-
-    time: Floats
-    free_u: Longs
-    free_bytes: Longs
-    next: Longs
-    head: Longs
-    rows: Longs
-    used: NDArray[np.uint8]
-    node: Longs
-    offer: Longs
-    start_s: Floats
-    end_s: Floats
-    taken: Longs
-    local_bytes: Floats
-    local_n: Longs
-    zone_n: Longs
-    near: Floats
-    best: Floats
-    choice: Longs
-
-
-def empty_slots(facts: Facts, rounds: int = 1) -> Slots:
-    """Timelines without tasks, with room to plan every task ``rounds`` times."""
-    tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
-    bins = nodes + devices
-    most = 1 + int(facts.devices.max(initial=0))
-    rows = bins + 2 * most * rounds * tasks + 2
-    slots = Slots(
-        time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
-        next=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64), rows=np.array([bins], np.int64),
-        used=np.zeros(nodes, np.uint8), node=np.full(tasks, NOWHERE, np.int64), offer=np.full(tasks, -1, np.int64),
-        start_s=np.zeros(tasks), end_s=np.zeros(tasks), taken=np.zeros(tasks, np.int64),
-        local_bytes=np.zeros(nodes), local_n=np.zeros(nodes, np.int64),
-        zone_n=np.zeros(int(facts.zone.max(initial=0)) + 1, np.int64), near=np.zeros(4), best=np.zeros(4),
-        choice=np.zeros(4, np.int64),
-    )  # fmt: skip
-    slots.free_u[:bins], slots.free_bytes[:bins] = facts.free_u, facts.free_bytes
-    return slots
+from wattflow.policy.planning.facts import NOWHERE, WHOLE, jit
 
 
 @jit
@@ -459,7 +365,8 @@ def _pop(heap, count, priority, depth):
 def list_schedule(facts, slots, priority, bias, only):
     """Plan every task: of those whose parents are planned the one of highest priority goes where end + bias is least.
 
-    ``bias`` has a row per task (or one for all) and a column per class; ``only`` names a node or −1. O(tasks × nodes × slots).
+    ``bias`` has a row per task (or one for all) and a column per class; ``only`` names a node or −1.
+    O(tasks × nodes × slots).
     """
     tasks = facts.estimate_s.size
     waiting = facts.parent_start[1:] - facts.parent_start[:-1]
@@ -478,61 +385,3 @@ def list_schedule(facts, slots, priority, bias, only):
             waiting[child] -= 1
             if waiting[child] == 0:
                 count = _push(heap, count, child, priority, facts.depth)
-
-
-@jit
-def hand_over(order, need, end_s, capacity, out):
-    """Pairs (giver, taker) of one resource of one bin; ``order`` lists its users by start. Returns how many.
-
-    What ended first is taken first. ``out`` has two rows.
-    """
-    givers = np.zeros(order.size + 1, np.int64)
-    left = np.zeros(order.size + 1, np.int64)
-    count = 0
-    spare = capacity
-    n = 0
-    for i in range(order.size):
-        task = order[i]
-        want = need[i]
-        from_spare = min(spare, want)
-        spare -= from_spare
-        want -= from_spare
-        while want > 0 and count > 0:
-            part = min(left[0], want)
-            want -= part
-            left[0] -= part
-            out[0, n] = givers[0]
-            out[1, n] = task
-            n += 1
-            if left[0] == 0:
-                count -= 1
-                _sift_first(givers, left, count, end_s)
-        if need[i] > 0:
-            at = count
-            count += 1
-            while at > 0 and end_s[task] < end_s[givers[(at - 1) // 2]]:
-                givers[at] = givers[(at - 1) // 2]
-                left[at] = left[(at - 1) // 2]
-                at = (at - 1) // 2
-            givers[at] = task
-            left[at] = need[i]
-    return n
-
-
-@jit
-def _sift_first(givers, left, count, end_s):
-    """Put the last row of the heap in the place of its first."""
-    task = givers[count]
-    amount = left[count]
-    at = 0
-    while 2 * at + 1 < count:
-        down = 2 * at + 1
-        if down + 1 < count and end_s[givers[down + 1]] < end_s[givers[down]]:
-            down += 1
-        if end_s[givers[down]] >= end_s[task]:
-            break
-        givers[at] = givers[down]
-        left[at] = left[down]
-        at = down
-    givers[at] = task
-    left[at] = amount
