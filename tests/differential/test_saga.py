@@ -1,10 +1,11 @@
 """HEFT and CPOP against anrg-saga on random instances.
 
-Speeds, costs and sizes are continuous random numbers, so ties cannot matter. The two programs read the paper differently
-in two places, and both are kept apart from the comparison of schedules:
+Speeds, costs and sizes are continuous random numbers, so ties cannot matter. The two programs read the paper
+differently in two places, and both are kept apart from the comparison of schedules:
 
-- Mean communication: saga averages over all links and each node's link to itself, the paper over links between different
-  processors. Without data that is the same; with data we compare as they are where both order the tasks alike.
+- Mean communication: saga averages over all links and each node's link to itself, the paper over links between
+  different processors. Without data that is the same; with data we compare as they are where both order the tasks
+  alike.
 - Downward rank (CPOP): saga adds the task's own cost at the mean speed, the paper the parent's mean cost. With the
   paper's formulas in the place of saga's rank functions, the schedules are compared on every instance.
 """

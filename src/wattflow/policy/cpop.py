@@ -1,12 +1,13 @@
 """CPOP: the tasks of the critical path share one processor, the others go where they end first.
 
 Topcuoglu, Hariri, Wu: Performance-effective and low-complexity task scheduling for heterogeneous computing. IEEE TPDS
-13(3), 2002, 10.1109/71.993206. A task's priority is its upward plus its downward rank; the ready task of highest priority
-is next. Each workflow of a stream has its own critical path and its own processor for it: a node of the class where the
-path is shortest, the one with the least such work so far (in the paper there is one workflow and the nodes all differ).
+13(3), 2002, 10.1109/71.993206. A task's priority is its upward plus its downward rank; the ready task of highest
+priority is next. Each workflow of a stream has its own critical path and its own processor for it: a node of the
+class where the path is shortest, the one with the least such work so far (in the paper there is one workflow and the
+nodes all differ).
 
-O(tasks × node classes + edges) for the ranks, O(tasks × nodes × slots in a node) for the slots. Ties as in HEFT; of equally
-quick classes and nodes the one with the lower index.
+O(tasks × node classes + edges) for the ranks, O(tasks × nodes × slots in a node) for the slots. Ties as in HEFT; of
+equally quick classes and nodes the one with the lower index.
 """
 
 from __future__ import annotations

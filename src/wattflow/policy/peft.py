@@ -1,13 +1,13 @@
 """PEFT: HEFT that looks ahead through a table of optimistic costs.
 
-Arabnejad, Barbosa: List scheduling algorithm for heterogeneous systems by an optimistic cost table. IEEE TPDS 25(3), 2014,
-10.1109/TPDS.2013.57.
+Arabnejad, Barbosa: List scheduling algorithm for heterogeneous systems by an optimistic cost table. IEEE TPDS 25(3),
+2014, 10.1109/TPDS.2013.57.
 
     OCT(t, p) = max over children s of min over q ( OCT(s, q) + cost(s, q) + (0 if q = p else mean communication) )
 
-The ready task with the highest mean OCT is next, on the processor where end + OCT is least. Processors of a class have the
-same row, and staying on p costs no more than moving to its twin, so a column per node class is exact: O((tasks + edges) ×
-classes) for the table, O(tasks × nodes × slots in a node) for the slots. Ties as in HEFT.
+The ready task with the highest mean OCT is next, on the processor where end + OCT is least. Processors of a class
+have the same row, and staying on p costs no more than moving to its twin, so a column per node class is exact:
+O((tasks + edges) × classes) for the table, O(tasks × nodes × slots in a node) for the slots. Ties as in HEFT.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def optimistic_costs(problem: planning.Problem) -> Floats:
     """The OCT by task and node class; inf where a child could not run at all."""
     table = np.zeros(problem.cost_s.shape)
     facts = problem.facts
-    cost = np.where(np.isfinite(problem.cost_s).any(axis=1)[:, None], problem.cost_s, problem.mean_s[:, None])
+    able = np.isfinite(problem.cost_s).any(axis=1, keepdims=True)
+    cost = np.where(able, problem.cost_s, problem.mean_s[:, None])
     _fill(problem.order, facts.child_start, facts.child, problem.edge_s(), cost, table)
     return table
 

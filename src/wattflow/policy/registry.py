@@ -12,6 +12,9 @@ POLICIES = {
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",
     "cpop": "wattflow.policy.cpop:CPOP",
+    "eheft": "wattflow.policy.eheft:EHEFT",
+    "dewts": "wattflow.policy.dewts:DEWTS",
+    "nsga2": "wattflow.plan.nsga2:NSGA2",
 }
 
 

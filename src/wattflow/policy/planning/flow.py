@@ -5,6 +5,7 @@ never needs more than there is, whenever tasks really end, and is no later than 
 planned.
 """
 
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined"
 from __future__ import annotations
 
 import numpy as np

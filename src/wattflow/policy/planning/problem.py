@@ -1,21 +1,23 @@
 """What planning policies share: costs of every task on every kind of node, ranks, and the way from slots to a Plan.
 
-Processors are cores. A node counts as many as run at full speed at once (``smt`` 1: all hardware threads, each planned
-as slow as when all are busy); a task of c cores takes c of them on one node, a device task its share of a device too.
-Cold starts, reconfiguration, interference on shared devices and links used by several transfers at once are not foreseen.
+Processors are cores. A node counts as many as run at full speed at once (``smt`` 1: all hardware threads, each
+planned as slow as when all are busy); a task of c cores takes c of them on one node, a device task its share of a
+device too. Cold starts, reconfiguration, interference on shared devices and links used by several transfers at once
+are not foreseen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import build_state
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import MICRO, UNKNOWN_COST, State
+from wattflow.engine.tables import MICRO, UNKNOWN_COST
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Plan
@@ -62,7 +64,7 @@ def problem(
     workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: Settings | None = None
 ) -> Problem:
     """Costs of every task on every class of nodes, by the engine's own tables."""
-    state = build_state(workload, cluster, settings or Settings())
+    state: Any = build_state(workload, cluster, settings or Settings())
     facts = _facts(workload, state, params)
     cost_s = _quickest(facts)
     cores = np.bincount(facts.cls, weights=facts.free_u[: len(facts.cls)], minlength=len(state.classes))
@@ -76,7 +78,7 @@ def problem(
     return Problem(workload, facts, cost_s, weight, mean_s, send_s, per_byte, order)
 
 
-def _facts(workload: Workload, state: State, params: Mapping[str, float]) -> Facts:
+def _facts(workload: Workload, state: Any, params: Mapping[str, float]) -> Facts:
     count = len(workload)
     if workload.edge_count:
         child_start, child, child_bytes = workload.children()
@@ -154,7 +156,7 @@ def _levels(order, parent_start, parent, depth):  # type: ignore[no-untyped-def]
             depth[task] = max(depth[task], depth[parent[e]] + 1)
 
 
-def _offers(state: State, smt: bool) -> dict[str, NDArray[np.generic]]:
+def _offers(state: Any, smt: bool) -> dict[str, Any]:
     """Needs, slowness and watts of each offer on each class. A gang goes to one node or is not planned."""
     classes, variants, shapes = state.classes, state.variants, state.shapes
     owner = np.repeat(np.arange(len(shapes)), shapes.variant_n)
@@ -162,7 +164,9 @@ def _offers(state: State, smt: bool) -> dict[str, NDArray[np.generic]]:
         owner = np.zeros(len(variants), np.int64)
     function, parts = shapes.function[owner], np.maximum(shapes.parts[owner], 1)
     speed = np.where((variants["device"] > 0)[:, None], 1.0, state.speed[:, function].T)
-    level, bound = variants.frequency, state.functions.compute_bound[function]
+    # Levels that no node has fit nowhere; any column does for them.
+    level = np.minimum(variants.frequency, state.frequency_speed.shape[1] - 1)
+    bound = state.functions.compute_bound[function]
     slow = np.where(level[:, None] > 0, state.frequency_speed[:, level].T, 1.0)
     slow = np.where(slow > 0, slow, 1.0)
     factor = variants.factor[:, None] / speed * ((1.0 - bound[:, None]) + bound[:, None] / slow)
@@ -193,7 +197,7 @@ def _stretch(classes: NDArray[np.void], busy: Floats) -> Floats:
     return np.asarray(np.where(busy <= cores, 1.0, busy / np.where(busy <= cores, 1.0, done)))
 
 
-def _watts(state: State, parts: NDArray[np.generic]) -> Floats:
+def _watts(state: Any, parts: NDArray[np.generic]) -> Floats:
     """Watts above idle of each offer on each class, at the mean slope of the node's curve; unknown curves lose to all.
 
     Nodes that can sleep also answer for their idle watts, by the share of cores taken.
@@ -209,7 +213,7 @@ def _watts(state: State, parts: NDArray[np.generic]) -> Floats:
     return np.ascontiguousarray(np.where(classes.known_power == 1, watts, UNKNOWN_COST))
 
 
-def _device_ok(state: State, real: int) -> NDArray[np.uint8]:
+def _device_ok(state: Any, real: int) -> NDArray[np.uint8]:
     variants, kinds = state.variants, state.device_classes[state.devices.cls[:real]]
     ok = variants["device"][:, None] == kinds.kind[None, :]
     ok &= variants.device_memory[:, None] <= kinds.memory[None, :]

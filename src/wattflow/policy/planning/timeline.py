@@ -1,10 +1,11 @@
 """Slots in time, compiled: where a task fits between those already planned, and list scheduling.
 
-A *bin* is a node (cores and memory) or a device (share and memory). Its timeline is a linked list of moments with what
-is free from each on. Looking for the earliest slot walks that list (insertion, as in HEFT), from the first moment at which
-anything is free. A task takes all its cores at once, so a node of one core is the papers' processor.
+A *bin* is a node (cores and memory) or a device (share and memory). Its timeline is a linked list of moments with
+what is free from each on. Looking for the earliest slot walks that list (insertion, as in HEFT), from the first
+moment at which anything is free. A task takes all its cores at once, so a node of one core is the papers' processor.
 """
 
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined"
 from __future__ import annotations
 
 import math
@@ -294,7 +295,7 @@ def _place_best(facts, slots, task, only, bias):
     start, end = slots.near[0], slots.near[0] + facts.estimate_s[task]
     fresh = 0
     for node in range(facts.cls.size):
-        if only >= 0 and node != only:
+        if (only >= 0 and node != only) or facts.free_u[node] <= 0:
             continue
         cls = facts.cls[node]
         if only < 0 and slots.used[node] == 0 and slots.local_n[node] == 0:
