@@ -2,8 +2,8 @@
 
 Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE Transactions on
 Evolutionary Computation 6(2), 2002, 10.1109/4235.996017; the algorithm is pymoo's (extra `plan`). Two genes for each
-task: which of the nodes that can run it, and its place in the queue. The first population holds the plans of HEFT and
-energy-aware HEFT (nodes and order), so the front is never worse than theirs at what they optimise.
+task: which of the nodes that can run it, and its place in the queue. The search starts from the nodes and the order of
+HEFT and energy-aware HEFT, children of these, and random plans.
 
 O(population × generations) simulations. Same workload, cluster and ``seed``: same front. The policy follows the knee:
 the point of the front farthest from the line between its ends; ties go to the shorter makespan.
@@ -153,7 +153,7 @@ def _undominated(costs: Floats) -> NDArray[np.int64]:
     return np.array(keep, np.int64)
 
 
-PARAMS: Mapping[str, float] = {"population": 24.0, "generations": 15.0, "seed": 1.0}
+PARAMS: Mapping[str, float] = {"population": 20.0, "generations": 10.0, "seed": 1.0}
 
 NSGA2 = Policy(
     "nsga2",

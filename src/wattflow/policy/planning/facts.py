@@ -87,7 +87,9 @@ class Slots(NamedTuple):
     free_u: Longs
     free_bytes: Longs
     next: Longs
+    previous: Longs
     head: Longs
+    finger: Longs
     rows: Longs
     used: NDArray[np.uint8]
     node: Longs
@@ -161,7 +163,8 @@ def empty_slots(facts: Facts, rounds: int = 1) -> Slots:
     rows = bins + 2 * most * rounds * tasks + 2
     slots = Slots(
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
-        next=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64), rows=np.array([bins], np.int64),
+        next=np.full(rows, -1, np.int64), previous=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64),
+        finger=np.arange(bins, dtype=np.int64), rows=np.array([bins], np.int64),
         used=np.zeros(nodes, np.uint8), node=np.full(tasks, NOWHERE, np.int64), offer=np.full(tasks, -1, np.int64),
         start_s=np.zeros(tasks), end_s=np.zeros(tasks), taken=np.zeros(tasks, np.int64),
         local_bytes=np.zeros(nodes), local_n=np.zeros(nodes, np.int64),

@@ -24,6 +24,9 @@ from wattflow.policy.base import Plan
 from wattflow.policy.planning import flow, timeline
 from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, empty_slots, handles, jit
 
+SHORTEST_S = 1e-6
+"""Tasks that take no time are planned this long, or others could be planned across them."""
+
 PARAMS: Mapping[str, float] = {"overlap": 0.0, "smt": 0.0}
 """Numbers that every planner takes.
 
@@ -90,7 +93,7 @@ def _facts(workload: Workload, state: Any, params: Mapping[str, float]) -> Facts
     real = len(state.devices) if nodes.device_n.sum() else 0
     capacity = rows.pop("capacity_u")
     return Facts(
-        estimate_s=known_estimates(workload),
+        estimate_s=np.maximum(known_estimates(workload), SHORTEST_S),
         release_s=workload.release_s.copy(),
         shape=workload.shape.astype(np.int64),
         input_bytes=workload.input_bytes.copy(),

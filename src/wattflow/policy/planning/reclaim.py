@@ -55,10 +55,15 @@ def _with_room(facts: Facts, slots: Slots) -> Slots:
     more = 4 * len(slots.node) + 2
     grown = {
         name: np.concatenate([getattr(slots, name)[:rows], np.zeros(more, getattr(slots, name).dtype)])
-        for name in ("time", "free_u", "free_bytes", "next")
+        for name in ("time", "free_u", "free_bytes", "next", "previous")
     }
-    others = {name: getattr(slots, name).copy() for name in slots._fields if name not in grown and name != "head"}
-    return Slots(**grown, **others, head=np.arange(len(facts.free_u), dtype=np.int64))
+    others = {
+        name: getattr(slots, name).copy()
+        for name in slots._fields
+        if name not in grown and name not in ("head", "finger")
+    }
+    bins = np.arange(len(facts.free_u), dtype=np.int64)
+    return Slots(**grown, **others, head=bins, finger=bins.copy())
 
 
 @jit

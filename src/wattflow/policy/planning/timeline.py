@@ -16,13 +16,28 @@ from wattflow.policy.planning.facts import NOWHERE, WHOLE, jit
 
 
 @jit
-def earliest(slots, place, after_s, long_s, need_u, need_bytes):
-    """First moment from which a bin has room for so long."""
-    row = slots.head[place]
-    while slots.next[row] >= 0 and slots.time[slots.next[row]] <= after_s:
+def _row_at(slots, place, at_s):
+    """The row in force at a moment (the head before it), looked for from where the last search ended."""
+    row = slots.finger[place]
+    head = slots.head[place]
+    if slots.time[row] < slots.time[head]:
+        row = head
+    while slots.time[row] > at_s and row != head:
+        row = slots.previous[row]
+    while slots.next[row] >= 0 and slots.time[slots.next[row]] <= at_s:
         row = slots.next[row]
+    slots.finger[place] = row
+    return row
+
+
+@jit
+def earliest(slots, place, after_s, long_s, need_u, need_bytes):
+    """First moment from which a bin has room for so long; inf if that would not end before ``near[3]``."""
+    row = _row_at(slots, place, after_s)
     start = max(after_s, slots.time[row])
     while True:
+        if start + long_s >= slots.near[3]:
+            return math.inf
         if slots.free_u[row] >= need_u and slots.free_bytes[row] >= need_bytes:
             ahead = slots.next[row]
             while ahead >= 0 and slots.time[ahead] < start + long_s:
@@ -41,9 +56,7 @@ def earliest(slots, place, after_s, long_s, need_u, need_bytes):
 @jit
 def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
     """Last moment ≥ ``after_s`` from which a bin has room for so long, ending by ``until_s``; −inf without one."""
-    row = slots.head[place]
-    while slots.next[row] >= 0 and slots.time[slots.next[row]] <= after_s:
-        row = slots.next[row]
+    row = _row_at(slots, place, after_s)
     found = -math.inf
     start = after_s
     open_ = False
@@ -65,9 +78,7 @@ def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
 @jit
 def _moment(slots, place, at_s):
     """The row that begins at a moment, made if need be."""
-    row = slots.head[place]
-    while slots.next[row] >= 0 and slots.time[slots.next[row]] <= at_s:
-        row = slots.next[row]
+    row = _row_at(slots, place, at_s)
     if slots.time[row] == at_s:
         return row
     new = slots.rows[0]
@@ -75,8 +86,12 @@ def _moment(slots, place, at_s):
     slots.time[new] = at_s
     slots.free_u[new] = slots.free_u[row]
     slots.free_bytes[new] = slots.free_bytes[row]
-    slots.next[new] = slots.next[row]
+    after = slots.next[row]
+    slots.next[new] = after
+    slots.previous[new] = row
     slots.next[row] = new
+    if after >= 0:
+        slots.previous[after] = new
     return new
 
 
@@ -116,7 +131,7 @@ def share_of(facts, offer, device):
 
 @jit
 def gather(facts, slots, task):
-    """Sum up where a task's inputs lie: near = (ready, bytes, parents with bytes, 0)."""
+    """Sum up where a task's inputs lie: near = (ready, bytes, parents with bytes, worst useful end)."""
     ready = facts.release_s[task]
     size = 0.0
     count = 0
@@ -136,6 +151,7 @@ def gather(facts, slots, task):
     slots.near[0] = ready
     slots.near[1] = size
     slots.near[2] = count
+    slots.near[3] = math.inf
 
 
 @jit
@@ -308,6 +324,7 @@ def _place_best(facts, slots, task, only, bias):
             soonest = slots.near[0] + facts.estimate_s[task] * facts.factor[offer, cls] + bias[cls]
             if facts.devices[offer] == 0 and not soonest < least:
                 continue
+            slots.near[3] = least - bias[cls]
             try_node(facts, slots, task, offer, node)
             if slots.best[1] + bias[cls] < least:
                 least = slots.best[1] + bias[cls]
