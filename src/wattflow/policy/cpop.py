@@ -20,7 +20,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
-from wattflow.policy.planning.facts import Floats, Longs
+from wattflow.policy.planning.facts import Floats, Longs, Slots
 
 _SAME = 1e-9
 """Priorities that differ by less, relatively, are those of one path."""
@@ -65,11 +65,15 @@ def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
     return only
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
     """A slot for every task."""
-    problem = planning.problem(workload, cluster, params)
     length = priority(problem)
-    return planning.to_plan(problem, planning.schedule(problem, length, only=path_nodes(problem, length)))
+    return problem, planning.schedule(problem, length, only=path_nodes(problem, length))
+
+
+def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+    """What the engine follows."""
+    return planning.follow(workload, cluster, params, fill)
 
 
 CPOP = Policy(

@@ -56,13 +56,17 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
     return best
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
     """A slot and a frequency for every task."""
-    problem = planning.problem(workload, cluster, params, SETTINGS)
     slots = planning.schedule(problem, planning.upward_rank(problem))
     limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0))
     kept = [(p, reclaim.reclaim(p, s, limit)) for p, s in (merged(problem, slots, limit), (problem, slots))]
-    return planning.to_plan(*min(kept, key=lambda pair: reclaim.joules(*pair)))
+    return min(kept, key=lambda pair: reclaim.joules(*pair))
+
+
+def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+    """What the engine follows."""
+    return planning.follow(workload, cluster, params, fill, settings=SETTINGS)
 
 
 DEWTS = Policy(

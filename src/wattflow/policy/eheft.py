@@ -19,14 +19,19 @@ from wattflow.model.workload import Workload
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
 from wattflow.policy.planning import reclaim
+from wattflow.policy.planning.facts import Slots
+
+
+def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+    """A slot for every task."""
+    slots = planning.schedule(problem, planning.upward_rank(problem))
+    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0))
+    return problem, reclaim.reclaim(problem, slots, limit)
 
 
 def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
-    """A slot for every task."""
-    problem = planning.problem(workload, cluster, params)
-    slots = planning.schedule(problem, planning.upward_rank(problem))
-    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0))
-    return planning.to_plan(problem, reclaim.reclaim(problem, slots, limit))
+    """What the engine follows."""
+    return planning.follow(workload, cluster, params, fill)
 
 
 EHEFT = Policy(

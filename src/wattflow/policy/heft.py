@@ -15,12 +15,17 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
+from wattflow.policy.planning.facts import Slots
+
+
+def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+    """A slot for every task."""
+    return problem, planning.schedule(problem, planning.upward_rank(problem))
 
 
 def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
-    """A slot for every task."""
-    problem = planning.problem(workload, cluster, params)
-    return planning.to_plan(problem, planning.schedule(problem, planning.upward_rank(problem)))
+    """What the engine follows."""
+    return planning.follow(workload, cluster, params, fill)
 
 
 HEFT = Policy(

@@ -20,7 +20,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
-from wattflow.policy.planning.facts import Floats, jit
+from wattflow.policy.planning.facts import Floats, Slots, jit
 
 
 def optimistic_costs(problem: planning.Problem) -> Floats:
@@ -49,11 +49,15 @@ def _fill(order, child_start, child, edge_s, cost_s, table):  # type: ignore[no-
         least[task] = best
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
     """A slot for every task."""
-    problem = planning.problem(workload, cluster, params)
     table = optimistic_costs(problem)
-    return planning.to_plan(problem, planning.schedule(problem, table @ problem.weight, bias=table))
+    return problem, planning.schedule(problem, table @ problem.weight, bias=table)
+
+
+def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+    """What the engine follows."""
+    return planning.follow(workload, cluster, params, fill)
 
 
 PEFT = Policy(

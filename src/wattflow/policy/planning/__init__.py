@@ -4,6 +4,7 @@ from wattflow.policy.planning.problem import (
     PARAMS,
     Problem,
     downward_rank,
+    follow,
     makespan_s,
     problem,
     schedule,
@@ -11,4 +12,14 @@ from wattflow.policy.planning.problem import (
     upward_rank,
 )
 
-__all__ = ["PARAMS", "Problem", "downward_rank", "makespan_s", "problem", "schedule", "to_plan", "upward_rank"]
+__all__ = [
+    "PARAMS",
+    "Problem",
+    "downward_rank",
+    "follow",
+    "makespan_s",
+    "problem",
+    "schedule",
+    "to_plan",
+    "upward_rank",
+]

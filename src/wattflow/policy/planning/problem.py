@@ -8,7 +8,7 @@ are not foreseen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,12 @@ from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, empty_sl
 SHORTEST_S = 1e-6
 """Tasks that take no time are planned this long, or others could be planned across them."""
 
-PARAMS: Mapping[str, float] = {"overlap": 0.0, "smt": 0.0}
+PARAMS: Mapping[str, float] = {"overlap": 0.0, "smt": -1.0}
 """Numbers that every planner takes.
 
 overlap: 0 plans transfers as the simulator runs them (after placement, cores held, all parents in one transfer); 1 as
 the papers do (each parent's bytes travel from its end on, beside everything else).
-smt: 0 plans one task per physical core, 1 one per hardware thread.
+smt: 0 plans one task per physical core, 1 one per hardware thread, −1 both and keeps the plan that ends first.
 """
 
 
@@ -63,6 +63,10 @@ class Problem:
         return np.where(size > 0, self.send_s + size * self.send_s_per_byte, 0.0)
 
 
+Maker = Callable[[Problem, Mapping[str, float]], tuple[Problem, Slots]]
+"""How a planner fills slots; the Problem comes back because some close nodes."""
+
+
 def problem(
     workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: Settings | None = None
 ) -> Problem:
@@ -88,7 +92,7 @@ def _facts(workload: Workload, state: Any, params: Mapping[str, float]) -> Facts
     else:
         child_start, child, child_bytes = np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0)
     nodes, classes, variants = state.nodes, state.classes, state.variants
-    rows = {} if not len(workload.shapes) else _offers(state, smt=bool(params.get("smt", 0.0)))
+    rows = {} if not len(workload.shapes) else _offers(state, smt=params.get("smt", 0.0) > 0)
     devices = state.device_classes[state.devices.cls]
     real = len(state.devices) if nodes.device_n.sum() else 0
     capacity = rows.pop("capacity_u")
@@ -300,6 +304,18 @@ def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, onl
     if len(priority):
         timeline.list_schedule(*handles(facts, slots), priority, np.ascontiguousarray(bias), only)
     return slots
+
+
+def follow(workload: Workload, cluster: Cluster, params: Mapping[str, float], make: Maker, **options: Any) -> Plan:
+    """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal)."""
+    smt = params.get("smt", -1.0)
+    if smt < 0:
+        threaded = any(node.request_cores > node.cores for node in cluster.nodes)
+        tried = [{**params, "smt": float(value)} for value in ((0, 1) if threaded else (0,))]
+    else:
+        tried = [dict(params)]
+    found = [make(problem(workload, cluster, chosen, **options), params) for chosen in tried]
+    return to_plan(*min(found, key=lambda pair: makespan_s(*pair)))
 
 
 def to_plan(problem: Problem, slots: Slots) -> Plan:
