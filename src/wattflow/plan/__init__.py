@@ -1,0 +1,1 @@
+"""What must simulate to decide: evolutionary search, and bounds to judge plans by."""

@@ -9,6 +9,12 @@ from wattflow.policy.base import Policy
 
 POLICIES = {
     "fifo": "wattflow.policy.least_loaded:FIFO",
+    "heft": "wattflow.policy.heft:HEFT",
+    "peft": "wattflow.policy.peft:PEFT",
+    "cpop": "wattflow.policy.cpop:CPOP",
+    "eheft": "wattflow.policy.eheft:EHEFT",
+    "dewts": "wattflow.policy.dewts:DEWTS",
+    "nsga2": "wattflow.plan.nsga2:NSGA2",
 }
 
 

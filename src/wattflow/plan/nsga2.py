@@ -1,0 +1,164 @@
+"""NSGA-II over plans: node and priority of every task, judged by simulation for energy and makespan.
+
+Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE Transactions on
+Evolutionary Computation 6(2), 2002, 10.1109/4235.996017; the algorithm is pymoo's (extra `plan`). Two genes for each
+task: which of the nodes that can run it, and its place in the queue. The search starts from the nodes and the order of
+HEFT and energy-aware HEFT, children of these, and random plans.
+
+O(population × generations) simulations. Same workload, cluster and ``seed``: same front. The policy follows the knee:
+the point of the front farthest from the line between its ends; ties go to the shorter makespan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import MissingExtra
+from wattflow.model.workload import Workload
+from wattflow.policy import eheft, heft, planning
+from wattflow.policy.base import Plan, Policy
+from wattflow.policy.planning.problem import known_estimates
+from wattflow.sim import simulate
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Plans of which none is better in both energy and makespan, by rising makespan.
+
+    Attributes:
+        plans: One plan per point.
+        makespan_s, energy_j: As simulated with the estimates.
+        knee: Index of the point that the policy follows.
+    """
+
+    plans: tuple[Plan, ...]
+    makespan_s: Floats
+    energy_j: Floats
+    knee: int
+
+
+def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | None = None) -> Front:
+    """The Pareto front that the search found. Raises MissingExtra without pymoo."""
+    settings = {**PARAMS, **(params or {})}
+    judge = _Judge(workload, cluster, settings)
+    genes, costs = _search(judge, settings)
+    order = np.lexsort((costs[:, 1], costs[:, 0]))
+    genes, costs = genes[order], costs[order]
+    keep = _undominated(costs)
+    genes, costs = genes[keep], costs[keep]
+    plans = tuple(judge.plan(row) for row in genes)
+    return Front(plans, costs[:, 0], costs[:, 1], knee(costs))
+
+
+def knee(costs: Floats) -> int:
+    """The row farthest below the line between the first and the last, both objectives scaled to 0–1."""
+    span = np.ptp(costs, axis=0)
+    scaled = (costs - costs.min(axis=0)) / np.where(span > 0, span, 1.0)
+    return int(np.argmin(np.round(scaled.sum(axis=1), 12)))
+
+
+def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+    """The plan at the knee of the front."""
+    if not len(workload):
+        return heft.plan(workload, cluster, planning.PARAMS)
+    found = front(workload, cluster, params)
+    return found.plans[found.knee]
+
+
+class _Judge:
+    """From genes to a plan, and from a plan to (makespan, energy)."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> None:
+        estimate = known_estimates(workload)
+        self.workload = replace(workload, runtime_s=estimate, estimate_s=estimate)
+        self.cluster, self.params = cluster, params
+        problem = planning.problem(workload, cluster, planning.PARAMS)
+        # Nodes in order of class: neighbouring genes are alike.
+        by_class = np.argsort(problem.facts.cls, kind="stable")
+        able = np.isfinite(problem.cost_s)
+        self.able = [by_class[row[problem.facts.cls[by_class]]] for row in np.unique(able, axis=0)]
+        self.kind = np.unique(able, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def plan(self, genes: Floats) -> Plan:
+        count = len(self.workload)
+        node = np.full(count, -1, np.int32)
+        for kind, nodes in enumerate(self.able):
+            mine = self.kind == kind
+            if len(nodes):
+                at = np.minimum((genes[:count][mine] * len(nodes)).astype(np.int64), len(nodes) - 1)
+                node[mine] = nodes[at]
+        return Plan(node=node, order=genes[count:].copy())
+
+    def genes(self, known: Plan) -> Floats:
+        """Genes whose plan has these nodes and this order."""
+        count = len(self.workload)
+        genes = np.zeros(2 * count)
+        for kind, nodes in enumerate(self.able):
+            if len(nodes):
+                place = np.full(len(self.cluster.nodes), 0)
+                place[nodes] = np.arange(len(nodes))
+                mine = self.kind == kind
+                genes[:count][mine] = (place[np.maximum(known.node[mine], 0)] + 0.5) / len(nodes)
+        genes[count:][np.argsort(known.order, kind="stable")] = (np.arange(count) + 0.5) / count
+        return genes
+
+    def costs(self, genes: Floats) -> tuple[float, float]:
+        chosen = self.plan(genes)
+        run = simulate(self.workload, self.cluster, Policy("nsga2-candidate", plan=lambda *_: chosen))
+        return run.makespan_s, run.total_j
+
+
+def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]:
+    try:
+        from pymoo.algorithms.moo.nsga2 import NSGA2 as Nsga2
+        from pymoo.core.problem import ElementwiseProblem
+        from pymoo.optimize import minimize
+    except ImportError as error:
+        raise MissingExtra("the policy nsga2 needs pymoo: pip install 'wattflow[plan]'") from error
+
+    class Placement(ElementwiseProblem):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(n_var=2 * len(judge.workload), n_obj=2, xl=0.0, xu=1.0)
+
+        def _evaluate(self, x: Floats, out: dict[str, object], *args: object, **kwargs: object) -> None:
+            out["F"] = judge.costs(x)
+
+    population, seed = max(4, int(params["population"])), int(params["seed"])
+    first = np.random.default_rng(seed).random((population, 2 * len(judge.workload)))
+    for row, planner in enumerate((heft.plan, eheft.plan)):
+        first[row] = judge.genes(planner(judge.workload, judge.cluster, planning.PARAMS))
+    # Children of the known plans: a tenth of their genes drawn anew.
+    for row in range(2, population // 2):
+        drawn = np.random.default_rng([seed, row]).random(first.shape[1])
+        first[row] = np.where(drawn < 0.1, first[row], first[row % 2])
+    algorithm = Nsga2(pop_size=population, sampling=first, eliminate_duplicates=True)
+    result = minimize(Placement(), algorithm, ("n_gen", max(1, int(params["generations"]))), seed=seed, verbose=False)
+    return np.atleast_2d(result.X), np.atleast_2d(result.F)
+
+
+def _undominated(costs: Floats) -> NDArray[np.int64]:
+    """Rows, sorted by the first column, whose second column is less than all before."""
+    best, keep = np.inf, []
+    for row, (_, energy) in enumerate(costs):
+        if energy < best:
+            best = energy
+            keep.append(row)
+    return np.array(keep, np.int64)
+
+
+PARAMS: Mapping[str, float] = {"population": 20.0, "generations": 10.0, "seed": 1.0}
+
+NSGA2 = Policy(
+    "nsga2",
+    "evolutionary search over nodes and order, judged by simulation",
+    "10.1109/4235.996017",
+    plan=plan,
+    params=PARAMS,
+)

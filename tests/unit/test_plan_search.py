@@ -1,0 +1,87 @@
+"""NSGA-II, its extra, and the exact bound."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from wattflow.model.cluster import Cluster, Node
+from wattflow.model.errors import MissingExtra
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workload import Workload
+from wattflow.plan import bounds, nsga2
+from wattflow.policy import registry
+from wattflow.sim import simulate
+
+
+def chain_of_forks() -> Workload:
+    parents = [0, 0, 0, 1, 2, 3, 4, 4]
+    children = [1, 2, 3, 4, 4, 4, 5, 6]
+    return Workload.of_columns(
+        "forks",
+        release_s=np.zeros(7),
+        runtime_s=np.array([2.0, 8.0, 5.0, 3.0, 2.0, 6.0, 7.0]),
+        edges=(np.array(parents), np.array(children)),
+    )
+
+
+def fast_and_thrifty() -> Cluster:
+    """A quick node of many watts and a slow one of few, both for nothing when idle: time can be had for energy."""
+    quick = Node("quick", 2, 0, speed=2.0, power=PowerProfile((0.0, 2.0), (0.0, 200.0)))
+    thrifty = Node("thrifty", 2, 0, speed=1.0, power=PowerProfile((0.0, 2.0), (0.0, 20.0)))
+    return Cluster("pair", (quick, thrifty))
+
+
+def test_front_trades_time_for_energy_and_no_point_is_dominated():
+    pytest.importorskip("pymoo")
+    small = {"population": 12, "generations": 6}
+    found = nsga2.front(chain_of_forks(), fast_and_thrifty(), small)
+    assert len(found.plans) >= 3
+    assert (np.diff(found.makespan_s) > 0).all()
+    assert (np.diff(found.energy_j) < 0).all()
+    again = nsga2.front(chain_of_forks(), fast_and_thrifty(), small)
+    assert found.energy_j.tolist() == again.energy_j.tolist()
+
+
+def test_policy_follows_the_knee():
+    pytest.importorskip("pymoo")
+    small = {"population": 8, "generations": 3}
+    found = nsga2.front(chain_of_forks(), fast_and_thrifty(), small)
+    run = simulate(chain_of_forks(), fast_and_thrifty(), registry.load("nsga2", **small))
+    assert run.makespan_s == pytest.approx(found.makespan_s[found.knee])
+    assert run.total_j == pytest.approx(found.energy_j[found.knee])
+
+
+def test_knee_is_the_point_nearest_the_corner():
+    costs = np.array([[0.0, 10.0], [1.0, 2.0], [5.0, 1.0], [10.0, 0.0]])
+    assert nsga2.knee(costs) == 1
+    assert nsga2.knee(costs[:1]) == 0
+
+
+def test_without_pymoo_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymoo.algorithms.moo.nsga2", None)
+    with pytest.raises(MissingExtra, match=r"wattflow\[plan\]"):
+        simulate(chain_of_forks(), fast_and_thrifty(), "nsga2")
+
+
+def test_planners_lie_between_the_optimum_and_twice_it():
+    pytest.importorskip("ortools")
+    workload, cluster = chain_of_forks(), fast_and_thrifty()
+    best = bounds.exact_makespan_s(workload, cluster)
+    assert best is not None
+    assert bounds.makespan_bound_s(workload, cluster) <= best + 1e-3
+    for name in ("heft", "peft", "cpop", "eheft", "dewts"):
+        assert best - 1e-3 <= simulate(workload, cluster, name).makespan_s <= 2 * best
+
+
+def test_an_empty_workload_is_planned():
+    empty = Workload.of_columns("empty", release_s=np.zeros(0), runtime_s=np.zeros(0))
+    for name in ("heft", "peft", "cpop", "eheft", "dewts", "nsga2"):
+        assert simulate(empty, fast_and_thrifty(), name).makespan_s == 0.0
+
+
+def test_unknown_estimates_are_planned_as_the_mean_of_their_function():
+    workload = chain_of_forks().with_estimates(np.full(7, np.nan))
+    assert simulate(workload, fast_and_thrifty(), "heft").finished.all()

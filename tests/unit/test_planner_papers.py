@@ -1,0 +1,91 @@
+"""The worked examples of the papers: costs by task and processor, makespans as printed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattflow.model.cluster import Cluster, Network, Node
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.policy import cpop, peft, planning
+
+# Topcuoglu et al. 2002, table 1 and figure 2.
+HEFT_COSTS = (
+    (14, 16, 9), (13, 19, 18), (11, 13, 19), (13, 8, 17), (12, 13, 10),
+    (13, 16, 9), (7, 15, 11), (5, 11, 14), (18, 12, 20), (21, 7, 16),
+)  # fmt: skip
+HEFT_EDGES = (
+    (1, 2, 18), (1, 3, 12), (1, 4, 9), (1, 5, 11), (1, 6, 14), (2, 8, 19), (2, 9, 16), (3, 7, 23),
+    (4, 8, 27), (4, 9, 23), (5, 9, 13), (6, 8, 15), (7, 10, 17), (8, 10, 11), (9, 10, 13),
+)  # fmt: skip
+# Arabnejad and Barbosa 2014, figure 1.
+PEFT_COSTS = (
+    (22, 21, 36), (22, 18, 18), (32, 27, 43), (7, 10, 4), (29, 27, 35),
+    (26, 17, 24), (14, 25, 30), (29, 23, 36), (15, 21, 8), (13, 16, 33),
+)  # fmt: skip
+PEFT_EDGES = (
+    (1, 2, 17), (1, 3, 31), (1, 4, 29), (1, 5, 13), (1, 6, 7), (2, 8, 3), (2, 9, 30), (3, 7, 16),
+    (4, 8, 11), (4, 9, 7), (5, 9, 57), (6, 8, 5), (7, 10, 9), (8, 10, 42), (9, 10, 7),
+)  # fmt: skip
+
+
+def example(costs, edges) -> planning.Problem:
+    """Each task its own function, each processor a node of one core with links of one byte a second."""
+    count = len(costs)
+    nodes = tuple(
+        Node(
+            f"p{p}",
+            cores=1,
+            memory_bytes=0,
+            function_speed={f"f{t}": 1 / costs[t][p] for t in range(count)},
+            network=Network(bandwidth_bytes_per_s=1.0),
+        )
+        for p in range(3)
+    )
+    workload = Workload.of_columns(
+        "example",
+        release_s=np.zeros(count),
+        runtime_s=np.ones(count),
+        functions=[Function(f"f{t}") for t in range(count)],
+        shapes=[Shape(t, (Variant(),)) for t in range(count)],
+        shape=np.arange(count),
+        edges=(np.array([e[0] - 1 for e in edges]), np.array([e[1] - 1 for e in edges])),
+        edge_bytes=np.array([e[2] for e in edges], np.float64),
+    )
+    return planning.problem(workload, Cluster("three", nodes), {"overlap": 1.0})
+
+
+def test_heft_upward_ranks_are_those_of_its_table():
+    rank = planning.upward_rank(example(HEFT_COSTS, HEFT_EDGES))
+    printed = [108.0, 77.0, 80.0, 80.0, 69.0, 63.333, 42.667, 35.667, 44.333, 14.667]
+    assert rank == pytest.approx(printed, abs=1e-3)
+
+
+@pytest.mark.parametrize(("costs", "edges", "printed"), [(HEFT_COSTS, HEFT_EDGES, 80), (PEFT_COSTS, PEFT_EDGES, 133)])
+def test_heft_makespan(costs, edges, printed):
+    problem = example(costs, edges)
+    slots = planning.schedule(problem, planning.upward_rank(problem))
+    assert planning.makespan_s(problem, slots) == pytest.approx(printed)
+
+
+def test_cpop_makespan_and_critical_path():
+    problem = example(HEFT_COSTS, HEFT_EDGES)
+    length = cpop.priority(problem)
+    only = cpop.path_nodes(problem, length)
+    assert np.flatnonzero(only == 1).tolist() == [0, 1, 8, 9], "the paper's path is n1, n2, n9, n10, on P2"
+    assert planning.makespan_s(problem, planning.schedule(problem, length, only=only)) == pytest.approx(86)
+
+
+def test_peft_table_and_makespan():
+    problem = example(PEFT_COSTS, PEFT_EDGES)
+    table = peft.optimistic_costs(problem)
+    printed = [
+        (64, 68, 86), (42, 39, 42), (27, 41, 43), (42, 39, 50), (28, 37, 28),
+        (42, 39, 44), (13, 16, 22), (13, 16, 33), (13, 16, 20), (0, 0, 0),
+    ]  # fmt: skip
+    assert table == pytest.approx(np.array(printed))
+    rank = table @ problem.weight
+    assert rank == pytest.approx([72.7, 41, 37, 43.7, 31, 41.7, 17, 20.7, 16.3, 0], abs=0.05)
+    slots = planning.schedule(problem, rank, bias=table)
+    assert planning.makespan_s(problem, slots) == pytest.approx(122)
