@@ -40,9 +40,60 @@ def _wide(kind: Any) -> Any:
     return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
 
 
+_INNER: set[str] = set()
+"""Full names of the functions that only compiled code calls."""
+
+
 def inner(function: Any) -> Any:
-    """Like `jit`, for a function that only compiled code calls: it has no way in from Python, which compiles faster."""
-    return jit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    """Like `jit`, for a function that only compiled code calls.
+
+    It has no way in from Python, is not cached by itself, and is optimised and turned into machine code only as part of the
+    function that it ends up in: numba would do both at every level of the call tree, for all that lies below.
+    """
+    if not COMPILED:
+        return function
+    function.__qualname__ = f"{function.__module__}.{function.__name__}"
+    _INNER.add(function.__qualname__)
+    return jit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, cache=False)
+
+
+def _finalize_inner(library: Any) -> None:
+    """Link what an inner function calls into its module, and leave it at that."""
+    seen = set()
+    for other in library._linking_libraries:
+        if other not in seen:
+            seen.add(other)
+            library._reload_init.update(other._reload_init)
+            library._final_module.link_in(other._get_module_for_linking(), preserve=True)
+    library._finalized = True
+
+
+def _patch_numba() -> None:
+    """Put `_finalize_inner` in place for inner functions alone. Where numba has changed, all stays as it was, only slower."""
+    from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
+
+    finalize, set_environment = CPUCodeLibrary.finalize, getattr(JITCPUCodegen, "set_env", None)
+    parts = ("_get_module_for_linking", "_raise_if_finalized", "_optimize_final_module")
+    if set_environment is None or not all(hasattr(CPUCodeLibrary, part) for part in parts):
+        return
+
+    def set_if_there(codegen: Any, name: str, environment: Any) -> None:
+        # An inner function has no machine code of its own, and so no environment that something could read.
+        if codegen._engine.is_symbol_defined(name):
+            set_environment(codegen, name, environment)
+
+    def quick(library: Any) -> None:
+        if library.name in _INNER and hasattr(library, "_linking_libraries"):
+            _finalize_inner(library)
+        else:
+            finalize(library)
+
+    CPUCodeLibrary.finalize = quick
+    JITCPUCodegen.set_env = set_if_there
+
+
+if COMPILED:
+    _patch_numba()
 
 
 def jit(function: Any, **options: Any) -> Any:
