@@ -1,5 +1,9 @@
 # One target per benchmark; each ends with one line per figure: figure NAME VALUE UNIT goal GOAL ok|short
 
+.PHONY: bench-start
+bench-start: $(BIN)/.base ## How long the command line takes to start and to compare
+	$(RUN) benchmarks/bench_start.py
+
 .PHONY: bench-attribution
 bench-attribution: $(BIN)/.dev ## Joules by task against measured truth (FaasMeter, 64 tasks on the virtual meter)
 	$(RUN) benchmarks/attribution.py
