@@ -164,7 +164,7 @@ def _node_event(state, world, what, node, gen, priority):
 
 @compile_later
 def _fold(state, world, priority):
-    """Fold all events of the present instant into the state, in their fixed order; returns how many were not out of date."""
+    """Fold all events of the present instant into the state, in their fixed order; returns how many still counted."""
     pulse = world.clock[0]
     now = state.clock[0].now
     count = 0

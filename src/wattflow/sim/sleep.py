@@ -45,7 +45,7 @@ def node_idles(state, world, node):
 
 @jit
 def sleep_check(state, world, node, generation):
-    """The node falls asleep if nothing was placed on it since its idling began; else this check is out of date: False."""
+    """The node falls asleep, unless something was placed on it since its idling began: then False."""
     node_row = state.nodes[node]
     if node_row.generation != generation or node_row.running > 0:
         return False
