@@ -64,6 +64,7 @@ class Simulation:
         )
         self.reservation: tuple[float, LiveNode | None] | None = None
         self.round_due_s = INF
+        self.placed: list[Attempt] = []
         self.sequence = count()
         self.records: list[Record] = []
         self.meter = Meter(cluster, self.nodes)
@@ -202,6 +203,9 @@ class Simulation:
             elif self.options.queue == "easy-backfill" and self.reservation is None:
                 self.reservation = self.reserve(task)
         self.reservation = None
+        for attempt in self.placed:  # decisions see what was placed before them, not what that sets in motion
+            self.begin(attempt)
+        self.placed.clear()
 
     def reserve(self, head: int) -> tuple[float, LiveNode | None]:
         """(shadow time, reserved node): when and where the head could start if estimates were true."""
@@ -251,8 +255,7 @@ class Simulation:
             gang.append(attempt)
         self.attempts_made[task] += 1
         self.parts_left[task] = len(gang)
-        for attempt in gang:
-            self.begin(attempt)
+        self.placed += gang
         return True
 
     def best(self, task: int) -> tuple[LiveNode, tuple[int, ...], Offer] | None:

@@ -124,7 +124,7 @@ class State(Tables):
     NAMES = TABLES
 
 
-class Row(np.record):
+class Row(np.record):  # type: ignore[misc]
     """A row of a table. Its fields come before numpy's own attributes (numpy 2 gives everything a ``device``)."""
 
     def __getattribute__(self, name: str) -> Any:

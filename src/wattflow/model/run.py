@@ -104,5 +104,5 @@ class Run:
         start = -np.inf if reduce is np.maximum else np.inf
         values = np.full(len(self.workload), start)
         reduce.at(values, done["task"], done[column])
-        values[~np.isfinite(values)] = np.nan
+        values[~np.isfinite(values) | ~self.finished] = np.nan
         return values

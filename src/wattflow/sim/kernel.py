@@ -96,8 +96,6 @@ def _finish_domain(state, world, priority):
 def _lose_node(state, world, node, priority):
     """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
     node_row = state.nodes[node]
-    if node_row.power_state == DOWN:
-        return
     while True:
         a = node_row.first_attempt
         oldest = -1
@@ -123,31 +121,38 @@ def _lose_node(state, world, node, priority):
 
 @inner
 def _node_event(state, world, what, node, gen, priority):
+    """Fold a change of a node; False if it is out of date."""
     load = world.nodes[node]
     node_row = state.nodes[node]
     if what == WAKE_DONE:
         # The node may have been lost, and even have begun to wake again, since this was announced.
-        if node_row.power_state == WAKING and node_row.on_at <= state.clock[0].now:
-            sleep.set_state(state, world, node, ON)
-            stages.node_is_on(state, world, node)
-            if node_row.running == 0:
-                sleep.node_idles(state, world, node)
+        if node_row.power_state != WAKING or node_row.on_at > state.clock[0].now:
+            return False
+        sleep.set_state(state, world, node, ON)
+        stages.node_is_on(state, world, node)
+        if node_row.running == 0:
+            sleep.node_idles(state, world, node)
     elif what == FALL_DONE:
-        sleep.fall_done(state, world, node, gen)
+        if not sleep.fall_done(state, world, node, gen):
+            return False
         if node_row.power_state == ON:
             stages.node_is_on(state, world, node)
     elif what == SLEEP_CHECK:
-        sleep.sleep_check(state, world, node, gen)
+        return sleep.sleep_check(state, world, node, gen)
     elif what == LOST:
+        if node_row.power_state == DOWN:
+            return False
         _lose_node(state, world, node, priority)
     elif what == BACK:
-        if node_row.power_state == DOWN:
-            sleep.set_state(state, world, node, ON)
-            sleep.node_idles(state, world, node)
-            faults.schedule_failure(state, world, node)
+        if node_row.power_state != DOWN:
+            return False
+        sleep.set_state(state, world, node, ON)
+        sleep.node_idles(state, world, node)
+        faults.schedule_failure(state, world, node)
     elif what == NOTICE:
-        if node_row.power_state == ON:
-            sleep.set_state(state, world, node, DRAINING)
+        if node_row.power_state != ON:
+            return False
+        sleep.set_state(state, world, node, DRAINING)
     elif what == WARM_DONE:
         power.account(state, world, node)
         load.busy_u -= MICRO
@@ -155,11 +160,12 @@ def _node_event(state, world, what, node, gen, priority):
         power.refresh(state, world, node)
         if node_row.power_state == ON:
             containers.keep(state, node, gen)
+    return True
 
 
 @inner
 def _fold(state, world, priority):
-    """Fold all events of the present instant into the state, in their fixed order; returns how many."""
+    """Fold all events of the present instant into the state, in their fixed order; returns how many still counted."""
     pulse = world.clock[0]
     now = state.clock[0].now
     count = 0
@@ -176,15 +182,16 @@ def _fold(state, world, priority):
             who = world.events[0].who
             gen = world.events[0].gen
             clocks.pop_event(world)
-            count += 1
             if what in (STAGE_END, TIME_UP):
-                if state.attempts[who].task >= 0 and state.attempts[who].sequence == gen:
-                    if what == STAGE_END:
-                        stages.stage_ended(state, world, who)
-                    else:
-                        stages.time_is_up(state, world, who, priority)
-            else:
-                _node_event(state, world, what, who, gen, priority)
+                if state.attempts[who].task < 0 or state.attempts[who].sequence != gen:
+                    continue
+                if what == STAGE_END:
+                    stages.stage_ended(state, world, who)
+                else:
+                    stages.time_is_up(state, world, who, priority)
+                count += 1
+            elif _node_event(state, world, what, who, gen, priority):
+                count += 1
             continue
         break
     at = pulse.next_arrival
@@ -196,8 +203,9 @@ def _fold(state, world, priority):
     while pulse.event_n > 0 and world.events[0].time <= now and world.events[0].order == TIMER:
         if world.events[0].what == ROUND:
             pulse.round_at = math.inf
+        if world.events[0].what != RAMP or world.events[0].time == pulse.ramp_at:
+            count += 1
         clocks.pop_event(world)
-        count += 1
     return count
 
 
@@ -256,9 +264,10 @@ def _schedule_ramp(state, world):
                     at_s = (wanted - kind.burst_u) / kind.ramp_u_s
                     if now < at_s < soonest and wanted <= kind.request_u:
                         soonest = at_s
-    if soonest < math.inf and not (now < pulse.ramp_at <= soonest):
+    if soonest != pulse.ramp_at:
         pulse.ramp_at = soonest
-        clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
+        if soonest < math.inf:
+            clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
 
 
 @inner
@@ -367,7 +376,10 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
                     pulse.peak_w = pulse.total_w
                 clock.now = t
             clock.instant += 1
-            folded += _fold(state, world, priority)
+            count = _fold(state, world, priority)
+            folded += max(1, count)
+            if count == 0:
+                continue
         pulse.redo = 0
         if clock.waiting > 0 and _is_round(state, world):
             if pulse.ramps == 1:
@@ -378,7 +390,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
             if status == GROW:
                 pulse.redo = 1
                 return GROW
-            if pulse.ramps == 1 and clock.waiting > 0:
+            if pulse.ramps == 1:
                 _schedule_ramp(state, world)
             if clock.retry_at < math.inf:
                 if not (clock.now < pulse.timer_at <= clock.retry_at):

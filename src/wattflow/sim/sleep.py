@@ -45,10 +45,12 @@ def node_idles(state, world, node):
 
 @inner
 def sleep_check(state, world, node, generation):
-    """Nothing was placed on the node since its idling began: it falls asleep."""
+    """The node falls asleep, unless something was placed on it since its idling began: then False."""
     node_row = state.nodes[node]
-    if node_row.generation == generation and node_row.running == 0:
-        fall_asleep(state, world, node)
+    if node_row.generation != generation or node_row.running > 0:
+        return False
+    fall_asleep(state, world, node)
+    return True
 
 
 @inner
@@ -72,12 +74,13 @@ def fall_asleep(state, world, node):
 
 @inner
 def fall_done(state, world, node, gen):
-    """The node is asleep now, and turns round at once if someone waits for it."""
+    """The node is asleep now, and turns round at once if someone waits for it. False if it was lost since."""
     if state.nodes[node].power_state != FALLING or world.nodes[node].gen != gen:
-        return
+        return False
     set_state(state, world, node, ASLEEP)
     if world.nodes[node].wake_wanted == 1:
         wake(state, world, node)
+    return True
 
 
 @inner
