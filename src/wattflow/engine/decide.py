@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wattflow.engine import fit, queue, view
 from wattflow.engine.jit import inner
 from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PLACED, SKIP, STRICT, UNKNOWN_COST
@@ -349,45 +347,69 @@ def reserve(state, task):
         if state.attempts[a].task >= 0:
             state.scratch[n] = a
             n += 1
-    sequences = np.empty(n, np.int64)
-    for i in range(n):
-        sequences[i] = state.attempts[state.scratch[i]].sequence
-    order = state.scratch[:n][np.argsort(sequences)]
-    ends = np.empty(n, np.float64)
-    for i in range(n):
-        ends[i] = state.attempts[order[i]].end
-    sorted_at = np.argsort(ends, kind="mergesort")
-    freed_u = np.zeros(state.nodes.size, np.int64)
-    freed_mem = np.zeros(state.nodes.size, np.int64)
+    for at in range(n // 2 - 1, -1, -1):
+        _sift_end(state, at, n)
     fitting = 0
     for node in range(state.nodes.size):
-        fitting += _parts_that_fit(state, variant, node, 0, 0)
-    for i in range(n):
-        a = order[sorted_at[i]]
-        node = state.attempts[a].node
-        before = _parts_that_fit(state, variant, node, freed_u[node], freed_mem[node])
-        freed_u[node] += state.variants[state.attempts[a].variant].need_u
-        freed_mem[node] += state.variants[state.attempts[a].variant].memory
-        fitting += _parts_that_fit(state, variant, node, freed_u[node], freed_mem[node]) - before
+        state.nodes[node].freed_u = 0
+        state.nodes[node].freed_mem = 0
+        fitting += _parts_that_fit(state, variant, node)
+    while n > 0:
+        attempt = state.attempts[state.scratch[0]]
+        node = attempt.node
+        before = _parts_that_fit(state, variant, node)
+        state.nodes[node].freed_u += state.variants[attempt.variant].need_u
+        state.nodes[node].freed_mem += state.variants[attempt.variant].memory
+        fitting += _parts_that_fit(state, variant, node) - before
         if fitting >= parts:
-            clock.shadow = ends[sorted_at[i]]
+            clock.shadow = attempt.end
             if parts == 1:
                 clock.reserved = node
             return
+        n -= 1
+        state.scratch[0] = state.scratch[n]
+        _sift_end(state, 0, n)
 
 
 @inner
-def _parts_that_fit(state, variant, node, freed_u, freed_mem):
+def _ends_before(state, a, b):
+    first = state.attempts[a]
+    second = state.attempts[b]
+    return first.end < second.end or (first.end == second.end and first.sequence < second.sequence)
+
+
+@inner
+def _sift_end(state, at, n):
+    """Keep ``scratch[:n]`` a heap of attempts by estimated end."""
+    heap = state.scratch
+    moved = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= n:
+            break
+        if child + 1 < n and _ends_before(state, heap[child + 1], heap[child]):
+            child += 1
+        if not _ends_before(state, heap[child], moved):
+            break
+        heap[at] = heap[child]
+        at = child
+    if n > 0:
+        heap[at] = moved
+
+
+@inner
+def _parts_that_fit(state, variant, node):
+    """Parts that a node could take once what ends before is given back."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     cls = node_row.cls
     if state.class_ok[variant, cls] == 0 or node_row.power_state > 3:
         return 0
     need = max(1, needs.need_u)
-    by_cores = (node_row.capacity_u - node_row.used_u + freed_u) // need
+    by_cores = (node_row.capacity_u - node_row.used_u + node_row.freed_u) // need
     memory = needs.memory
     if memory > 0:
-        by_memory = (state.classes[cls].memory - node_row.used_mem + freed_mem) // memory
+        by_memory = (state.classes[cls].memory - node_row.used_mem + node_row.freed_mem) // memory
         return min(by_cores, by_memory)
     return by_cores
 

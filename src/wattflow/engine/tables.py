@@ -48,7 +48,7 @@ NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
     ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("first_attempt", "i4"),
     ("device_first", "i4"), ("device_n", "i4"), ("first_container", "i4"), ("power_state", "i2"), ("frequency", "i2"),
-    ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"), ("generation", "i8"),
+    ("freed_u", "i8"), ("freed_mem", "i8"), ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"), ("generation", "i8"),
 ])  # fmt: skip
 CLASSES = np.dtype([
     ("first", "i4"), ("count", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
