@@ -16,3 +16,5 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 FIFO = Policy("fifo", "first in, first out on the least loaded node", score=score)
+LEAST_LOADED = Policy("least-loaded", "the least loaded node; another name for fifo", score=score)
+FIFO_SLEEP = Policy("fifo-sleep", "fifo, and nodes sleep after idling half a minute", score=score, sleep_after_s=30.0)

@@ -9,6 +9,20 @@ from wattflow.policy.base import Policy
 
 POLICIES = {
     "fifo": "wattflow.policy.least_loaded:FIFO",
+    "round-robin": "wattflow.policy.round_robin:ROUND_ROBIN",
+    "random": "wattflow.policy.random_choice:RANDOM",
+    "least-loaded": "wattflow.policy.least_loaded:LEAST_LOADED",
+    "most-allocated": "wattflow.policy.most_allocated:MOST_ALLOCATED",
+    "kubernetes": "wattflow.policy.kubernetes:KUBERNETES",
+    "sjf": "wattflow.policy.sjf:SJF",
+    "wfp3": "wattflow.policy.wfp3:WFP3",
+    "unicep": "wattflow.policy.unicep:UNICEP",
+    "f1": "wattflow.policy.f1:F1",
+    "min-min": "wattflow.policy.min_min:MIN_MIN",
+    "max-min": "wattflow.policy.min_min:MAX_MIN",
+    "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",
+    "least-energy-sleep": "wattflow.policy.least_energy:LEAST_ENERGY_SLEEP",
+    "fifo-sleep": "wattflow.policy.least_loaded:FIFO_SLEEP",
 }
 
 
