@@ -1,0 +1,112 @@
+"""The HPE energy-aware algorithm (Algorithm 1), and the same with the guarantee as a dial.
+
+Requests are set aside in the choice: what counts are the watts that the task adds by the node's profile, with the node's TDP
+as the capacity of its energy resource. Where the request no longer fits but 80 % of it does, the task is
+guaranteed 80 % (its limit stays the request) and costs the watts between the last two cores of the node.
+
+`hpe-dial` offers 100, 90, 80, 70 and 60 %. A task guaranteed g may take 1/g as long, so it is offered what its slack on
+the DAG bears: g ≥ runtime / (runtime + slack), and never less than 60 %.
+
+O(candidates) per task and guarantee; ties go to the lower index, then to the larger guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wattflow.engine import view
+from wattflow.engine.jit import jit
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import levels
+from wattflow.policy.base import Policy
+
+
+@jit
+def over_budget(state, node, added_w):
+    """Whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
+    cls = state.nodes.cls[node]
+    if state.nodes.running[node] == 0:
+        return False
+    used_w = view.watts(state, cls, state.nodes.alloc_u[node] / MICRO) - view.watts(state, cls, 0.0)
+    return used_w + added_w > state.classes.tdp_w[cls]
+
+
+@jit
+def last_core_w(state, variant, node):
+    """Watts between the last two cores that requests may fill, for each core asked for."""
+    cls = state.nodes.cls[node]
+    last = min(state.classes.threads[cls], state.classes.request_u[cls] / MICRO)
+    step = view.watts(state, cls, last) - view.watts(state, cls, max(0.0, last - 1.0))
+    return step * state.variants.cores_u[variant] / MICRO
+
+
+@jit
+def larger_fits(state, variant, node):
+    """Whether the next larger guarantee of the same offer has room on the node."""
+    if variant == 0 or state.variants.origin[variant - 1] != state.variants.origin[variant]:
+        return False
+    if state.variants.guarantee[variant - 1] <= state.variants.guarantee[variant]:
+        return False
+    return state.nodes.used_u[node] + state.variants.need_u[variant - 1] <= state.nodes.capacity_u[node]
+
+
+@jit
+def profiled_w(state, task, variant, candidate):
+    """Algorithm 1's cost of one candidate; inf where a larger guarantee fits or the energy resource is exhausted."""
+    node = state.candidates.node[candidate]
+    if larger_fits(state, variant, node):
+        return math.inf
+    added = view.added_w(state, task, variant, candidate)
+    if added >= UNKNOWN_COST:
+        return UNKNOWN_COST
+    device = state.candidates.device[candidate]
+    device_w = view.device_added_w(state, variant, device) if device >= 0 else 0.0
+    host_w = added - device_w
+    if state.variants.guarantee[variant] < 1.0:
+        host_w = last_core_w(state, variant, node)
+    elif over_budget(state, node, host_w):
+        return math.inf
+    return host_w + device_w
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """P(k + c) − P(k) where the request fits; P(K) − P(K − 1) a core where only 80 % of it does."""
+    for c in range(out.size):
+        out[c] = profiled_w(state, task, variant, c)
+
+
+def score_dial(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The same, for the guarantees that the task's slack bears."""
+    guarantee = state.variants.guarantee[variant]
+    least = 1.0
+    estimate = state.tasks.estimate[task]
+    if not math.isnan(estimate) and estimate > 0.0:
+        least = max(state.params[0], estimate / (estimate + state.extra.slack[task]))
+    for c in range(out.size):
+        # A dial of tenths: a guarantee is borne when it is not below the least by more than rounding.
+        out[c] = profiled_w(state, task, variant, c) if guarantee >= least - 1e-9 else math.inf
+
+
+def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
+    """Slack of each task."""
+    levels.note_slack(state, workload, cluster)
+
+
+HPE = Policy(
+    "hpe",
+    "Algorithm 1: fewest added watts by profile, 80 % guaranteed where the request no longer fits",
+    score=score,
+    settings=Settings(guarantees=(1.0, 0.8)),
+)
+HPE_DIAL = Policy(
+    "hpe-dial",
+    "Algorithm 1 with a guarantee of 60–100 % by each task's slack",
+    score=score_dial,
+    settings=Settings(guarantees=(1.0, 0.9, 0.8, 0.7, 0.6)),
+    params={"least_guarantee": 0.6},
+    prepare=prepare,
+)
