@@ -36,6 +36,8 @@ POLICIES = {
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",
     "least-energy-sleep": "wattflow.policy.least_energy:LEAST_ENERGY_SLEEP",
     "fifo-sleep": "wattflow.policy.least_loaded:FIFO_SLEEP",
+    "hpe-sleep": "wattflow.policy.hpe:HPE_SLEEP",
+    "wattflow": "wattflow.policy.wattflow:WATTFLOW",
 }
 
 

@@ -1,0 +1,158 @@
+"""wattflow: our own policy. Fewest joules for the whole cluster, idle watts and lost time included.
+
+Every candidate is priced in joules:
+
+    cost = run + cold start + transfer + (wake + idle) / n + κ · W · lateness
+
+- *run*: added watts × runtime × c / (X(D + c) − X(D)): what c more busy threads add to the node's throughput X (less than c
+  beyond its cores) is what they buy.
+- *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs there.
+  Waking and idling are shared by the n tasks that could fill the node now, so a crowd wakes a large node and a single
+  task a small one.
+- *lateness*: seconds by which the task would end after its latest finish on the workflow's critical path; each costs κ
+  times the idle watts W of the whole cluster, which has to stay for the last task. Slack is spent on frugal nodes and
+  lower frequencies; a task without slack goes where it ends first.
+
+The queue is ordered by latest start. Nodes sleep after a share of their break-even time, (wake + enter) energy over saved
+watts, unless the cluster file or the run says when. Where a request no longer fits, 80 % of it is guaranteed, as in `hpe`.
+
+O(candidates × attempts on a node) per task and variant; ties go to the lower index, then to the larger guarantee and the
+higher frequency. A node without a profile is used only where none with one fits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine import view
+from wattflow.engine.jit import jit
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import costs, levels
+from wattflow.policy.base import Policy
+
+LATE, SLEEP, AMORTISE = 0, 1, 2
+"""Places of the parameters."""
+
+
+@jit
+def throughput(state, cls, busy):
+    """X(D): cores' worth of work per second with D busy threads."""
+    cores = state.classes.cores[cls]
+    if busy <= cores:
+        return busy
+    beyond = min(busy, state.classes.threads[cls]) - cores
+    return cores + beyond * state.classes.smt_gain[cls]
+
+
+@jit
+def busy_until(state, node):
+    """When the last attempt on the node is expected to end; now for an empty one."""
+    last = state.clock.now[0]
+    a = state.nodes.first_attempt[node]
+    while a >= 0:
+        if state.attempts.end[a] > last:
+            last = state.attempts.end[a]
+        a = state.attempts.next[a]
+    return last
+
+
+@jit
+def companions(state, variant, node):
+    """How many waiting tasks, this one included, could share the node's waking."""
+    free_u = state.nodes.capacity_u[node] - state.nodes.used_u[node]
+    room = free_u // max(1, state.variants.need_u[variant])
+    return max(1.0, float(min(state.clock.waiting[0], room)) * state.params[AMORTISE])
+
+
+@jit
+def awake_j(state, variant, candidate, finish_s):
+    """Joules of waking the node and of its idling longer than without the task, shared by its companions."""
+    node = state.candidates.node[candidate]
+    cls = state.nodes.cls[node]
+    joules = view.wake_j(state, candidate)
+    if state.classes.sleep_after_s[cls] < math.inf:
+        longer_s = state.clock.now[0] + finish_s - busy_until(state, node)
+        if longer_s > 0.0:
+            joules += (state.classes.idle_w[cls] - state.classes.sleep_w[cls]) * longer_s
+    return joules / companions(state, variant, node) if joules > 0.0 else 0.0
+
+
+@jit
+def price_j(state, task, variant, candidate):
+    """The whole cost of a candidate."""
+    added_w = view.added_w(state, task, variant, candidate)
+    if added_w >= UNKNOWN_COST:
+        return UNKNOWN_COST
+    node = state.candidates.node[candidate]
+    cls = state.nodes.cls[node]
+    wanted = state.variants.cores_u[variant] / MICRO
+    run_s = costs.seconds(state, task, variant, candidate)
+    work = 1.0
+    if state.candidates.device[candidate] < 0 and wanted > 0.0:
+        before = state.nodes.alloc_u[node] / MICRO
+        after_x = throughput(state, cls, before + wanted)
+        gained = after_x - throughput(state, cls, before)
+        work = wanted / max(gained, 0.05 * wanted)
+        run_s *= (before + wanted) / after_x
+    alone_s = costs.seconds(state, task, variant, candidate)
+    cold_s = view.cold_start_s(state, task, variant, candidate)
+    joules = added_w * alone_s * work + view.node_added_w(state, variant, node, -1) * cold_s
+    if state.clock.has_data[0] == 1:
+        joules += view.bytes_to(state, task, node) * state.classes.j_per_byte[cls]
+    finish_s = view.ready_in_s(state, task, variant, candidate) + run_s
+    joules += awake_j(state, variant, candidate, finish_s)
+    late_s = state.clock.now[0] + finish_s - state.extra.slack[task]
+    if late_s > 0.0:
+        joules += state.params[LATE] * state.memory[0] * late_s
+    return costs.bounded(joules)
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Joules for the cluster."""
+    partial = state.variants.guarantee[variant] < 1.0
+    for c in range(out.size):
+        node = state.candidates.node[c]
+        full_u = state.nodes.used_u[node] + state.variants.cores_u[variant]
+        if partial and full_u <= state.nodes.capacity_u[node]:
+            out[c] = math.inf
+        else:
+            out[c] = price_j(state, task, variant, c)
+
+
+def rank(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
+    """Latest start of each task."""
+    found = levels.levels(workload, cluster)
+    submit = workload.workflow_submit_s[workload.workflow] if len(workload) else np.zeros(0)
+    due = np.where(np.isfinite(workload.deadline_s), workload.deadline_s, submit + found.path)
+    return due - found.rest
+
+
+def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
+    """Latest finishes (in ``extra.slack``), the cluster's idle watts, and when nodes go to sleep."""
+    found = levels.levels(workload, cluster)
+    extra = levels.per_task(state, workload)
+    extra["slack"][: len(workload)] = extra["rank"][: len(workload)] + found.seconds
+    classes = state.classes
+    levels.note(state, np.array([float((classes.idle_w * classes.count).sum())]))
+    saved_w = classes.idle_w - classes.sleep_w
+    lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
+    ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0)
+    classes.sleep_after_s[ours] = float(state.params[SLEEP]) * lost_j[ours] / saved_w[ours]
+
+
+WATTFLOW = Policy(
+    "wattflow",
+    "fewest joules for the whole cluster: idle watts, waking and lateness priced",
+    score=score,
+    rank=rank,
+    settings=Settings(guarantees=(1.0, 0.8), frequencies=(0, 1, 2), wakes=True),
+    params={"late": 1.0, "sleep": 0.5, "amortise": 1.0},
+    prepare=prepare,
+)
