@@ -1,12 +1,14 @@
 """Carbon-aware delay: wait, within a bound, for cleaner electricity; run where the grams are fewest.
 
-Wiesner, Behnke, Scheinert, Gontarska, Thamsen: Let's wait awhile: how temporal workload shifting can reduce carbon emissions in the
-cloud, Middleware '21, doi:10.1145/3464298.3493399. Of all start times until the latest one the cleanest is taken: the one
-with the lowest mean intensity over the task's estimated run. The latest start is the task's place on its workflow's critical
-path plus the delay that a workflow may have in all (or what its deadline leaves). Forecasts are the series themselves.
+Wiesner, Behnke, Scheinert, Gontarska, Thamsen: Let's wait awhile: how temporal workload shifting can reduce carbon
+emissions in the cloud, Middleware '21, doi:10.1145/3464298.3493399. Of all start times until the latest one the
+cleanest is taken: the one with the lowest mean intensity over the task's estimated run. The latest start is the
+task's place on its workflow's critical path plus the delay that a workflow may have in all (or what its deadline
+leaves). Forecasts are the series themselves.
 
-O(candidates + steps of the series until the latest start) per task; ties go to the lower index, and to the earlier start. In a
-zone without a series nothing is gained by waiting, so nothing waits; without an estimate a task counts as momentary.
+O(candidates + steps of the series until the latest start) per task; ties go to the lower index, and to the earlier
+start. In a zone without a series nothing is gained by waiting, so nothing waits; without an estimate a task counts as
+momentary.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ COLUMNS = 4
 
 
 @jit
-def intensity(state, zone, from_s, run_s):
+def intensity(state, zone, from_s, run_s):  # type: ignore[no-untyped-def]
     """Mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
     first = int(state.memory[COLUMNS * zone])
     count = int(state.memory[COLUMNS * zone + 1])
@@ -38,7 +40,7 @@ def intensity(state, zone, from_s, run_s):
     at = from_s
     end = from_s + run_s
     total = 0.0
-    cell = int(math.floor(at / step))
+    cell = math.floor(at / step)
     while at < end:
         until = min(end, (cell + 1) * step)
         total += state.memory[first + cell % count] * max(0.0, until - at)
@@ -48,12 +50,12 @@ def intensity(state, zone, from_s, run_s):
 
 
 @jit
-def cleanest(state, zone, from_s, latest, run_s):
+def cleanest(state, zone, from_s, latest, run_s):  # type: ignore[no-untyped-def]
     """(mean intensity, start) of the cleanest start: now, or the beginning of a step, no later than ``latest``."""
     best = intensity(state, zone, from_s, run_s)
     start = from_s
     step = state.memory[COLUMNS * zone + 2]
-    cell = int(math.floor(from_s / step)) + 1
+    cell = math.floor(from_s / step) + 1
     last = cell + 2 * int(state.memory[COLUMNS * zone + 1])
     while cell * step <= latest and cell <= last:
         mean = intensity(state, zone, cell * step, run_s)

@@ -10,13 +10,13 @@ from wattflow.engine.tables import MICRO, UNKNOWN_COST
 
 
 @jit
-def bounded(cost):
+def bounded(cost):  # type: ignore[no-untyped-def]
     """Products with an unknown factor stay at the cost of the unknown."""
     return cost if cost < UNKNOWN_COST else UNKNOWN_COST
 
 
 @jit
-def seconds(state, task, variant, candidate):
+def seconds(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """Estimated run seconds; without an estimate those of a task of one second, so that faster nodes still win."""
     c = state.candidates
     estimate = state.tasks.estimate[task]
@@ -26,7 +26,7 @@ def seconds(state, task, variant, candidate):
 
 
 @jit
-def added_j(state, task, variant, candidate):
+def added_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
     run_w = view.added_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
@@ -42,14 +42,14 @@ def added_j(state, task, variant, candidate):
 
 
 @jit
-def cores(state, task):
+def cores(state, task):  # type: ignore[no-untyped-def]
     """Cores that all parts of the task ask for in its first variant."""
     shape = state.tasks.form[task]
     return state.variants.cores_u[state.shapes.variant_first[shape]] * state.shapes.parts[shape] / MICRO
 
 
 @jit
-def core_share(state, variant, candidate):
+def core_share(state, variant, candidate):  # type: ignore[no-untyped-def]
     """Guaranteed cores over what requests may sum to, the task included."""
     node = state.candidates.node[candidate]
     used = state.nodes.used_u[node] + state.variants.need_u[variant]
@@ -57,7 +57,7 @@ def core_share(state, variant, candidate):
 
 
 @jit
-def memory_share(state, variant, candidate):
+def memory_share(state, variant, candidate):  # type: ignore[no-untyped-def]
     """Memory in use over the node's memory, the task included; 0 for a node that has none."""
     node = state.candidates.node[candidate]
     memory = state.classes.memory[state.nodes.cls[node]]

@@ -1,9 +1,11 @@
-"""DayDream's hot starts: containers made ahead of a phase, as many as the fitted distribution of phase concurrency asks for.
+"""DayDream's hot starts: containers made ahead of a phase, as many as the fitted distribution of phase concurrency
+asks for.
 
-Roy, Patel, Garg, Tiwari: DayDream: executing dynamic scientific workflows on serverless platforms with hot starts, SC '22,
-doi:10.1109/SC41404.2022.00027. A phase is the tasks of one function on one level of one workflow. A Weibull distribution is fitted
-to the phases' widths by its moments; the workload's own DAGs stand for the record of earlier runs. While tasks of a
-function are still to come and something runs, idle and busy containers of it are kept at the chosen quantile.
+Roy, Patel, Garg, Tiwari: DayDream: executing dynamic scientific workflows on serverless platforms with hot starts, SC
+'22, doi:10.1109/SC41404.2022.00027. A phase is the tasks of one function on one level of one workflow. A Weibull
+distribution is fitted to the phases' widths by its moments; the workload's own DAGs stand for the record of earlier
+runs. While tasks of a function are still to come and something runs, idle and busy containers of it are kept at the
+chosen quantile.
 
 O(functions + containers made × nodes) per instant, O(candidates) per task; ties go to the lower index.
 """
@@ -35,7 +37,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def idle_containers(state, fn):
+def idle_containers(state, fn):  # type: ignore[no-untyped-def]
     """Containers of a function that wait and are not too old."""
     count = 0
     c = state.functions.first_container[fn]
@@ -48,8 +50,8 @@ def idle_containers(state, fn):
 
 
 @jit
-def roomiest(state, skip):
-    """The node that is on, keeps containers and has the most free cores once ``skip`` rounds are spread; −1 without one."""
+def roomiest(state, skip):  # type: ignore[no-untyped-def]
+    """The node that is on, keeps containers and has the most free cores beyond ``skip`` each; −1 without one."""
     best = -1
     most = 0
     for node in range(state.nodes.size):

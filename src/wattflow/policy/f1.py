@@ -1,8 +1,8 @@
 """F1: the best of four queue orders that were found by regression on simulated schedules.
 
 Carastan-Santos, de Camargo: Obtaining dynamic scheduling policies with simulation and machine learning, SC '17,
-doi:10.1145/3126908.3126955. O(log waiting) to queue; ties go to the task that entered first. Tasks without an estimate
-come last. Runtimes and arrivals below one second count as one, so that no logarithm is negative or infinite.
+doi:10.1145/3126908.3126955. O(log waiting) to queue; ties go to the task that entered first. Tasks without an
+estimate come last. Runtimes and arrivals below one second count as one, so that no logarithm is negative or infinite.
 """
 
 from __future__ import annotations

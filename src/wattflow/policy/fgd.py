@@ -1,16 +1,17 @@
 """FGD: fragmentation gradient descent for shared GPUs, and PWR, which weighs added watts against it.
 
-Weng, Yang, Yu, Wang, Tang, Yang, Zhang: Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation gradient
-descent, USENIX ATC '23, https://www.usenix.org/conference/atc23/presentation/weng. A node's fragmentation for a task
-shape is the free GPU share that the shape cannot use: all of it where the shape does not fit (or needs no GPU), else the
-rests that are smaller than its share; over all shapes it is the mean by how frequent they are. A task goes where this rises
-least.
+Weng, Yang, Yu, Wang, Tang, Yang, Zhang: Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation
+gradient descent, USENIX ATC '23, https://www.usenix.org/conference/atc23/presentation/weng. A node's fragmentation
+for a task shape is the free GPU share that the shape cannot use: all of it where the shape does not fit (or needs no
+GPU), else the rests that are smaller than its share; over all shapes it is the mean by how frequent they are. A task
+goes where this rises least.
 
 PWR: Lettich, Carlini, Nardini, Perego, Trani: Power- and fragmentation-aware online scheduling for GPU datacenters,
 CCGrid 2025, arXiv:2412.17484. Added watts and added fragmentation are each scaled to 0 … 100 over the candidates, and
 summed with weights α and 1 − α.
 
-O(candidates × shapes × GPUs of a node) per task; the 32 most frequent shapes stand for all. Ties go to the lower index.
+O(candidates × shapes × GPUs of a node) per task; the 32 most frequent shapes stand for all. Ties go to the lower
+index.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ SHAPES = 0
 
 
 @jit
-def rest_u(state, device, taken_u):
-    """Free share of a GPU in millionths, once ``taken_u`` more of it is taken; exclusive and time-sliced ones by task."""
+def rest_u(state, device, taken_u):  # type: ignore[no-untyped-def]
+    """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
     dcls = state.devices.cls[device]
     sharing = state.device_classes.sharing[dcls]
     if sharing <= 1:
@@ -45,7 +46,7 @@ def rest_u(state, device, taken_u):
 
 
 @jit
-def shape_fragments(state, node, wanted, free_u, free_mem, at, devices, share_u):
+def shape_fragments(state, node, wanted, free_u, free_mem, at, devices, share_u):  # type: ignore[no-untyped-def]
     """Free GPU share of the node, in GPUs, that a task of variant ``wanted`` cannot use.
 
     ``devices`` GPUs from ``at`` on that are free count as taken by ``share_u`` each: the placement under trial.
@@ -78,7 +79,7 @@ def shape_fragments(state, node, wanted, free_u, free_mem, at, devices, share_u)
 
 
 @jit
-def fragments(state, node, variant, device):
+def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
     free_u = state.nodes.capacity_u[node] - state.nodes.used_u[node]
     free_mem = state.classes.memory[state.nodes.cls[node]] - state.nodes.used_mem[node]
@@ -99,7 +100,7 @@ def fragments(state, node, variant, device):
 
 
 @jit
-def added_fragments(state, variant, candidate):
+def added_fragments(state, variant, candidate):  # type: ignore[no-untyped-def]
     """How much the node's fragmentation rises if the variant is placed there."""
     node = state.candidates.node[candidate]
     if state.nodes.device_n[node] == 0:
@@ -115,7 +116,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scale(out, low, high):
+def scale(out, low, high):  # type: ignore[no-untyped-def]
     """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
@@ -124,7 +125,7 @@ def scale(out, low, high):
 
 
 @jit
-def scale_known(out):
+def scale_known(out):  # type: ignore[no-untyped-def]
     """Scale an array of costs by its own known extremes."""
     low = UNKNOWN_COST
     high = -UNKNOWN_COST

@@ -1,14 +1,14 @@
 """Fifer: slack-aware batching of function chains.
 
 Gunasekaran, Thinakaran, Nachiappan, Kandemir, Das: Fifer: tackling resource underutilization in the serverless era,
-Middleware '20, doi:10.1145/3423211.3425683. A stage's slack is its share, by runtime, of what the deadline leaves over the
-critical path (without a deadline: 5 times the runtime, as there). A batch is as many runs as fit into stage time and slack:
-B = ⌊slack / runtime⌋. While fewer than B tasks wait for each running container of a function, a task waits for one of
-them instead of making another, until its slack is used up. Queue: least slack first. Placement: a warm container, and among
-nodes the fullest.
+Middleware '20, doi:10.1145/3423211.3425683. A stage's slack is its share, by runtime, of what the deadline leaves
+over the critical path (without a deadline: 5 times the runtime, as there). A batch is as many runs as fit into stage
+time and slack: B = ⌊slack / runtime⌋. While fewer than B tasks wait for each running container of a function, a task
+waits for one of them instead of making another, until its slack is used up. Queue: least slack first. Placement: a
+warm container, and among nodes the fullest.
 
-O(candidates) per task, O(log waiting) to queue; ties go to the lower index. Without a cold start nothing is batched; a task
-without an estimate does not wait.
+O(candidates) per task, O(log waiting) to queue; ties go to the lower index. Without a cold start nothing is batched;
+a task without an estimate does not wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wattflow.policy.base import Policy
 
 
 @jit
-def waits(state, task):
+def waits(state, task):  # type: ignore[no-untyped-def]
     """Whether the task should wait for a busy container of its function."""
     estimate = state.tasks.estimate[task]
     fn = state.shapes.function[state.tasks.form[task]]

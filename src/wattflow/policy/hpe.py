@@ -1,11 +1,11 @@
 """The HPE energy-aware algorithm (Algorithm 1), and the same with the guarantee as a dial.
 
-Requests are set aside in the choice: what counts are the watts that the task adds by the node's profile, with the node's TDP
-as the capacity of its energy resource. Where the request no longer fits but 80 % of it does, the task is
+Requests are set aside in the choice: what counts are the watts that the task adds by the node's profile, with the
+node's TDP as the capacity of its energy resource. Where the request no longer fits but 80 % of it does, the task is
 guaranteed 80 % (its limit stays the request) and costs the watts between the last two cores of the node.
 
-`hpe-dial` offers 100, 90, 80, 70 and 60 %. A task guaranteed g may take 1/g as long, so it is offered what its slack on
-the DAG bears: g ≥ runtime / (runtime + slack), and never less than 60 %.
+`hpe-dial` offers 100, 90, 80, 70 and 60 %. A task guaranteed g may take 1/g as long, so it is offered what its slack
+on the DAG bears: g ≥ runtime / (runtime + slack), and never less than 60 %.
 
 O(candidates) per task and guarantee; ties go to the lower index, then to the larger guarantee.
 """
@@ -26,7 +26,7 @@ from wattflow.policy.base import Policy
 
 
 @jit
-def over_budget(state, node, added_w):
+def over_budget(state, node, added_w):  # type: ignore[no-untyped-def]
     """Whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
     cls = state.nodes.cls[node]
     if state.nodes.running[node] == 0:
@@ -36,7 +36,7 @@ def over_budget(state, node, added_w):
 
 
 @jit
-def last_core_w(state, variant, node):
+def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
     """Watts between the last two cores that requests may fill, for each core asked for."""
     cls = state.nodes.cls[node]
     last = min(state.classes.threads[cls], state.classes.request_u[cls] / MICRO)
@@ -45,7 +45,7 @@ def last_core_w(state, variant, node):
 
 
 @jit
-def larger_fits(state, variant, node):
+def larger_fits(state, variant, node):  # type: ignore[no-untyped-def]
     """Whether the next larger guarantee of the same offer has room on the node."""
     if variant == 0 or state.variants.origin[variant - 1] != state.variants.origin[variant]:
         return False
@@ -55,7 +55,7 @@ def larger_fits(state, variant, node):
 
 
 @jit
-def profiled_w(state, task, variant, candidate):
+def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """Algorithm 1's cost of one candidate; inf where a larger guarantee fits or the energy resource is exhausted."""
     node = state.candidates.node[candidate]
     if larger_fits(state, variant, node):

@@ -1,8 +1,8 @@
 """Kubernetes' default scoring: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, weight 1 each.
 
-As documented for kube-scheduler, in its whole numbers from 0 to 100; requests count, the pod's included. Its other score
-plugins (taints, affinity, topology spread, images) speak of facts that are not modelled here. kube-scheduler picks
-among equal scores at random; here ties go to the lower index. O(candidates) per task.
+As documented for kube-scheduler, in its whole numbers from 0 to 100; requests count, the pod's included. Its other
+score plugins (taints, affinity, topology spread, images) speak of facts that are not modelled here. kube-scheduler
+picks among equal scores at random; here ties go to the lower index. O(candidates) per task.
 https://kubernetes.io/docs/concepts/scheduling-eviction/resource-bin-packing/
 """
 
@@ -19,7 +19,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     for c in range(out.size):
         cpu = min(1.0, costs.core_share(state, variant, c))
         memory = min(1.0, costs.memory_share(state, variant, c))
-        # LeastAllocated: mean over resources of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole.
+        # LeastAllocated: mean of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole.
         least = math.floor((math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)) / 2.0)
         # BalancedAllocation: 1 − standard deviation of the shares; of two it is half their difference.
         balanced = math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)

@@ -1,6 +1,7 @@
 """First in, first out, on the least loaded node.
 
-The plain baseline of every comparison, and the benchmark's policy. O(candidates) per task; ties go to the lower index.
+The plain baseline of every comparison, and the benchmark's policy. O(candidates) per task; ties go to the lower
+index.
 """
 
 from __future__ import annotations

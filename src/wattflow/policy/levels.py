@@ -1,7 +1,7 @@
 """Levels of a workload's DAGs: how long before each task, how long from it on, and what that leaves as slack.
 
-Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as the mean of those with
-one. Data and waiting are left out. O(tasks + edges), compiled.
+Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as the mean of those
+with one. Data and waiting are left out. O(tasks + edges), compiled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Levels:
 
 
 @jit
-def _forward(parent_start, parent, child_start, child, seconds, release, before, phase):
+def _forward(parent_start, parent, child_start, child, seconds, release, before, phase):  # type: ignore[no-untyped-def]
     """Fill ``before`` and ``phase``; returns the topological order."""
     count = seconds.size
     waiting = np.empty(count, np.int64)
@@ -76,7 +76,7 @@ def _forward(parent_start, parent, child_start, child, seconds, release, before,
 
 
 @jit
-def _backward(child_start, child, seconds, order, rest):
+def _backward(child_start, child, seconds, order, rest):  # type: ignore[no-untyped-def]
     for i in range(order.size - 1, -1, -1):
         t = order[i]
         longest = 0.0

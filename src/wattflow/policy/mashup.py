@@ -1,8 +1,9 @@
 """Mashup: each phase on the side, serverless or fixed nodes, that is expected to end it sooner.
 
-Roy, Patel, Gadepally, Tiwari: Mashup: making serverless computing useful for HPC workflows via hybrid execution, PPoPP '22,
-doi:10.1145/3503221.3508407. On fixed nodes a phase of w tasks runs in ⌈w / slots⌉ waves; on the serverless side all at once, but
-with cold start and with its data through storage. A task whose phase belongs on the fixed side waits for it when it is full.
+Roy, Patel, Gadepally, Tiwari: Mashup: making serverless computing useful for HPC workflows via hybrid execution,
+PPoPP '22, doi:10.1145/3503221.3508407. On fixed nodes a phase of w tasks runs in ⌈w / slots⌉ waves; on the serverless
+side all at once, but with cold start and with its data through storage. A task whose phase belongs on the fixed side
+waits for it when it is full.
 
 O(candidates + classes) per task; ties go to the lower index. A task without an estimate counts as one of one second.
 """
@@ -19,7 +20,7 @@ from wattflow.policy.base import Policy
 
 
 @jit
-def fixed_slots(state, variant):
+def fixed_slots(state, variant):  # type: ignore[no-untyped-def]
     """How many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
     slots = 0
     need = max(1, state.variants.need_u[variant])
@@ -33,7 +34,7 @@ def fixed_slots(state, variant):
 
 
 @jit
-def fixed_speed_s(state, task, variant):
+def fixed_speed_s(state, task, variant):  # type: ignore[no-untyped-def]
     """Seconds of the task on the fastest fixed node that can run it; inf without one."""
     best = math.inf
     estimate = state.tasks.estimate[task]

@@ -1,8 +1,8 @@
 """Min-Min and Max-Min: of all waiting tasks, the one whose best completion is earliest (or latest) goes first.
 
 Maheswaran, Ali, Siegel, Hensgen, Freund: Dynamic mapping of a class of independent tasks onto heterogeneous computing
-systems, J. Parallel Distrib. Comput. 59(2), 1999, doi:10.1006/jpdc.1999.1581. O(waiting × candidates) per placement; ties
-go to the task that entered first, then to the lower index.
+systems, J. Parallel Distrib. Comput. 59(2), 1999, doi:10.1006/jpdc.1999.1581. O(waiting × candidates) per placement;
+ties go to the task that entered first, then to the lower index.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PEAKS' rule: the node whose power rises least, by its power model of utilisation.
 
-PEAKS (Power Efficiency Aware Kubernetes Scheduler, https://github.com/sustainable-computing-io/peaks) predicts a node's
-watts as K0 + K1 · e^(K2 · utilisation) and scores the jump that a pod causes. Here each model goes through the profile's
-watts at 0, 50 and 100 % (a straight line where these lie on one). Devices have no part in the rule.
+PEAKS (Power Efficiency Aware Kubernetes Scheduler, https://github.com/sustainable-computing-io/peaks) predicts a
+node's watts as K0 + K1 · e^(K2 · utilisation) and scores the jump that a pod causes. Here each model goes through the
+profile's watts at 0, 50 and 100 % (a straight line where these lie on one). Devices have no part in the rule.
 
 O(candidates) per task; ties go to the lower index. A node without a profile is used only where none with one fits.
 """
@@ -24,7 +24,7 @@ from wattflow.policy.base import Policy
 
 
 @jit
-def model_w(state, cls, utilisation):
+def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
     """K0 + K1 e^(K2 x), x in per cent; with K2 = 0 the straight line K0 + K1 x."""
     k0 = state.memory[3 * cls]
     k1 = state.memory[3 * cls + 1]

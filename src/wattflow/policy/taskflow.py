@@ -1,8 +1,10 @@
-"""TaskFlow: a task that is not on the critical path may wait, within its slack, for a node that runs it on fewer joules.
+"""TaskFlow: a task that is not on the critical path may wait, within its slack, for a node that runs it on fewer
+joules.
 
 Versluis, Iosup: TaskFlow, an energy- and makespan-aware task placement policy for workflow scheduling through delay
-management, ICPE '22 Companion, doi:10.1145/3491204.3527466. Each task has a latest start on its workflow's DAG. Until then
-it is placed only where it costs the fewest joules of all nodes it could ever run on; after that, where it completes first.
+management, ICPE '22 Companion, doi:10.1145/3491204.3527466. Each task has a latest start on its workflow's DAG. Until
+then it is placed only where it costs the fewest joules of all nodes it could ever run on; after that, where it
+completes first.
 
 O(candidates + variants × classes) per task; ties go to the lower index. A task without an estimate has no delay.
 """
@@ -23,7 +25,7 @@ from wattflow.policy.base import Policy
 
 
 @jit
-def mean_j(state, task, variant, node, device):
+def mean_j(state, task, variant, node, device):  # type: ignore[no-untyped-def]
     """Joules of the task at the node's mean watts a thread: what does not depend on who else is there."""
     cls = state.nodes.cls[node]
     if state.classes.known_power[cls] == 0:
@@ -37,7 +39,7 @@ def mean_j(state, task, variant, node, device):
 
 
 @jit
-def class_best_j(state, task, variant, node):
+def class_best_j(state, task, variant, node):  # type: ignore[no-untyped-def]
     """The fewest joules per second of runtime that a variant needs on a node, over the devices it could use."""
     if state.variants.device[variant] == NO_DEVICE:
         return mean_j(state, task, variant, node, -1)
@@ -50,7 +52,7 @@ def class_best_j(state, task, variant, node):
 
 
 @jit
-def best_anywhere_j(state, task):
+def best_anywhere_j(state, task):  # type: ignore[no-untyped-def]
     """The fewest joules per second of runtime on any node class, with room or not; each class by its first node."""
     best = UNKNOWN_COST
     shape = state.tasks.form[task]
@@ -64,7 +66,7 @@ def best_anywhere_j(state, task):
 
 
 @jit
-def may_wait(state, task):
+def may_wait(state, task):  # type: ignore[no-untyped-def]
     """Whether the task's latest start is still to come and something runs that may make room."""
     if math.isnan(state.tasks.estimate[task]) or state.clock.running[0] == 0:
         return False

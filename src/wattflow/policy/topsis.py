@@ -1,12 +1,12 @@
 """Multi-criteria choice by TOPSIS, as in KCSS.
 
-Menouer: KCSS: Kubernetes container scheduling strategy, J. Supercomputing 77, 2021, doi:10.1007/s11227-020-03427-3. Criteria
-here, all to be small: share of cores, share of memory, added watts, running attempts, seconds until the run can start
-(image, data, wake). Each column is divided by its Euclidean norm and weighed; a candidate's cost is its distance to the
-ideal row over the sum of its distances to the ideal and to the worst row.
+Menouer: KCSS: Kubernetes container scheduling strategy, J. Supercomputing 77, 2021, doi:10.1007/s11227-020-03427-3.
+Criteria here, all to be small: share of cores, share of memory, added watts, running attempts, seconds until the run
+can start (image, data, wake). Each column is divided by its Euclidean norm and weighed; a candidate's cost is its
+distance to the ideal row over the sum of its distances to the ideal and to the worst row.
 
-O(criteria × candidates) per task; ties go to the lower index. A node without a profile is compared by the other criteria
-and used only where none with one fits.
+O(criteria × candidates) per task; ties go to the lower index. A node without a profile is compared by the other
+criteria and used only where none with one fits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POWER = 2
 
 
 @jit
-def criterion(state, task, variant, candidate, k):
+def criterion(state, task, variant, candidate, k):  # type: ignore[no-untyped-def]
     """Value k of a candidate; the unknown is UNKNOWN_COST."""
     if k == 0:
         return costs.core_share(state, variant, candidate)
@@ -38,7 +38,7 @@ def criterion(state, task, variant, candidate, k):
 
 
 @jit
-def extremes(state, task, variant, out, k):
+def extremes(state, task, variant, out, k):  # type: ignore[no-untyped-def]
     """(Euclidean norm, smallest, largest) of criterion k over the candidates, the unknown left out."""
     norm = 0.0
     best = math.inf
@@ -53,7 +53,7 @@ def extremes(state, task, variant, out, k):
 
 
 @jit
-def closeness(state, task, variant, candidate, table):
+def closeness(state, task, variant, candidate, table):  # type: ignore[no-untyped-def]
     """Distance to the ideal over distance to the ideal plus distance to the worst: 0 is ideal."""
     to_best = 0.0
     to_worst = 0.0

@@ -1,8 +1,8 @@
 """UNICEP (also UNICEF): quick turn-round for small, short tasks.
 
 Tang, Lan, Desai, Buettner: Fault-aware, utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009,
-doi:10.1109/CLUSTR.2009.5289206. O(waiting) whenever something fits; ties go to the task that entered first. Tasks without
-an estimate come last. The formula divides by log₂ cores, which is 0 for one core; below two cores 2 is taken.
+doi:10.1109/CLUSTR.2009.5289206. O(waiting) whenever something fits; ties go to the task that entered first. Tasks
+without an estimate come last. The formula divides by log₂ cores, which is 0 for one core; below two cores 2 is taken.
 """
 
 from __future__ import annotations

@@ -2,22 +2,24 @@
 
 Every candidate is priced in joules:
 
-    cost = run + cold start + transfer + (wake + idle) / n + κ · W · lateness
+    cost = run + cold start + transfer + (wake + idle) / max(1, α · n) + κ · W / m · lateness
 
-- *run*: added watts × runtime × c / (X(D + c) − X(D)): what c more busy threads add to the node's throughput X (less than c
-  beyond its cores) is what they buy.
-- *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs there.
-  Waking and idling are shared by the n tasks that could fill the node now, so a crowd wakes a large node and a single
-  task a small one.
-- *lateness*: seconds by which the task would end after its latest finish on the workflow's critical path; each costs κ
-  times the idle watts W of the whole cluster, which has to stay for the last task. Slack is spent on frugal nodes and
-  lower frequencies; a task without slack goes where it ends first.
+- *run*: added watts × runtime × c / (X(D + c) − X(D)): what c more busy threads add to the node's throughput X (less
+  than c beyond its cores) is what they buy.
+- *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs
+  there. Waking and idling are shared by (α of) the n waiting tasks that could fill the node now, so a crowd wakes a
+  large node and a single task a small one.
+- *lateness*: seconds by which the task would end after its latest finish on the workflow's critical path. Each costs
+  κ times the idle watts W of the whole cluster, which has to stay for the last task, over the m tasks that wait or
+  run: with one task under way the cluster waits for it, with a thousand it hardly does. Slack is spent on frugal
+  nodes and lower frequencies; a task without slack goes where it ends first.
 
-The queue is ordered by latest start. Nodes sleep after a share of their break-even time, (wake + enter) energy over saved
-watts, unless the cluster file or the run says when. Where a request no longer fits, 80 % of it is guaranteed, as in `hpe`.
+The queue is ordered by latest start. Nodes sleep after a share of their break-even time, (wake + enter) energy over
+saved watts, unless the cluster file or the run says when. Where a request no longer fits, 80 % of it is guaranteed,
+as in `hpe`.
 
-O(candidates × attempts on a node) per task and variant; ties go to the lower index, then to the larger guarantee and the
-higher frequency. A node without a profile is used only where none with one fits.
+O(candidates × attempts on a node) per task and variant; ties go to the lower index, then to the larger guarantee and
+the higher frequency. A node without a profile is used only where none with one fits.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ LATE, SLEEP, AMORTISE = 0, 1, 2
 
 
 @jit
-def throughput(state, cls, busy):
+def throughput(state, cls, busy):  # type: ignore[no-untyped-def]
     """X(D): cores' worth of work per second with D busy threads."""
     cores = state.classes.cores[cls]
     if busy <= cores:
@@ -52,7 +54,7 @@ def throughput(state, cls, busy):
 
 
 @jit
-def busy_until(state, node):
+def busy_until(state, node):  # type: ignore[no-untyped-def]
     """When the last attempt on the node is expected to end; now for an empty one."""
     last = state.clock.now[0]
     a = state.nodes.first_attempt[node]
@@ -64,7 +66,7 @@ def busy_until(state, node):
 
 
 @jit
-def companions(state, variant, node):
+def companions(state, variant, node):  # type: ignore[no-untyped-def]
     """How many waiting tasks, this one included, could share the node's waking."""
     free_u = state.nodes.capacity_u[node] - state.nodes.used_u[node]
     room = free_u // max(1, state.variants.need_u[variant])
@@ -72,7 +74,7 @@ def companions(state, variant, node):
 
 
 @jit
-def awake_j(state, variant, candidate, finish_s):
+def awake_j(state, variant, candidate, finish_s):  # type: ignore[no-untyped-def]
     """Joules of waking the node and of its idling longer than without the task, shared by its companions."""
     node = state.candidates.node[candidate]
     cls = state.nodes.cls[node]
@@ -85,7 +87,7 @@ def awake_j(state, variant, candidate, finish_s):
 
 
 @jit
-def price_j(state, task, variant, candidate):
+def price_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """The whole cost of a candidate."""
     added_w = view.added_w(state, task, variant, candidate)
     if added_w >= UNKNOWN_COST:
@@ -110,7 +112,8 @@ def price_j(state, task, variant, candidate):
     joules += awake_j(state, variant, candidate, finish_s)
     late_s = state.clock.now[0] + finish_s - state.extra.slack[task]
     if late_s > 0.0:
-        joules += state.params[LATE] * state.memory[0] * late_s
+        under_way = state.clock.waiting[0] + state.clock.running[0]
+        joules += state.params[LATE] * state.memory[0] * late_s / max(1.0, float(under_way))
     return costs.bounded(joules)
 
 
@@ -153,6 +156,6 @@ WATTFLOW = Policy(
     score=score,
     rank=rank,
     settings=Settings(guarantees=(1.0, 0.8), frequencies=(0, 1, 2), wakes=True),
-    params={"late": 1.0, "sleep": 0.5, "amortise": 1.0},
+    params={"late": 1.0, "sleep": 0.25, "amortise": 0.3},
     prepare=prepare,
 )

@@ -1,8 +1,8 @@
 """Orders by workflow: the workflow with the least work first, or the one with the shortest critical path first.
 
-Both keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean speed; computed
-once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a workflow's own tasks are
-first in, first out), ties between nodes to the lower index.
+Both keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean speed;
+computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a workflow's
+own tasks are first in, first out), ties between nodes to the lower index.
 """
 
 from __future__ import annotations
