@@ -149,9 +149,49 @@ class State:
         return State(**{name: getattr(self, name).copy() for name in TABLES})
 
 
+class _Row:
+    """One record of a table, read and written in place."""
+
+    __slots__ = ("_index", "_table")
+
+    def __init__(self, table: Any, index: int) -> None:
+        object.__setattr__(self, "_table", table)
+        object.__setattr__(self, "_index", index)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._table[name][self._index]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._table[name][self._index] = value
+
+    def __getitem__(self, name: str) -> Any:
+        return self._table[name][self._index]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._table[name][self._index] = value
+
+
+class PlainTable(np.recarray):  # type: ignore[type-arg]
+    """A table for uncompiled runs: fields win over attributes that numpy gives every array (``device``)."""
+
+    def __getattribute__(self, name: str) -> Any:
+        fields = np.ndarray.__getattribute__(self, "dtype").fields
+        if fields is not None and name in fields:
+            return np.ndarray.__getitem__(self, name).view(np.ndarray)
+        return super().__getattribute__(name)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, (int, np.integer)) and self.dtype.names is not None:
+            return _Row(self, int(index))
+        return super().__getitem__(index)
+
+
+TABLE = np.recarray if jit.COMPILED else PlainTable
+
+
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed table of records."""
-    return np.zeros(rows, dtype).view(np.recarray)
+    return np.zeros(rows, dtype).view(TABLE)
 
 
 @structref.register

@@ -390,6 +390,8 @@ def function_types(state: Any) -> tuple[Any, Any, Any]:
     """Signatures of priority, score and act for this State's compiled type."""
     from numba import typeof
 
+    if not jit.COMPILED:
+        return None, None, None
     kind = typeof(state.handle())
     return (
         types.float64(kind, types.int64),
