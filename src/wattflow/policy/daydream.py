@@ -1,7 +1,7 @@
 """DayDream's hot starts: containers made ahead of a phase, as many as the fitted distribution of phase concurrency
 asks for.
 
-Roy, Patel, Garg, Tiwari: DayDream: executing dynamic scientific workflows on serverless platforms with hot starts, SC
+Roy, Patel, Tiwari: DayDream: executing dynamic scientific workflows on serverless platforms with hot starts, SC
 '22, doi:10.1109/SC41404.2022.00027. A phase is the tasks of one function on one level of one workflow. A Weibull
 distribution is fitted to the phases' widths by its moments; the workload's own DAGs stand for the record of earlier
 runs. While tasks of a function are still to come and something runs, idle and busy containers of it are kept at the

@@ -7,8 +7,8 @@ GPU), else the rests that are smaller than its share; over all shapes it is the 
 goes where this rises least.
 
 PWR: Lettich, Carlini, Nardini, Perego, Trani: Power- and fragmentation-aware online scheduling for GPU datacenters,
-CCGrid 2025, arXiv:2412.17484. Added watts and added fragmentation are each scaled to 0 … 100 over the candidates, and
-summed with weights α and 1 − α.
+CCGrid 2025, doi:10.1109/CCGRID64434.2025.00015. Added watts and added fragmentation are each scaled to 0 … 100 over
+the candidates, and summed with weights α and 1 − α.
 
 O(candidates × shapes × GPUs of a node) per task; the 32 most frequent shapes stand for all. Ties go to the lower
 index.
@@ -174,7 +174,7 @@ FGD = Policy(
 PWR = Policy(
     "pwr",
     "added watts weighed against added GPU fragmentation",
-    "arXiv:2412.17484",
+    "10.1109/CCGRID64434.2025.00015",
     score=score_power,
     params={"alpha": 0.1},
     prepare=prepare,

@@ -1,13 +1,14 @@
 """The HPE energy-aware algorithm (Algorithm 1), and the same with the guarantee as a dial.
 
-Requests are set aside in the choice: what counts are the watts that the task adds by the node's profile, with the
-node's TDP as the capacity of its energy resource. Where the request no longer fits but 80 % of it does, the task is
-guaranteed 80 % (its limit stays the request) and costs the watts between the last two cores of the node.
+Requests are set aside: what counts are the watts that the task adds by the node's profile, with the node's TDP as the
+capacity of its energy resource. Every task is guaranteed 80 % of its request, with the request as its limit. While
+the full requests on a node still sum to what it has, a task costs P(k + c) − P(k); where the request no longer fits
+but 80 % of it does, it costs the watts between the last two cores.
 
-`hpe-dial` offers 100, 90, 80, 70 and 60 %. A task guaranteed g may take 1/g as long, so it is offered what its slack
-on the DAG bears: g ≥ runtime / (runtime + slack), and never less than 60 %.
+`hpe-dial` guarantees 60–100 % in tenths. A task guaranteed g may take 1/g as long, so each gets the least that its
+slack on the DAG bears: g ≥ runtime / (runtime + slack), and never less than 60 %.
 
-O(candidates) per task and guarantee; ties go to the lower index, then to the larger guarantee.
+O(candidates) per task and guarantee; ties go to the lower index.
 """
 
 from __future__ import annotations
@@ -45,50 +46,38 @@ def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
 
 
 @jit
-def larger_fits(state, variant, node):  # type: ignore[no-untyped-def]
-    """Whether the next larger guarantee of the same offer has room on the node."""
-    if variant == 0 or state.variants.origin[variant - 1] != state.variants.origin[variant]:
-        return False
-    if state.variants.guarantee[variant - 1] <= state.variants.guarantee[variant]:
-        return False
-    return state.nodes.used_u[node] + state.variants.need_u[variant - 1] <= state.nodes.capacity_u[node]
-
-
-@jit
 def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
-    """Algorithm 1's cost of one candidate; inf where a larger guarantee fits or the energy resource is exhausted."""
-    node = state.candidates.node[candidate]
-    if larger_fits(state, variant, node):
-        return math.inf
-    added = view.added_w(state, task, variant, candidate)
-    if added >= UNKNOWN_COST:
+    """Algorithm 1's cost of one candidate; inf where the energy resource is exhausted."""
+    added_w = view.added_w(state, task, variant, candidate)
+    if added_w >= UNKNOWN_COST:
         return UNKNOWN_COST
+    node = state.candidates.node[candidate]
     device = state.candidates.device[candidate]
     device_w = view.device_added_w(state, variant, device) if device >= 0 else 0.0
-    host_w = added - device_w
-    if state.variants.guarantee[variant] < 1.0:
-        host_w = last_core_w(state, variant, node)
-    elif over_budget(state, node, host_w):
+    host_w = added_w - device_w
+    if state.nodes.alloc_u[node] + state.variants.cores_u[variant] > state.classes.request_u[state.nodes.cls[node]]:
+        return last_core_w(state, variant, node) + device_w
+    if over_budget(state, node, host_w):
         return math.inf
-    return host_w + device_w
+    return added_w
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """P(k + c) − P(k) where the request fits; P(K) − P(K − 1) a core where only 80 % of it does."""
+    """P(k + c) − P(k) while the requests fit; P(K) − P(K − 1) for each core where only 80 % does."""
     for c in range(out.size):
         out[c] = profiled_w(state, task, variant, c)
 
 
 def score_dial(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """The same, for the guarantees that the task's slack bears."""
-    guarantee = state.variants.guarantee[variant]
-    least = 1.0
+    """The same, for the one guarantee that suits the task's slack."""
     estimate = state.tasks.estimate[task]
+    least = 1.0
     if not math.isnan(estimate) and estimate > 0.0:
         least = max(state.params[0], estimate / (estimate + state.extra.slack[task]))
+    tenths = math.ceil(10.0 * least - 1e-9)
+    mine = abs(10.0 * state.variants.guarantee[variant] - tenths) < 1e-6
     for c in range(out.size):
-        # A dial of tenths: a guarantee is borne when it is not below the least by more than rounding.
-        out[c] = profiled_w(state, task, variant, c) if guarantee >= least - 1e-9 else math.inf
+        out[c] = profiled_w(state, task, variant, c) if mine else math.inf
 
 
 def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
@@ -98,15 +87,15 @@ def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
 
 HPE = Policy(
     "hpe",
-    "Algorithm 1: fewest added watts by profile, 80 % guaranteed where the request no longer fits",
+    "Algorithm 1: fewest added watts by profile, 80 % of the request guaranteed",
     score=score,
-    settings=Settings(guarantees=(1.0, 0.8)),
+    settings=Settings(guarantees=(0.8,)),
 )
 HPE_SLEEP = Policy(
     "hpe-sleep",
     "Algorithm 1, and nodes sleep after idling half a minute",
     score=score,
-    settings=Settings(guarantees=(1.0, 0.8)),
+    settings=Settings(guarantees=(0.8,)),
     sleep_after_s=30.0,
 )
 HPE_DIAL = Policy(

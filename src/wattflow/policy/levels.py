@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.jit import jit
-from wattflow.engine.tables import EXTRA, State, record_table
+from wattflow.engine.tables import EXTRA, record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 
@@ -114,10 +114,10 @@ def levels(workload: Workload, cluster: Cluster) -> Levels:
     np.maximum.at(path, workload.workflow, before + rest)
     cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes], np.float64)
     work = np.bincount(workload.workflow, weights=seconds * cores[workload.shape], minlength=flows)
-    return Levels(seconds, before, rest, path[workload.workflow], work[workload.workflow], phase)
+    return Levels(seconds, before, rest, path[workload.workflow], work[workload.workflow].astype(np.float64), phase)
 
 
-def note_slack(state: State, workload: Workload, cluster: Cluster) -> Levels:
+def note_slack(state: Any, workload: Workload, cluster: Cluster) -> Levels:
     """Write each task's slack and latest start into the State; for a policy's ``prepare``.
 
     A deadline, where there is one, stands for the end of the critical path.
@@ -132,7 +132,7 @@ def note_slack(state: State, workload: Workload, cluster: Cluster) -> Levels:
     return found
 
 
-def per_task(state: State, workload: Workload) -> Any:
+def per_task(state: Any, workload: Workload) -> Any:
     """The table of further facts with a row for each task, made where the State has only one shared row."""
     if len(state.extra) < len(workload):
         extra = record_table(EXTRA, len(workload))
@@ -143,7 +143,7 @@ def per_task(state: State, workload: Workload) -> Any:
     return state.extra
 
 
-def note(state: State, values: Floats) -> None:
+def note(state: Any, values: Floats) -> None:
     """Put a policy's own notes at the front of ``state.memory``, which grows as needed."""
     memory = np.zeros(max(len(state.memory), len(values)))
     memory[: len(values)] = values

@@ -15,11 +15,11 @@ Every candidate is priced in joules:
   nodes and lower frequencies; a task without slack goes where it ends first.
 
 The queue is ordered by latest start. Nodes sleep after a share of their break-even time, (wake + enter) energy over
-saved watts, unless the cluster file or the run says when. Where a request no longer fits, 80 % of it is guaranteed,
-as in `hpe`.
+saved watts, unless the cluster file or the run says when. 80 % of each request is guaranteed, as in `hpe`, while
+there are hardware threads.
 
-O(candidates × attempts on a node) per task and variant; ties go to the lower index, then to the larger guarantee and
-the higher frequency. A node without a profile is used only where none with one fits.
+O(candidates × attempts on a node) per task and variant; ties go to the lower index, then to the higher
+frequency. A node without a profile is used only where none with one fits.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ def price_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """Joules for the cluster."""
-    partial = state.variants.guarantee[variant] < 1.0
+    """Joules for the cluster; inf where the task would find no hardware thread of its own."""
     for c in range(out.size):
         node = state.candidates.node[c]
-        full_u = state.nodes.used_u[node] + state.variants.cores_u[variant]
-        if partial and full_u <= state.nodes.capacity_u[node]:
+        threads_u = state.classes.threads[state.nodes.cls[node]] * MICRO
+        crowded = state.nodes.alloc_u[node] + state.variants.cores_u[variant] > threads_u
+        if crowded and state.nodes.running[node] > 0:
             out[c] = math.inf
         else:
             out[c] = price_j(state, task, variant, c)
@@ -155,7 +155,7 @@ WATTFLOW = Policy(
     "fewest joules for the whole cluster: idle watts, waking and lateness priced",
     score=score,
     rank=rank,
-    settings=Settings(guarantees=(1.0, 0.8), frequencies=(0, 1, 2), wakes=True),
+    settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params={"late": 1.0, "sleep": 0.25, "amortise": 0.3},
     prepare=prepare,
 )
