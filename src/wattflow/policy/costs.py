@@ -62,3 +62,21 @@ def memory_share(state, variant, candidate):  # type: ignore[no-untyped-def]
     node = state.candidates.node[candidate]
     memory = state.classes.memory[state.nodes.cls[node]]
     return (state.nodes.used_mem[node] + state.variants.memory[variant]) / memory if memory > 0 else 0.0
+
+
+@jit
+def spare_containers(state, node, fn):  # type: ignore[no-untyped-def]
+    """Idle containers of a function on a node that no task placed in this instant will take."""
+    spare = 0
+    c = state.nodes.first_container[node]
+    oldest = state.clock.now[0] - state.classes.keep_alive_s[state.nodes.cls[node]]
+    while c >= 0:
+        if state.containers.function[c] == fn and state.containers.idle_since[c] > oldest:
+            spare += 1
+        c = state.containers.next_node[c]
+    if spare > 0:
+        for i in range(state.clock.placed_n[0]):
+            a = state.placed[i]
+            if state.attempts.node[a] == node and state.shapes.function[state.tasks.form[state.attempts.task[a]]] == fn:
+                spare -= 1
+    return spare

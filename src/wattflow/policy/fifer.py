@@ -50,10 +50,10 @@ def priority(state, task):  # type: ignore[no-untyped-def]
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Warm before cold, the fuller node first; inf for cold ones while the batch lasts."""
     patient = waits(state, task)
+    fn = state.shapes.function[state.tasks.form[task]]
     for c in range(out.size):
         empty = 1.0 - costs.core_share(state, variant, c)
-        fn = state.shapes.function[state.tasks.form[task]]
-        if state.functions.cold_start_s[fn] <= 0.0 or view.warm(state, task, c):
+        if state.functions.cold_start_s[fn] <= 0.0 or costs.spare_containers(state, state.candidates.node[c], fn) > 0:
             out[c] = empty
         else:
             out[c] = math.inf if patient else 10.0 + empty

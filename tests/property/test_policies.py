@@ -1,0 +1,40 @@
+"""Whatever the policy: every task of every generated case is finished, and no child starts before its parent ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference.cases import random_case
+
+from wattflow.policy import registry
+from wattflow.sim import SimOptions, simulate
+
+FEATURES = (
+    "dag", "arrivals", "memory", "tags", "gpu", "multi_device", "fpga", "transfers", "zones", "cold", "sleep",
+    "serverless", "parts", "frequency", "carbon", "estimates", "zero_runtimes",
+)  # fmt: skip
+ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
+
+
+@pytest.mark.parametrize("name", ONLINE)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10_000), features=st.sets(st.sampled_from(FEATURES), max_size=8))
+def test_every_task_is_finished_after_its_parents(name: str, seed: int, features: set[str]) -> None:
+    if features & {"cold", "transfers", "sleep", "fpga"}:
+        features.discard("zero_runtimes")
+    workload, cluster, _ = random_case(seed, {"dag", *features})
+    run = simulate(workload, cluster, name, seed=seed, options=SimOptions())
+    assert run.finished.all()
+    start, end = run.start_s_by_task(), run.end_s_by_task()
+    for task in range(len(workload)):
+        for parent in workload.parents_of(task):
+            assert end[parent] <= start[task] + 1e-9
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_the_same_seed_gives_the_same_run(name: str) -> None:
+    workload, cluster, _ = random_case(11, {"dag", "arrivals", "gpu", "cold", "sleep", "transfers"})
+    first, second = (simulate(workload, cluster, name, seed=5) for _ in range(2))
+    assert first.attempts.tobytes() == second.attempts.tobytes()
+    assert first.energy_j.tobytes() == second.energy_j.tobytes()
