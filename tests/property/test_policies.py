@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference.cases import random_case
 
+from reference.cases import random_case
 from wattflow.policy import registry
 from wattflow.sim import SimOptions, simulate
 
@@ -23,6 +23,8 @@ ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
 def test_every_task_is_finished_after_its_parents(name: str, seed: int, features: set[str]) -> None:
     if features & {"cold", "transfers", "sleep", "fpga"}:
         features.discard("zero_runtimes")
+    if "serverless" in features:
+        features.discard("estimates")  # a platform may rightly end a task that runs longer than was estimated
     workload, cluster, _ = random_case(seed, {"dag", *features})
     run = simulate(workload, cluster, name, seed=seed, options=SimOptions())
     assert run.finished.all()

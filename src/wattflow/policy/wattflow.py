@@ -14,7 +14,8 @@ Every candidate is priced in joules:
   run: with one task under way the cluster waits for it, with a thousand it hardly does. Slack is spent on frugal
   nodes and lower frequencies; a task without slack goes where it ends first.
 
-The queue is ordered by latest start. Nodes sleep after a share of their break-even time, (wake + enter) energy over
+The queue is ordered by latest start, and a task that can wait until then does not wake a node before (the wake time
+counted in). Nodes sleep after a share of their break-even time, (wake + enter) energy over
 saved watts, unless the cluster file or the run says when. 80 % of each request is guaranteed, as in `hpe`, while
 there are hardware threads.
 
@@ -33,13 +34,13 @@ from numpy.typing import NDArray
 from wattflow.engine import view
 from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.engine.tables import ASLEEP, FALLING, MICRO, UNKNOWN_COST
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import costs, levels
 from wattflow.policy.base import Policy
 
-LATE, SLEEP, AMORTISE = 0, 1, 2
+LATE, SLEEP, AMORTISE, PATIENCE = 0, 1, 2, 3
 """Places of the parameters."""
 
 
@@ -81,8 +82,13 @@ def awake_j(state, variant, candidate, finish_s):  # type: ignore[no-untyped-def
     joules = view.wake_j(state, candidate)
     if state.classes.sleep_after_s[cls] < math.inf:
         longer_s = state.clock.now[0] + finish_s - busy_until(state, node)
+        saved_w = state.classes.idle_w[cls] - state.classes.sleep_w[cls]
         if longer_s > 0.0:
-            joules += (state.classes.idle_w[cls] - state.classes.sleep_w[cls]) * longer_s
+            joules += saved_w * longer_s
+        if joules > 0.0 and view.wait_s(state, candidate) > 0.0:
+            # It will idle again before it sleeps again.
+            after_s = state.classes.sleep_after_s[cls]
+            joules += saved_w * after_s + state.classes.enter_s[cls] * state.classes.wake_w[cls]
     return joules / companions(state, variant, node) if joules > 0.0 else 0.0
 
 
@@ -117,16 +123,40 @@ def price_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     return costs.bounded(joules)
 
 
+@jit
+def wake_at_s(state, task, candidate):  # type: ignore[no-untyped-def]
+    """For a sleeping node: when it must be woken for the task to start no later than it may; else −inf."""
+    node = state.candidates.node[candidate]
+    power_state = state.nodes.power_state[node]
+    if power_state != ASLEEP and power_state != FALLING:
+        return -math.inf
+    return state.extra.rank[task] - state.params[PATIENCE] * state.classes.wake_s[state.nodes.cls[node]]
+
+
+@jit
+def crowded(state, variant, node):  # type: ignore[no-untyped-def]
+    """Whether the task would find no hardware thread of its own on a node that is in use."""
+    threads_u = state.classes.threads[state.nodes.cls[node]] * MICRO
+    return state.nodes.running[node] > 0 and state.nodes.alloc_u[node] + state.variants.cores_u[variant] > threads_u
+
+
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """Joules for the cluster; inf where the task would find no hardware thread of its own."""
+    """Joules for the cluster; inf on crowded nodes, and on sleeping ones while the task can wait for one that is on."""
+    patient = state.clock.running[0] > 0 and not math.isnan(state.tasks.estimate[task])
+    resume = math.inf
+    taken = False
     for c in range(out.size):
-        node = state.candidates.node[c]
-        threads_u = state.classes.threads[state.nodes.cls[node]] * MICRO
-        crowded = state.nodes.alloc_u[node] + state.variants.cores_u[variant] > threads_u
-        if crowded and state.nodes.running[node] > 0:
+        wake_at = wake_at_s(state, task, c) if patient else -math.inf
+        if crowded(state, variant, state.candidates.node[c]):
             out[c] = math.inf
+        elif wake_at > state.clock.now[0]:
+            out[c] = math.inf
+            resume = min(resume, wake_at)
         else:
             out[c] = price_j(state, task, variant, c)
+            taken = True
+    if not taken and resume < math.inf:
+        view.hold_until(state, resume)
 
 
 def rank(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
@@ -156,6 +186,6 @@ WATTFLOW = Policy(
     score=score,
     rank=rank,
     settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
-    params={"late": 1.0, "sleep": 0.25, "amortise": 0.3},
+    params={"late": 1.0, "sleep": 0.1, "amortise": 0.3, "patience": 1.0},
     prepare=prepare,
 )
