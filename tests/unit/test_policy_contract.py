@@ -32,6 +32,7 @@ def test_policy_says_what_it_is(name: str) -> None:
         assert policy.paper.startswith(("10.", "https://"))
 
 
+@pytest.mark.slow
 def test_compiled_and_uncompiled_costs_are_the_same_bytes() -> None:
     questions = [
         (policy, look)
