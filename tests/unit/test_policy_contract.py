@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,3 +99,9 @@ def test_words_are_checked() -> None:
         check_policy(Policy("Not Good", "on purpose"), [])
     with pytest.raises(BrokenPolicy, match="summary"):
         check_policy(Policy("good"), [])
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_the_page_of_policies_names_it(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "policies.md"
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
