@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WATTFLOW := $(BIN)/wattflow
 RUN := $(BIN)/python
 
-.PHONY: help demo test test-fast check check-tools clean
+.PHONY: help demo test test-fast test-differential check tools clean
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -27,11 +27,17 @@ check: $(BIN)/.dev ## Format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## Set up, all checks and all tests
+tools: ## Outside programs that some tests use (PCP, stress-ng), where apt can install them
+	sh scripts/install-pcp.sh
+
+test: check tools ## Set up, all checks and all tests
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 test-fast: $(BIN)/.dev ## The unit part, under two minutes
 	$(BIN)/pytest -n 2 --dist loadgroup tests/unit -m "not slow"
+
+test-differential: $(BIN)/.dev ## The engine against the reference simulator on 50,000 random cases
+	WATTFLOW_CASES=50000 $(BIN)/pytest -n 2 --dist loadgroup tests/differential/test_reference.py
 
 clean: ## Remove the environment and everything made
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache report.html

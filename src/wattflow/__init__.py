@@ -1,3 +1,75 @@
-"""wattflow: energy-aware scheduling of serverless scientific workflows on mixed hardware."""
+"""wattflow: energy-aware scheduling of serverless scientific workflows on mixed hardware.
+
+    import wattflow as wf
+    workload, cluster = wf.load("montage.json"), wf.load_cluster("mixed")
+    run = wf.simulate(workload, cluster, policy="heft")
+
+Names load when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers take it as true; typing itself would double the cost of the import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from wattflow import generate, policy
+    from wattflow.clusters import load_cluster
+    from wattflow.generate import Recipe
+    from wattflow.lab.compare import Comparison, compare
+    from wattflow.lab.metrics import metrics
+    from wattflow.lab.points import Setup
+    from wattflow.lab.report import write_report
+    from wattflow.model.cluster import Cluster, Node
+    from wattflow.model.errors import InvalidInput, WattflowError
+    from wattflow.model.run import Run
+    from wattflow.model.workflow import Workflow
+    from wattflow.model.workload import Workload
+    from wattflow.sim.simulate import SimOptions, simulate
+    from wattflow.traces import load, save
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Cluster": "wattflow.model.cluster",
+    "Comparison": "wattflow.lab.compare",
+    "InvalidInput": "wattflow.model.errors",
+    "Node": "wattflow.model.cluster",
+    "Recipe": "wattflow.generate",
+    "Run": "wattflow.model.run",
+    "Setup": "wattflow.lab.points",
+    "SimOptions": "wattflow.sim",
+    "WattflowError": "wattflow.model.errors",
+    "Workflow": "wattflow.model.workflow",
+    "Workload": "wattflow.model.workload",
+    "compare": "wattflow.lab.compare",
+    "load": "wattflow.traces",
+    "load_cluster": "wattflow.clusters",
+    "metrics": "wattflow.lab.metrics",
+    "save": "wattflow.traces",
+    "simulate": "wattflow.sim",
+    "write_report": "wattflow.lab.report",
+}
+_PACKAGES = ("generate", "policy")
+
+__all__ = [
+    "Cluster", "Comparison", "InvalidInput", "Node", "Recipe", "Run", "Setup", "SimOptions", "WattflowError",
+    "Workflow", "Workload", "__version__", "compare", "generate", "load", "load_cluster", "metrics", "policy", "save",
+    "simulate", "write_report",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _PACKAGES:
+        return importlib.import_module(f"wattflow.{name}")
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'wattflow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""The examples of users' own policies run, and say something about both policies."""
+"""The example of a policy in plain Python runs, and says something about both policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = [("own_policy.py", "quick-and-frugal"), ("plain_policy.py", "frugal-idlers")]
+FILES = [("plain_policy.py", "frugal-idlers")]
 
 
 @pytest.mark.parametrize(("file", "name"), FILES)

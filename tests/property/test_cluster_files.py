@@ -77,7 +77,7 @@ def nodes(draw: st.DrawFn, scope: Scope, zones: list[str]) -> Node:
         tdp_w=draw(MAYBE),
         devices=tuple(draw(st.lists(devices(), max_size=2))) * draw(st.integers(1, 2)),
         network=draw(st.builds(Network, POSITIVE, SOME, SOME, SOME)),
-        frequencies=tuple(draw(st.lists(st.builds(Frequency, POSITIVE, SOME), min_size=1, max_size=2))),
+        frequencies=(Frequency(), *draw(st.lists(st.builds(Frequency, POSITIVE, SOME), max_size=1))),
         sleep=draw(st.none() | st.builds(Sleep, SOME, SOME, SOME, MAYBE, MAYBE)),
         keep_alive_s=draw(SOME | st.just(float("inf"))),
         cold_start_factor=draw(SOME),

@@ -29,9 +29,9 @@ from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 
 FEATURES = (
-    "dag", "arrivals", "strict", "memory", "tags", "guarantee", "overcommit", "gpu", "multi_device", "fpga",
-    "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency", "carbon",
-    "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
+    "dag", "arrivals", "strict", "easy", "twins", "memory", "tags", "guarantee", "overcommit", "gpu",
+    "multi_device", "fpga", "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency",
+    "carbon", "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
 )  # fmt: skip
 
 GIB = 2**30
@@ -87,6 +87,9 @@ class _Draw:
         zones = [self.zone(f"z{i}") for i in range(2 if "zones" in self.on else 1)]
         self.levels = self.whole(2, 3) if "frequency" in self.on else 1
         nodes = tuple(self.node(i, zones[self.whole(0, len(zones) - 1)].name) for i in range(count))
+        if "twins" in self.on:  # some nodes twice or three times, not side by side
+            again = [node for node in nodes for _ in range(self.whole(0, 2))]
+            nodes += tuple(replace(node, name=f"{node.name}.{i}") for i, node in enumerate(again))
         return Cluster("random", nodes, tuple(zones))
 
     def zone(self, name: str) -> Zone:
@@ -105,7 +108,7 @@ class _Draw:
             smt_slowdown=self.real(1.2, 1.8), speed=self.real(0.5, 2), zone=zone,
             power=None if not anchor and self.chance(0.1) else self.profile(cores * per_core),
             devices=self.devices(anchor), price_per_hour=self.real(0, 2) if "carbon" in on else 0.0,
-            frequencies=tuple(self.level() for _ in range(self.levels)),
+            frequencies=(Frequency(), *(self.level() for _ in range(self.levels - 1))),
             network=self.network(), keep_alive_s=self.real(1, 30), cold_start_factor=self.real(0.5, 2),
         )  # fmt: skip
         if "overcommit" in on:
@@ -250,7 +253,7 @@ class _Draw:
         on = self.on
         offered = self.pick(((1.0, 0.75), (0.75,), (1.0, 0.875, 0.5)))
         return Options(
-            queue="strict" if "strict" in on else "skip",
+            queue="strict" if "strict" in on else "easy-backfill" if "easy" in on else "skip",
             guarantees=offered if "guarantee" in on else (1.0,),
             levels=tuple(range(self.levels)),
             round_s=float(self.pick((0.5, 1.0, 2.5))) if "rounds" in on else None,

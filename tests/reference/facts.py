@@ -19,9 +19,10 @@ class Stuck(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to run a task: a base variant with a guarantee and a frequency level."""
+    """One way to run a task: a base variant (``base`` is its number) with a guarantee and a frequency level."""
 
     index: int
+    base: int
     variant: Variant
     guarantee: float = 1.0
     level: int = 0
@@ -45,7 +46,7 @@ class Options:
     """Settings of a run.
 
     Attributes:
-        queue: ``skip`` or ``strict``.
+        queue: ``skip``, ``strict`` or ``easy-backfill``.
         guarantees: Shares of the request that may be guaranteed, in the order offered.
         levels: Frequency levels offered (indices into the node's list), in that order.
         round_s: Decisions only at multiples of this; None: at every instant.
@@ -54,7 +55,6 @@ class Options:
         from_zero: Energy counts from time 0, not from the first release.
         node_failures: (node, lost at, back at) in seconds.
         task_failures: (task, attempt number from 0) -> share of the attempt's work at which it fails.
-        transfer_in_carbon: Whether joules of transfers, booked at one moment, also enter carbon and cost.
     """
 
     queue: str = "skip"
@@ -67,7 +67,6 @@ class Options:
     max_retries: int = 3
     node_failures: tuple[tuple[int, float, float], ...] = ()
     task_failures: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    transfer_in_carbon: bool = False
 
 
 @dataclass(frozen=True)

@@ -72,16 +72,15 @@ class Meter:
             attempt.run_j += joules
             self.energy_j[attempt.node.index, _RUN] += joules
 
-    def transfer(self, attempt: Attempt, at_s: float, in_carbon: bool) -> None:
-        """Joules of the bytes that an attempt fetches, booked at one moment."""
+    def transfer(self, attempt: Attempt, at_s: float) -> None:
+        """Joules of the bytes that an attempt has fetched, booked and paid at one moment."""
         node = attempt.node
         attempt.transfer_j = attempt.bytes * node.facts.network.energy_j_per_byte
         self.energy_j[node.index, _TRANSFER] += attempt.transfer_j
-        if in_carbon:
-            zone = self.zone[node.index]
-            paid_j = attempt.transfer_j * zone.pue / J_PER_KWH
-            self.carbon_g[node.index] += paid_j * series_at(zone.carbon, at_s)
-            self.cost[node.index] += paid_j * series_at(zone.price, at_s)
+        zone = self.zone[node.index]
+        paid_j = attempt.transfer_j * zone.pue / J_PER_KWH
+        self.carbon_g[node.index] += paid_j * series_at(zone.carbon, at_s)
+        self.cost[node.index] += paid_j * series_at(zone.price, at_s)
 
     def lose(self, attempt: Attempt) -> None:
         """Move the joules of an attempt that did not end well."""

@@ -89,7 +89,8 @@ class LiveNode:
         platform = self.facts.serverless
         if platform is None:
             return self.facts.request_cores
-        return min(self.facts.request_cores, platform.burst + platform.ramp_per_s * now_s)
+        offered = min(self.facts.request_cores, platform.burst + platform.ramp_per_s * now_s)
+        return math.floor(offered * 1e6 + 1e-3) / 1e6
 
     def guaranteed_cores(self) -> float:
         return sum([a.offer.guaranteed_cores for a in self.attempts])
@@ -109,6 +110,29 @@ class LiveNode:
             if offer.guaranteed_cores <= free_cores and offer.variant.memory_bytes <= free_bytes and self.suits(offer)
             for devices in self.device_choices(offer.variant)
         ]
+
+    def rooms(self, offer: Offer, gone: set[int], now_s: float) -> int:
+        """How often an offer's cores and memory would fit if the attempts in ``gone`` had ended."""
+        if self.state == "lost" or not self.suits(offer) or not self.has_devices(offer.variant):
+            return 0
+        left = [a for a in self.attempts if a.sequence not in gone]
+        free_cores = self.offered_cores(now_s) - sum(a.offer.guaranteed_cores for a in left)
+        count = math.floor(free_cores / offer.guaranteed_cores + TOLERANCE)
+        if offer.variant.memory_bytes > 0:
+            free_bytes = self.facts.memory_bytes - sum(a.offer.variant.memory_bytes for a in left)
+            count = min(count, free_bytes // offer.variant.memory_bytes)
+        return count
+
+    def has_devices(self, variant: Variant) -> bool:
+        """Whether an empty node would have the devices."""
+        able = [
+            d
+            for d in self.facts.devices
+            if d.kind == variant.device
+            and variant.device_memory_bytes <= d.memory_bytes
+            and (not variant.device_models or d.model in variant.device_models)
+        ]
+        return variant.device is None or len(able) >= max(1, variant.devices)
 
     def suits(self, offer: Offer) -> bool:
         """Architecture, features and the frequency level are there."""

@@ -6,7 +6,7 @@ Written from docs/physics.md and nothing else; section numbers below are its own
 from __future__ import annotations
 
 import math
-from itertools import count
+from itertools import count, product
 
 from reference.facts import Offer, Options, Policy, Record, Result, Stuck
 from reference.meter import Meter
@@ -29,7 +29,7 @@ class Simulation:
     """The state of a run, and what happens at an instant."""
 
     def __init__(self, workload: Workload, cluster: Cluster, policy: Policy, options: Options) -> None:
-        if options.queue not in ("skip", "strict"):
+        if options.queue not in ("skip", "strict", "easy-backfill"):
             raise ValueError(f"the reference has no queue {options.queue!r}")
         self.workload, self.cluster, self.policy, self.options = workload, cluster, policy, options
         tasks = range(len(workload))
@@ -62,8 +62,8 @@ class Simulation:
             [(down_s, node, "lost") for node, down_s, _ in options.node_failures]
             + [(up_s, node, "back") for node, _, up_s in options.node_failures]
         )
+        self.reservation: tuple[float, LiveNode | None] | None = None
         self.round_due_s = INF
-        self.round_placed_nothing = False
         self.sequence = count()
         self.records: list[Record] = []
         self.meter = Meter(cluster, self.nodes)
@@ -71,8 +71,11 @@ class Simulation:
 
     def _offers(self, variants: tuple) -> list[Offer]:
         combined = [
-            (v, g, f) for v in variants for g in self.options.guarantees for f in self.options.levels
-        ]  # fmt: skip
+            (base, variant, guarantee, level)
+            for base, variant in enumerate(variants)
+            for guarantee in self.options.guarantees
+            for level in self.options.levels
+        ]
         return [Offer(i, *offer) for i, offer in enumerate(combined)]
 
     # Time (section 1)
@@ -82,7 +85,7 @@ class Simulation:
             next_s = self.next_event_s()
             if next_s == INF:
                 raise Stuck(f"{len(self.open)} tasks are open at {self.now_s} s and nothing will happen")
-            self.advance(next_s)
+            self.advance(max(next_s, self.now_s))  # what was announced for before the start happens at the start
             self.instant()
         self.meter.close(self.start_s, self.now_s)
         return Result(
@@ -127,13 +130,7 @@ class Simulation:
         other_s = min(times)
         if not rounds:
             return other_s
-        if other_s == INF and self.rounds_are_idle():
-            return INF
         return min(other_s, self.round_due_s)
-
-    def rounds_are_idle(self) -> bool:
-        """Whether another round can change nothing: no event is left and the last round placed nothing."""
-        return not any(node.attempts for node in self.nodes) and self.round_placed_nothing
 
     def fold(self) -> None:
         """Finishes, failures, node changes, arrivals, timers: in this order."""
@@ -143,16 +140,18 @@ class Simulation:
         failing = [a for a in due if a.stage == "run" and a.fails]
         over = [a for a in live if a.limit_at_s <= now_s]
         for attempt in due:
-            if attempt not in failing:
+            if attempt not in attempt.node.attempts:
+                continue  # cancelled with its gang a moment ago
+            if attempt in failing:
+                self.fail(attempt, "failed")
+            else:
                 self.finish_stage(attempt)
-        for node in self.nodes:
-            if node.state == "waking" and node.due_s <= now_s:
-                self.turn_on(node)
-        for attempt in failing:
-            self.fail(attempt, "failed")
         for attempt in over:
             if attempt in attempt.node.attempts:
                 self.fail(attempt, "time_limit")
+        for node in self.nodes:
+            if node.state == "waking" and node.due_s <= now_s:
+                self.turn_on(node)
         self.fold_node_changes()
         while self.arrivals and self.release_s[self.arrivals[0]] <= now_s:
             task = self.arrivals.pop(0)
@@ -182,28 +181,55 @@ class Simulation:
         if period_s is None:
             self.decide()
             return
-        self.round_due_s, self.round_placed_nothing = INF, False
-        if not self.queue:
-            return
         number = math.ceil(self.now_s / period_s - TOLERANCE)
         if abs(number * period_s - self.now_s) <= TOLERANCE:
-            before = len(self.queue)
+            self.round_due_s = INF
             self.decide()
-            self.round_placed_nothing = len(self.queue) == before
-            number += 1
-        if self.queue:
-            self.round_due_s = number * period_s
+        else:
+            self.round_due_s = number * period_s if self.queue else INF
 
     def decide(self) -> None:
         """One pass over the queue in order."""
         order = list(self.queue)
         if self.policy.priority is not None:
             order.sort(key=lambda task: self.policy.priority(self.view, task))
+        self.reservation = None
         for task in order:
             if self.place(task):
                 self.queue.remove(task)
             elif self.options.queue == "strict":
-                return
+                break
+            elif self.options.queue == "easy-backfill" and self.reservation is None:
+                self.reservation = self.reserve(task)
+        self.reservation = None
+
+    def reserve(self, head: int) -> tuple[float, LiveNode | None]:
+        """(shadow time, reserved node): when and where the head could start if estimates were true."""
+        offer, parts = self.offers[id(self.shape[head])][0], self.shape[head].parts
+        placed = [(self.estimated_end_s(a), a.sequence, a) for node in self.nodes for a in node.attempts]
+        gone: set[int] = set()
+        for end_s, sequence, ended in sorted(placed, key=lambda row: row[:2]):
+            gone.add(sequence)
+            if sum(node.rooms(offer, gone, self.now_s) for node in self.nodes) >= parts:
+                return end_s, ended.node if parts == 1 else None
+        return INF, None
+
+    def estimated_end_s(self, attempt: Attempt) -> float:
+        known_s = float(self.workload.estimate_s[attempt.task])
+        if math.isnan(known_s):
+            return INF
+        return attempt.placed_s + self.work_s(known_s, attempt.task, attempt.offer, attempt.node, attempt.devices)
+
+    def delays_head(self, task: int, node: LiveNode, devices: tuple[int, ...], offer: Offer) -> bool:
+        """Whether a backfilled task would take what is reserved beyond the shadow time."""
+        if self.reservation is None:
+            return False
+        shadow_s, reserved = self.reservation
+        if reserved is not None and node is not reserved:
+            return False
+        known_s = float(self.workload.estimate_s[task])
+        runs_s = INF if math.isnan(known_s) else self.work_s(known_s, task, offer, node, devices)
+        return self.now_s + runs_s > shadow_s
 
     # Fit and choice (section 4)
 
@@ -231,11 +257,15 @@ class Simulation:
 
     def best(self, task: int) -> tuple[LiveNode, tuple[int, ...], Offer] | None:
         """The cheapest fitting pair; ties to the lower node, then device, then variant."""
-        candidates = self.candidates(task, ("on",))
-        if not candidates or self.options.see_sleeping:
-            candidates += self.candidates(task, ("asleep", "falling", "waking"))
+        awake = self.candidates(task, ("on", "waking"))
+        asleep = self.candidates(task, ("asleep", "falling"))
+        if not self.options.see_sleeping:
+            fitting = {offer.index for _, _, offer in awake}
+            asleep = [row for row in asleep if row[2].index not in fitting]
         priced = []
-        for node, devices, offer in candidates:
+        for node, devices, offer in awake + asleep:
+            if self.delays_head(task, node, devices, offer):
+                continue
             device = devices[0] if devices else -1
             cost = self.policy.cost(self.view, task, offer, node.index, device)
             if math.isnan(cost):
@@ -273,13 +303,7 @@ class Simulation:
     # Stages of an attempt (section 5)
 
     def begin(self, attempt: Attempt) -> None:
-        """The moment of placement: a wake starts, a container is taken, an FPGA is given its function."""
-        node = attempt.node
-        if node.state == "asleep":
-            self.wake(node)
-        elif node.state == "falling":
-            node.wake_after_fall = True
-        attempt.cold_for_s = self.take_container(attempt) + self.reconfigure(attempt)
+        """The moment of placement: where the data lie is known then."""
         attempt.bytes, attempt.latency_s = self.to_fetch(attempt)
         self.enter(attempt, "message")
 
@@ -318,14 +342,18 @@ class Simulation:
     def enter(self, attempt: Attempt, stage: str) -> None:
         """Go to a stage, or past it when it takes no time."""
         attempt.stage, attempt.stage_since_s, attempt.due_s, attempt.rate = stage, self.now_s, INF, 0.0
+        if stage == "wake":
+            self.ask_to_wake(attempt.node)
+            if attempt.stage != "wake":
+                return  # it was on at once
+        elif stage == "cold":
+            attempt.cold_for_s = self.take_container(attempt) + self.reconfigure(attempt)
         lasts_s = {
             "message": self.options.message_s,
             "wake": 0.0 if attempt.node.state == "on" else INF,
             "cold": attempt.cold_for_s,
             "latency": attempt.latency_s if attempt.bytes > 0 else 0.0,
         }
-        if stage == "latency" and attempt.bytes > 0:
-            self.meter.transfer(attempt, self.now_s, self.options.transfer_in_carbon)
         if stage == "bytes" and attempt.bytes > 0:
             attempt.remaining = attempt.bytes
         elif stage == "run":
@@ -351,6 +379,8 @@ class Simulation:
         if attempt.stage == "run":
             self.finish(attempt)
         else:
+            if attempt.stage == "bytes":
+                self.meter.transfer(attempt, self.now_s)
             self.enter(attempt, _NEXT[attempt.stage])
 
     def finish(self, attempt: Attempt) -> None:
@@ -376,7 +406,7 @@ class Simulation:
         spent = attempt.spent_s
         self.records.append(Record(
             attempt.task, attempt.part, attempt.number, node.index, attempt.devices[0] if attempt.devices else -1,
-            attempt.offer.index, outcome, attempt.ready_s, attempt.placed_s, attempt.start_s, self.now_s,
+            attempt.offer.base, outcome, attempt.ready_s, attempt.placed_s, attempt.start_s, self.now_s,
             spent["message"], spent["wake"], spent["cold"], spent["data"],
             attempt.run_j, attempt.cold_j, attempt.transfer_j, attempt.offer.guarantee,
         ))  # fmt: skip
@@ -390,18 +420,30 @@ class Simulation:
         return node.idle_since_s + sleep.after_s
 
     def capacity_due_s(self, node: LiveNode) -> float:
-        """When a function platform next offers another whole core, while tasks wait."""
-        platform, now_s = node.facts.serverless, self.now_s
-        if platform is None or platform.ramp_per_s <= 0 or not self.queue or node.state == "lost":
+        """When a function platform next offers the cores that a waiting task needs there."""
+        platform = node.facts.serverless
+        if platform is None or platform.ramp_per_s <= 0 or not self.queue:
             return INF
-        offered = platform.burst + platform.ramp_per_s * now_s
-        if offered >= node.facts.request_cores - TOLERANCE:
-            return INF
-        next_cores = min(math.floor(offered + TOLERANCE) + 1, node.facts.request_cores)
-        return max(now_s, (next_cores - platform.burst) / platform.ramp_per_s)
+        due_s = INF
+        for shape in {id(self.shape[task]): self.shape[task] for task in self.queue}.values():
+            for offer, parts in product(self.offers[id(shape)], range(1, shape.parts + 1)):
+                wanted = node.guaranteed_cores() + parts * offer.guaranteed_cores
+                at_s = (wanted - platform.burst) / platform.ramp_per_s
+                if at_s > self.now_s and wanted <= node.facts.request_cores and node.suits(offer):
+                    due_s = min(due_s, at_s)
+        return due_s
+
+    def ask_to_wake(self, node: LiveNode) -> None:
+        if node.state == "asleep":
+            self.wake(node)
+        elif node.state == "falling":
+            node.wake_after_fall = True
 
     def wake(self, node: LiveNode) -> None:
-        node.state, node.due_s = "waking", self.now_s + node.facts.sleep.wake_s
+        if node.facts.sleep.wake_s > 0:
+            node.state, node.due_s = "waking", self.now_s + node.facts.sleep.wake_s
+        else:
+            self.turn_on(node)
 
     def turn_on(self, node: LiveNode) -> None:
         node.state, node.due_s, node.idle_since_s = "on", INF, self.now_s
@@ -461,7 +503,7 @@ class Simulation:
         for other in sorted(others, key=lambda a: a.part):
             lost = outcome == "node_lost" and other.node is attempt.node
             self.leave(other, "node_lost" if lost else "cancelled")
-        if self.attempts_made[task] <= self.options.max_retries:
+        if self.attempts_made[task] <= self.options.max_retries and outcome != "time_limit":
             self.enqueue(task)
         else:
             self.abandon(task)
@@ -475,7 +517,7 @@ class Simulation:
                 self.abandon(child)
 
     def lose_node(self, node: LiveNode) -> None:
-        for attempt in sorted(node.attempts, key=lambda a: (a.task, a.part)):
+        for attempt in sorted(node.attempts, key=lambda a: a.sequence):
             if attempt in node.attempts:
                 self.fail(attempt, "node_lost")
         node.state, node.due_s, node.wake_after_fall = "lost", INF, False

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from reference.simulator import Simulation
 
 
+UNKNOWN_W = 1e30
+"""A node without a profile loses to every node that has one."""
+
+
 class View:
     """Read-only questions about the present; estimates, never true runtimes."""
 
@@ -42,21 +46,24 @@ class View:
 
     def estimated_run_s(self, task: int, offer: Offer, node: int, device: int) -> float:
         """Seconds by the estimate, alone on that node or device."""
-        devices = () if device < 0 else (device,)
         live = self._simulation.nodes[node]
+        devices: tuple[int, ...] = () if device < 0 else (device,)
+        if offer.variant.devices > 1:
+            devices = live.device_choices(offer.variant)[0]
         return self._simulation.work_s(self.estimate_s(task), task, offer, live, devices)
 
     def added_w(self, offer: Offer, node: int, device: int) -> float:
-        """Watts that the offer would add: cores of all attempts held on the node count as busy."""
+        """Watts that the offer would add: cores of all attempts held on the node count as busy. 1e30: unknown."""
         live = self._simulation.nodes[node]
         facts = live.facts
-        watts = 0.0
-        if facts.power is not None:
-            held = sum(a.counted_cores for a in live.attempts)
-            more = held + offer.variant.cores * facts.frequencies[offer.level].power
-            watts = facts.power.at(min(facts.threads, more)) - facts.power.at(min(facts.threads, held))
+        if facts.power is None:
+            return UNKNOWN_W
+        held = sum(a.offer.variant.cores for a in live.attempts)
+        more = held + offer.variant.cores * facts.frequencies[offer.level].power
+        watts = facts.power.at(min(facts.threads, more)) - facts.power.at(min(facts.threads, held))
         if device >= 0:
             card = facts.devices[device]
             used = min(1.0, sum(a.share_of(card) for a in live.tenants(device)))
-            watts += card.power.at(min(1.0, used + share_taken(card, offer.variant))) - card.power.at(used)
+            added = card.power.at(min(1.0, used + share_taken(card, offer.variant))) - card.power.at(used)
+            watts += added * max(1, offer.variant.devices)
         return watts

@@ -41,6 +41,7 @@ def node(**facts: object) -> Node:
         (lambda: node(tdp_w=0.0), "tdp_w"),
         (lambda: node(lifetime_years=0.0), "lifetime_years"),
         (lambda: node(frequencies=()), "frequency level"),
+        (lambda: node(frequencies=(Frequency(0.8, 0.6),)), "nominal"),
         (lambda: Device("gpu", sharing="half"), "sharing must be one of"),
         (lambda: Device("gpu", slots=0), "slots"),
         (lambda: Device("gpu", speed=0.0), "speed"),

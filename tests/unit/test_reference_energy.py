@@ -151,10 +151,9 @@ def test_a_lost_part_takes_its_gang_along() -> None:
     ]  # fmt: skip
 
 
-def test_transfer_joules_are_in_carbon_only_when_asked() -> None:
-    zone = Zone("default", Series(3600.0, (3.6e6,)))
+def test_transfer_joules_are_paid_when_the_data_are_there() -> None:
+    zone = Zone("default", Series(4.0, (7.2e6, 3.6e6)))
     host = node(1, network=Network(10, energy_j_per_byte=2))
-    work = tasks([1], input_bytes=np.array([50.0]))
-    assert simulate(work, nodes(host, zones=(zone,)), FIFO).carbon_g[0] == 0
-    asked = simulate(work, nodes(host, zones=(zone,)), FIFO, Options(transfer_in_carbon=True))
-    assert asked.carbon_g[0] == pytest.approx(100)
+    result = simulate(tasks([1], input_bytes=np.array([50.0])), nodes(host, zones=(zone,)), FIFO)
+    assert result.carbon_g[0] == pytest.approx(100)  # 100 J at 5 s, in the second step
+    assert result.peak_w == 0

@@ -102,6 +102,7 @@ class _Builder:
         clock.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
         clock.free_container = -1
         clock.max_retries = 3
+        clock.limits = int(any(n.serverless and n.serverless.time_limit_s < np.inf for n in self.cluster.nodes))
         self.tables["clock"] = clock
 
     def _classes_and_nodes(self) -> None:
@@ -243,9 +244,9 @@ class _Builder:
         for name in ("node", "pinned", "pinned_variant", "next", "previous"):
             tasks[name] = -1
         needs_extra = bool(np.isfinite(workload.deadline_s).any() or workload.input_bytes.any())
-        extra = record_table(tables.EXTRA, count if needs_extra else 1)
+        extra = record_table(tables.EXTRA, max(2, count) if needs_extra else 1)  # one row means: nothing of the kind
         if needs_extra:
-            extra.deadline[:], extra.input_bytes[:] = workload.deadline_s, workload.input_bytes
+            extra.deadline[:count], extra.input_bytes[:count] = workload.deadline_s, workload.input_bytes
         self.tables["clock"].extra_n = len(extra)
         if workload.input_bytes.any():
             self.tables["clock"].has_data = 1

@@ -5,99 +5,60 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import groups, view
+from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
 from wattflow.engine.jit import jit
-from wattflow.engine.tables import (
-    ASLEEP,
-    EXCLUSIVE,
-    FALLING,
-    MICRO,
-    NO_DEVICE,
-    ON,
-    TIME_SLICE,
-    WAKING,
-)
-
-
-@jit
-def device_fits(state, variant, device):
-    """Whether one device has room for the variant's share and memory."""
-    devices = state.devices
-    dcls = devices.cls[device]
-    table = state.device_classes
-    v = state.variants
-    if table.kind[dcls] != v.device[variant]:
-        return False
-    models = v.models[variant]
-    if models != np.uint64(0) and (models >> np.uint64(table.model[dcls])) & np.uint64(1) == np.uint64(0):
-        return False
-    if devices.memory[device] + v.device_memory[variant] > table.memory[dcls]:
-        return False
-    sharing = table.sharing[dcls]
-    if sharing == EXCLUSIVE:
-        return devices.tasks[device] == 0
-    if sharing == TIME_SLICE:
-        return devices.tasks[device] < table.slots[dcls]
-    return devices.share_u[device] + share_on(state, variant, dcls) <= MICRO
-
-
-@jit
-def share_on(state, variant, dcls):
-    """The share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
-    share = state.variants.share_u[variant]
-    if state.device_classes.sharing[dcls] == 3:
-        sevenths = (share * 7 + MICRO - 1) // MICRO
-        return min(MICRO, (sevenths * MICRO + 6) // 7)
-    return share
+from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
 
 
 @jit
 def _same_device(state, a, b):
-    d = state.devices
+    device_row_b = state.devices[b]
+    device_row_a = state.devices[a]
     return (
-        d.cls[a] == d.cls[b]
-        and d.share_u[a] == d.share_u[b]
-        and d.memory[a] == d.memory[b]
-        and d.tasks[a] == d.tasks[b]
-        and d.loaded[a] == d.loaded[b]
+        device_row_a.cls == device_row_b.cls
+        and device_row_a.share_u == device_row_b.share_u
+        and device_row_a.memory == device_row_b.memory
+        and device_row_a.tasks == device_row_b.tasks
+        and device_row_a.loaded == device_row_b.loaded
     )
 
 
 @jit
-def _whole_free(state, variant, device):
-    return state.devices.tasks[device] == 0 and device_fits(state, variant, device)
-
-
-@jit
 def _add(state, n, node, device):
-    state.candidates.node[n] = node
-    state.candidates.device[n] = device
+    candidate_row = state.candidates[n]
+    candidate_row.node = node
+    candidate_row.device = device
     return n + 1
 
 
 @jit
-def _add_devices(state, n, variant, node):
+def _add_devices(state, n, variant, task, node):
     """Candidates of a node for a variant that needs a device: each distinct device, or one for several whole ones."""
-    first = state.nodes.device_first[node]
-    count = state.nodes.device_n[node]
-    wanted = state.variants.devices[variant]
+    node_row = state.nodes[node]
+    first = node_row.device_first
+    count = node_row.device_n
+    wanted = state.variants[variant].devices
+    limited = state.classes[node_row.cls].serverless == 1
     if wanted > 1:
         free = 0
         for d in range(first, first + count):
-            if _whole_free(state, variant, d):
+            if whole_free(state, variant, d):
                 free += 1
         if free < wanted:
             return n
         for d in range(first, first + count):
-            if _whole_free(state, variant, d):
+            if whole_free(state, variant, d):
+                if limited and too_long(state, task, variant, node, d):
+                    return n
                 return _add(state, n, node, d)
         return n
     start = n
     for d in range(first, first + count):
-        if not device_fits(state, variant, d):
+        if not device_fits(state, variant, d) or (limited and too_long(state, task, variant, node, d)):
             continue
         seen = False
         for c in range(start, n):
-            if _same_device(state, state.candidates.device[c], d):
+            if _same_device(state, state.candidates[c].device, d):
                 seen = True
                 break
         if not seen:
@@ -108,24 +69,24 @@ def _add_devices(state, n, variant, node):
 @jit
 def node_fits(state, variant, task, node):
     """Whether a node that is or will be on has the cores and memory now (devices apart)."""
-    nodes = state.nodes
-    cls = nodes.cls[node]
+    needs = state.variants[variant]
+    node_row = state.nodes[node]
+    cls = node_row.cls
+    kind = state.classes[cls]
     if state.class_ok[variant, cls] == 0:
         return False
-    if state.classes.serverless[cls] == 1 and too_long(state, task, variant, node):
+    if kind.serverless == 1 and needs.device == NO_DEVICE and too_long(state, task, variant, node, -1):
         return False
-    return (
-        nodes.used_u[node] + state.variants.need_u[variant] <= nodes.capacity_u[node]
-        and nodes.used_mem[node] + state.variants.memory[variant] <= state.classes.memory[cls]
-    )
+    return node_row.used_u + needs.need_u <= node_row.capacity_u and node_row.used_mem + needs.memory <= kind.memory
 
 
 @jit
-def too_long(state, task, variant, node):
+def too_long(state, task, variant, node, device):
     """Whether the task's estimate exceeds the time limit of a serverless node."""
-    limit = state.classes.limit_s[state.nodes.cls[node]]
-    factor = view.work_factor(state, state.tasks.form[task], variant, node, -1)
-    return state.tasks.estimate[task] * factor > limit
+    task_row = state.tasks[task]
+    limit = state.classes[state.nodes[node].cls].limit_s
+    factor = view.work_factor(state, task_row.form, variant, node, device)
+    return task_row.estimate * factor > limit
 
 
 @jit
@@ -140,44 +101,46 @@ def _try_node(state, n, variant, task, node):
     """Add a single node as candidate if it fits."""
     if not node_fits(state, variant, task, node):
         return n
-    if state.variants.device[variant] != NO_DEVICE:
-        return _add_devices(state, n, variant, node)
+    if state.variants[variant].device != NO_DEVICE:
+        return _add_devices(state, n, variant, task, node)
     return _add(state, n, node, -1)
 
 
 @jit
 def _collect(state, variant, task, asleep):
     """Candidates among nodes that are on (or, asked so, asleep)."""
+    clock = state.clock[0]
+    needs = state.variants[variant]
     n = 0
-    pinned = state.tasks.pinned[task]
+    pinned = state.tasks[task].pinned
     if pinned >= 0:
-        if _usable(state.nodes.power_state[pinned], asleep):
+        if _usable(state.nodes[pinned].power_state, asleep):
             n = _try_node(state, n, variant, task, pinned)
         return n
-    if state.clock.grouped[0] == 0:
+    if clock.grouped == 0:
         for node in range(state.nodes.size):
-            if _usable(state.nodes.power_state[node], asleep):
+            if _usable(state.nodes[node].power_state, asleep):
                 n = _try_node(state, n, variant, task, node)
         return n
-    need = state.variants.need_u[variant]
-    memory = state.variants.memory[variant]
-    plain = state.variants.device[variant] == NO_DEVICE
-    table = state.groups
-    for at in range(state.clock.active_n[0]):
+    need = needs.need_u
+    memory = needs.memory
+    plain = needs.device == NO_DEVICE
+    for at in range(clock.active_n):
         g = state.active_groups[at]
-        if table.free_u[g] < need or table.free_mem[g] < memory:
+        if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
             continue
-        cls = table.cls[g]
-        if state.class_ok[variant, cls] == 0 or not _usable(table.power_state[g], asleep):
+        cls = state.groups[g].cls
+        if state.class_ok[variant, cls] == 0 or not _usable(state.groups[g].power_state, asleep):
             continue
-        node = state.class_nodes[state.classes.first[cls] + table.low[g]]
-        if state.classes.serverless[cls] == 1 and too_long(state, task, variant, node):
-            continue
-        if plain:
+        node = state.class_nodes[state.classes[cls].first + state.groups[g].low]
+        if not plain:
+            n = _add_devices(state, n, variant, task, node)
+        elif state.classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
             n = _add(state, n, node, -1)
-        else:
-            n = _add_devices(state, n, variant, node)
-    if state.clock.has_data[0] == 1 or state.clock.cold[0] == 1:
+        if clock.reserved == node and state.groups[g].count > 1:
+            # A reserved node cannot stand for its twins.
+            n = _try_node(state, n, variant, task, groups.second(state, g))
+    if clock.has_data == 1 or clock.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n
 
@@ -186,26 +149,27 @@ def _collect(state, variant, task, asleep):
 def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container of its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
-    if state.clock.has_data[0] == 1:
+    if state.clock[0].has_data == 1:
         for e in range(state.parent_start[task], state.parent_start[task + 1]):
-            node = state.tasks.node[state.parent[e]]
+            node = state.tasks[state.parent[e]].node
             if node >= 0 and n < room and state.parent_bytes[e] > 0.0:
                 n = _add_single(state, n, variant, task, node, asleep)
-    fn = state.shapes.function[state.tasks.form[task]]
-    if state.functions.cold_start_s[fn] > 0.0:
-        c = state.functions.first_container[fn]
+    fn = state.shapes[state.tasks[task].form].function
+    function = state.functions[fn]
+    if function.cold_start_s > 0.0:
+        c = function.first_container
         while c >= 0 and n < room:
-            n = _add_single(state, n, variant, task, state.containers.node[c], asleep)
-            c = state.containers.next_function[c]
+            n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
+            c = state.containers[c].next_function
     return n
 
 
 @jit
 def _add_single(state, n, variant, task, node, asleep):
-    if not _usable(state.nodes.power_state[node], asleep):
+    if not _usable(state.nodes[node].power_state, asleep):
         return n
     for c in range(n):
-        if state.candidates.node[c] == node:
+        if state.candidates[c].node == node:
             return n
     return _try_node(state, n, variant, task, node)
 
@@ -213,13 +177,14 @@ def _add_single(state, n, variant, task, node, asleep):
 @jit
 def candidates(state, variant, task):
     """Fill the candidate table for a variant; returns how many. Sleeping nodes only where none that is on fits."""
+    clock = state.clock[0]
     n = _collect(state, variant, task, False)
-    if state.clock.asleep_n[0] > 0:
+    if clock.asleep_n > 0:
         if n == 0:
             n = _collect(state, variant, task, True)
-        elif state.clock.wakes[0] == 1:
+        elif clock.wakes == 1:
             n = _collect_both(state, variant, task)
-    if state.clock.reserved[0] >= -1 and n > 0:
+    if clock.reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
     return n
 
@@ -230,8 +195,8 @@ def _collect_both(state, variant, task):
     room = state.gang.size // 2
     kept = min(n, room)
     for c in range(kept):
-        state.gang[2 * c] = state.candidates.node[c]
-        state.gang[2 * c + 1] = state.candidates.device[c]
+        state.gang[2 * c] = state.candidates[c].node
+        state.gang[2 * c + 1] = state.candidates[c].device
     n = _collect(state, variant, task, False)
     for c in range(kept):
         if n < state.candidates.size:
@@ -242,13 +207,14 @@ def _collect_both(state, variant, task):
 @jit
 def _keep_reservation(state, n, variant, task):
     """EASY: drop candidates that would delay the head of the queue (they must end by the shadow time)."""
+    clock = state.clock[0]
     kept = 0
     for c in range(n):
-        node = state.candidates.node[c]
-        ends = state.clock.now[0] + view.runtime_s(state, task, variant, c)
-        if ends <= state.clock.shadow[0] or (state.clock.reserved[0] >= 0 and node != state.clock.reserved[0]):
-            state.candidates.node[kept] = node
-            state.candidates.device[kept] = state.candidates.device[c]
+        node = state.candidates[c].node
+        ends = clock.now + view.runtime_s(state, task, variant, c)
+        if ends <= clock.shadow or (clock.reserved >= 0 and node != clock.reserved):
+            state.candidates[kept].node = node
+            state.candidates[kept].device = state.candidates[c].device
             kept += 1
     return kept
 
@@ -256,32 +222,34 @@ def _keep_reservation(state, n, variant, task):
 @jit
 def take(state, variant, node, device):
     """Take what a variant needs of a node; returns the bit mask of the devices taken."""
+    node_row = state.nodes[node]
+    needs = state.variants[variant]
     groups.leave(state, node)
-    nodes = state.nodes
-    nodes.used_u[node] += state.variants.need_u[variant]
-    nodes.alloc_u[node] += state.variants.cores_u[variant]
-    nodes.used_mem[node] += state.variants.memory[variant]
+    node_row.used_u += needs.need_u
+    node_row.alloc_u += needs.cores_u
+    node_row.used_mem += needs.memory
     taken = np.uint64(0)
     if device >= 0:
         taken = _take_devices(state, variant, node, device)
-        nodes.device_key[node] = groups.device_key(state, node)
-    nodes.running[node] += 1
-    nodes.placed_count[node] += 1
+        node_row.device_key = groups.device_key(state, node)
+    node_row.running += 1
+    node_row.placed_count += 1
     groups.rejoin(state, node)
     return taken
 
 
 @jit
 def _take_devices(state, variant, node, device):
-    first = state.nodes.device_first[node]
-    wanted = state.variants.devices[variant]
+    node_row = state.nodes[node]
+    first = node_row.device_first
+    wanted = state.variants[variant].devices
     taken = np.uint64(0)
     if wanted == 1:
         _take_device(state, variant, device)
         return np.uint64(1) << np.uint64(device - first)
     left = wanted
-    for d in range(first, first + state.nodes.device_n[node]):
-        if left > 0 and _whole_free(state, variant, d):
+    for d in range(first, first + node_row.device_n):
+        if left > 0 and whole_free(state, variant, d):
             _take_device(state, variant, d)
             taken |= np.uint64(1) << np.uint64(d - first)
             left -= 1
@@ -290,29 +258,31 @@ def _take_devices(state, variant, node, device):
 
 @jit
 def _take_device(state, variant, device):
-    dcls = state.devices.cls[device]
-    state.devices.tasks[device] += 1
-    state.devices.memory[device] += state.variants.device_memory[variant]
-    state.devices.share_u[device] += share_on(state, variant, dcls)
+    device_row = state.devices[device]
+    dcls = device_row.cls
+    device_row.tasks += turns(state, variant, dcls)
+    device_row.memory += state.variants[variant].device_memory
+    device_row.share_u += share_on(state, variant, dcls)
 
 
 @jit
 def give_back(state, variant, node, device, taken):
     """Undo `take`."""
+    node_row = state.nodes[node]
+    needs = state.variants[variant]
     groups.leave(state, node)
-    nodes = state.nodes
-    nodes.used_u[node] -= state.variants.need_u[variant]
-    nodes.alloc_u[node] -= state.variants.cores_u[variant]
-    nodes.used_mem[node] -= state.variants.memory[variant]
+    node_row.used_u -= needs.need_u
+    node_row.alloc_u -= needs.cores_u
+    node_row.used_mem -= needs.memory
     if device >= 0:
-        first = nodes.device_first[node]
-        for d in range(first, first + nodes.device_n[node]):
-            if (taken >> np.uint64(d - first)) & np.uint64(1) == np.uint64(1):
-                dcls = state.devices.cls[d]
-                state.devices.tasks[d] -= 1
-                state.devices.memory[d] -= state.variants.device_memory[variant]
-                state.devices.share_u[d] -= share_on(state, variant, dcls)
-        nodes.device_key[node] = groups.device_key(state, node)
-    nodes.running[node] -= 1
+        first = node_row.device_first
+        for d in range(first, first + node_row.device_n):
+            if holds(taken, d - first):
+                dcls = state.devices[d].cls
+                state.devices[d].tasks -= turns(state, variant, dcls)
+                state.devices[d].memory -= needs.device_memory
+                state.devices[d].share_u -= share_on(state, variant, dcls)
+        node_row.device_key = groups.device_key(state, node)
+    node_row.running -= 1
     groups.rejoin(state, node)
-    state.clock.epoch[0] += 1
+    state.clock[0].epoch += 1

@@ -56,28 +56,31 @@ def low_bit(x):
 @jit
 def device_key(state, node):
     """Hash of the allocation of a node's devices."""
+    node_row = state.nodes[node]
     key = _ZERO
-    first = state.nodes.device_first[node]
-    for d in range(first, first + state.nodes.device_n[node]):
-        part = np.uint64(d - first + 1) * _A + np.uint64(state.devices.share_u[d]) * _B
-        part += np.uint64(state.devices.memory[d]) * _C + np.uint64(state.devices.tasks[d]) * _D
-        part += np.uint64(state.devices.loaded[d] + 1) * _E
+    first = node_row.device_first
+    for d in range(first, first + node_row.device_n):
+        part = np.uint64(d - first + 1) * _A + np.uint64(state.devices[d].share_u) * _B
+        part += np.uint64(state.devices[d].memory) * _C + np.uint64(state.devices[d].tasks) * _D
+        part += np.uint64(state.devices[d].loaded + 1) * _E
         key += mix(part)
     return key
 
 
 @jit
 def _node_key(state, n):
-    nodes = state.nodes
-    key = np.uint64(nodes.cls[n] + 1) * _A + np.uint64(nodes.used_u[n]) * _B + np.uint64(nodes.alloc_u[n]) * _E
-    key += np.uint64(nodes.used_mem[n]) * _C + np.uint64(nodes.capacity_u[n]) * _D
-    key += np.uint64(nodes.power_state[n] * 64 + nodes.frequency[n]) * _B * _A
-    return mix(key + nodes.device_key[n])
+    node_row = state.nodes[n]
+    key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
+    key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
+    key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
+    return mix(key + node_row.device_key)
 
 
 @jit
 def _find_or_make(state, key, n):
     """The group with this key; made from node n's state when there is none."""
+    node_row = state.nodes[n]
+    clock = state.clock[0]
     slots = state.group_slots
     mask = slots.size - 1
     at = np.int64(key & np.uint64(mask))
@@ -85,23 +88,23 @@ def _find_or_make(state, key, n):
         g = slots[at]
         if g < 0:
             break
-        if state.groups.key[g] == key:
+        if state.groups[g].key == key:
             return g
         at = (at + 1) & mask
-    g = state.clock.group_n[0]
-    state.clock.group_n[0] = g + 1
+    g = clock.group_n
+    clock.group_n = g + 1
     slots[at] = g
-    groups = state.groups
-    cls = state.nodes.cls[n]
-    groups.key[g] = key
-    groups.cls[g] = cls
-    groups.count[g] = 0
-    groups.low[g] = 0
-    groups.free_u[g] = state.nodes.capacity_u[n] - state.nodes.used_u[n]
-    groups.free_mem[g] = state.classes.memory[cls] - state.nodes.used_mem[n]
-    groups.power_state[g] = state.nodes.power_state[n]
-    groups.words[g] = (state.classes.count[cls] + 63) >> 6
-    for w in range(groups.words[g]):
+    cls = node_row.cls
+    kind = state.classes[cls]
+    state.groups[g].key = key
+    state.groups[g].cls = cls
+    state.groups[g].count = 0
+    state.groups[g].low = 0
+    state.groups[g].free_u = node_row.capacity_u - node_row.used_u
+    state.groups[g].free_mem = kind.memory - node_row.used_mem
+    state.groups[g].power_state = node_row.power_state
+    state.groups[g].words = (kind.count + 63) >> 6
+    for w in range(state.groups[g].words):
         state.group_bits[g, w] = _ZERO
     return g
 
@@ -109,9 +112,10 @@ def _find_or_make(state, key, n):
 @jit
 def rebuild(state):
     """Forget empty groups and put every node into its group anew."""
+    clock = state.clock[0]
     state.group_slots[:] = -1
-    state.clock.group_n[0] = 0
-    state.clock.active_n[0] = 0
+    clock.group_n = 0
+    clock.active_n = 0
     for n in range(state.nodes.size):
         join(state, n)
 
@@ -119,50 +123,66 @@ def rebuild(state):
 @jit
 def join(state, n):
     """Put a node into the group of its present state."""
+    node_row = state.nodes[n]
+    clock = state.clock[0]
     key = _node_key(state, n)
     g = _find_or_make(state, key, n)
-    groups = state.groups
-    pos = state.nodes.pos[n]
+    group = state.groups[g]
+    pos = node_row.pos
     state.group_bits[g, pos >> 6] |= _ONE << np.uint64(pos & 63)
-    state.nodes.group[n] = g
-    count = groups.count[g]
+    node_row.group = g
+    count = group.count
     if count == 0:
-        at = state.clock.active_n[0]
+        at = clock.active_n
         state.active_groups[at] = g
-        groups.place[g] = at
-        state.clock.active_n[0] = at + 1
-        groups.low[g] = pos
-    elif pos < groups.low[g]:
-        groups.low[g] = pos
-    groups.count[g] = count + 1
+        group.place = at
+        clock.active_n = at + 1
+        group.low = pos
+    elif pos < group.low:
+        group.low = pos
+    group.count = count + 1
 
 
 @jit
 def leave(state, n):
     """Take a node out of its group, before its state changes."""
-    g = state.nodes.group[n]
-    groups = state.groups
-    pos = state.nodes.pos[n]
+    clock = state.clock[0]
+    node_row = state.nodes[n]
+    g = node_row.group
+    group = state.groups[g]
+    pos = node_row.pos
     state.group_bits[g, pos >> 6] &= ~(_ONE << np.uint64(pos & 63))
-    count = groups.count[g] - 1
-    groups.count[g] = count
+    count = group.count - 1
+    group.count = count
     if count == 0:
-        last = state.clock.active_n[0] - 1
-        state.clock.active_n[0] = last
+        last = clock.active_n - 1
+        clock.active_n = last
         moved = state.active_groups[last]
-        state.active_groups[groups.place[g]] = moved
-        groups.place[moved] = groups.place[g]
-    elif groups.low[g] == pos:
+        state.active_groups[group.place] = moved
+        state.groups[moved].place = group.place
+    elif group.low == pos:
         w = pos >> 6
         while state.group_bits[g, w] == _ZERO:
             w += 1
-        groups.low[g] = (w << 6) + low_bit(state.group_bits[g, w])
+        group.low = (w << 6) + low_bit(state.group_bits[g, w])
+
+
+@jit
+def second(state, g):
+    """The second lowest node of a group of two or more."""
+    group = state.groups[g]
+    w = group.low >> 6
+    bits = state.group_bits[g, w] & ~(_ONE << np.uint64(group.low & 63))
+    while bits == _ZERO:
+        w += 1
+        bits = state.group_bits[g, w]
+    return state.class_nodes[state.classes[group.cls].first + (w << 6) + low_bit(bits)]
 
 
 @jit
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
-    if state.clock.group_n[0] >= state.groups.size:
+    if state.clock[0].group_n >= state.groups.size:
         # The node is in no group now; rebuild joins it with all others.
         rebuild(state)
     else:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numba
 from numba import types
+from numba.extending import intrinsic
 
 COMPILED = not numba.config.DISABLE_JIT
 _PACKAGE = Path(__file__).parents[1]
@@ -51,6 +52,23 @@ def jit(function: Any) -> Any:
         resolve = dispatcher.get_call_template
         dispatcher.get_call_template = lambda args, kws: resolve(tuple(_wide(a) for a in args), kws)
     return dispatcher
+
+
+@intrinsic
+def bare(typing_context, array):  # type: ignore[no-untyped-def]
+    """The same array without a reference count. Its owner must outlive every use.
+
+    Compiled code takes and drops a reference at each access to a table, atomically, which costs more than the access itself.
+    Arrays without an owner to count for have nothing to do there.
+    """
+
+    def code(context, builder, signature, values):  # type: ignore[no-untyped-def]
+        view = context.make_array(signature.args[0])(context, builder, values[0])
+        view.meminfo = view.meminfo.type(None)
+        view.parent = view.parent.type(None)
+        return view._getvalue()
+
+    return array(array), code
 
 
 def compiled(signature: Any, function: Any, cache: bool = True, folder: str | None = None) -> Any:

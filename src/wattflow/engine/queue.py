@@ -12,9 +12,11 @@ from wattflow.engine.jit import jit
 @jit
 def _before(state, a, b):
     """Whether task a stands before task b."""
-    ka = state.tasks.key[a]
-    kb = state.tasks.key[b]
-    return ka < kb or (ka == kb and state.tasks.sequence[a] < state.tasks.sequence[b])
+    task_row_b = state.tasks[b]
+    task_row_a = state.tasks[a]
+    ka = task_row_a.key
+    kb = task_row_b.key
+    return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
 @jit
@@ -47,90 +49,98 @@ def _merge(state, a, b):
 
 @jit
 def _is_heap(state):
-    return state.clock.has_priority[0] == 1 and state.clock.dynamic[0] == 0
+    clock = state.clock[0]
+    return clock.has_priority == 1 and clock.dynamic == 0
 
 
 @jit
 def push(state, task):
     """Put a task into its shape's queue; its key and sequence are set."""
-    shape = state.tasks.form[task]
-    shapes = state.shapes
-    state.tasks.next[task] = -1
-    state.tasks.previous[task] = -1
-    if shapes.waiting[shape] == 0:
-        at = state.clock.shapes_n[0]
+    task_row = state.tasks[task]
+    clock = state.clock[0]
+    shape = task_row.form
+    form = state.shapes[shape]
+    task_row.next = -1
+    task_row.previous = -1
+    if form.waiting == 0:
+        at = clock.shapes_n
         state.active_shapes[at] = shape
-        shapes.place[shape] = at
-        state.clock.shapes_n[0] = at + 1
-        shapes.head[shape] = task
-        shapes.tail[shape] = task
+        form.place = at
+        clock.shapes_n = at + 1
+        form.head = task
+        form.tail = task
     elif _is_heap(state):
-        shapes.head[shape] = _merge(state, shapes.head[shape], task)
+        form.head = _merge(state, form.head, task)
     else:
-        last = shapes.tail[shape]
-        state.tasks.next[last] = task
-        state.tasks.previous[task] = last
-        shapes.tail[shape] = task
-    shapes.waiting[shape] += 1
-    state.functions.waiting[shapes.function[shape]] += 1
-    state.clock.waiting[0] += 1
+        last = form.tail
+        state.tasks[last].next = task
+        task_row.previous = last
+        form.tail = task
+    form.waiting += 1
+    state.functions[form.function].waiting += 1
+    clock.waiting += 1
 
 
 @jit
 def push_front(state, task):
     """Put a held task back before all others of its shape (linked lists only)."""
-    shape = state.tasks.form[task]
-    if _is_heap(state) or state.shapes.waiting[shape] == 0:
+    task_row = state.tasks[task]
+    shape = task_row.form
+    form = state.shapes[shape]
+    if _is_heap(state) or form.waiting == 0:
         push(state, task)
         return
-    first = state.shapes.head[shape]
-    state.tasks.next[task] = first
-    state.tasks.previous[task] = -1
-    state.tasks.previous[first] = task
-    state.shapes.head[shape] = task
-    state.shapes.waiting[shape] += 1
-    state.functions.waiting[state.shapes.function[shape]] += 1
-    state.clock.waiting[0] += 1
+    first = form.head
+    task_row.next = first
+    task_row.previous = -1
+    state.tasks[first].previous = task
+    form.head = task
+    form.waiting += 1
+    state.functions[form.function].waiting += 1
+    state.clock[0].waiting += 1
 
 
 @jit
 def remove(state, task):
     """Take a task out: any task of a linked list, the head of a heap."""
-    shape = state.tasks.form[task]
-    shapes = state.shapes
+    clock = state.clock[0]
+    task_row = state.tasks[task]
+    shape = task_row.form
+    form = state.shapes[shape]
     if _is_heap(state):
-        shapes.head[shape] = _merge(state, state.tasks.next[task], state.tasks.previous[task])
+        form.head = _merge(state, task_row.next, task_row.previous)
     else:
-        before = state.tasks.previous[task]
-        after = state.tasks.next[task]
+        before = task_row.previous
+        after = task_row.next
         if before >= 0:
-            state.tasks.next[before] = after
+            state.tasks[before].next = after
         else:
-            shapes.head[shape] = after
+            form.head = after
         if after >= 0:
-            state.tasks.previous[after] = before
+            state.tasks[after].previous = before
         else:
-            shapes.tail[shape] = before
-    shapes.waiting[shape] -= 1
-    state.functions.waiting[shapes.function[shape]] -= 1
-    state.clock.waiting[0] -= 1
-    if shapes.waiting[shape] == 0:
-        last = state.clock.shapes_n[0] - 1
-        state.clock.shapes_n[0] = last
+            form.tail = before
+    form.waiting -= 1
+    state.functions[form.function].waiting -= 1
+    clock.waiting -= 1
+    if form.waiting == 0:
+        last = clock.shapes_n - 1
+        clock.shapes_n = last
         moved = state.active_shapes[last]
-        state.active_shapes[shapes.place[shape]] = moved
-        shapes.place[moved] = shapes.place[shape]
+        state.active_shapes[form.place] = moved
+        state.shapes[moved].place = form.place
 
 
 @jit
 def first(state):
     """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
+    clock = state.clock[0]
     best = -1
-    for at in range(state.clock.shapes_n[0]):
+    for at in range(clock.shapes_n):
         shape = state.active_shapes[at]
-        if state.shapes.failed[shape] == state.clock.epoch[0]:
+        if state.shapes[shape].failed == clock.epoch:
             continue
-        head = state.shapes.head[shape]
+        head = state.shapes[shape].head
         if best < 0 or _before(state, head, best):
             best = head
     return best
@@ -140,8 +150,8 @@ def first(state):
 def first_of_all(state):
     """The first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
-    for at in range(state.clock.shapes_n[0]):
-        head = state.shapes.head[state.active_shapes[at]]
+    for at in range(state.clock[0].shapes_n):
+        head = state.shapes[state.active_shapes[at]].head
         if best < 0 or _before(state, head, best):
             best = head
     return best
@@ -150,15 +160,16 @@ def first_of_all(state):
 @jit
 def rekey(state, priority):
     """Compute the dynamic priority of every waiting task whose shape may fit; returns the first, −1 without one."""
+    clock = state.clock[0]
     best = -1
-    for at in range(state.clock.shapes_n[0]):
+    for at in range(clock.shapes_n):
         shape = state.active_shapes[at]
-        if state.shapes.failed[shape] == state.clock.epoch[0] and state.clock.queue[0] == 0:
+        if state.shapes[shape].failed == clock.epoch and clock.queue == 0:
             continue
-        task = state.shapes.head[shape]
+        task = state.shapes[shape].head
         while task >= 0:
-            state.tasks.key[task] = priority(state, task)
+            state.tasks[task].key = priority(state, task)
             if best < 0 or _before(state, task, best):
                 best = task
-            task = state.tasks.next[task]
+            task = state.tasks[task].next
     return best

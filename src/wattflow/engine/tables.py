@@ -15,6 +15,7 @@ from numba import types
 from numba.experimental import structref
 
 from wattflow.engine import jit
+from wattflow.engine.jit import bare
 
 MICRO = 1_000_000
 UNKNOWN_COST = 1e30
@@ -45,7 +46,7 @@ CLOCK = np.dtype([
     ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_score", "i8"), ("has_act", "i8"), ("cursor", "i8"), ("cold", "i8"), ("free_container", "i8"), ("more", "i8"),
     ("best_cost", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"), ("max_retries", "i8"),
-    ("extra_n", "i8"), ("failed_tasks", "i8"),
+    ("extra_n", "i8"), ("failed_tasks", "i8"), ("limits", "i8"),
 ])  # fmt: skip
 NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
@@ -149,30 +150,16 @@ class State:
         return State(**{name: getattr(self, name).copy() for name in TABLES})
 
 
-class _Row:
-    """One record of a table, read and written in place."""
+class Row(np.record):
+    """A row of a table. Its fields come before numpy's own attributes (numpy 2 gives everything a ``device``)."""
 
-    __slots__ = ("_index", "_table")
-
-    def __init__(self, table: Any, index: int) -> None:
-        object.__setattr__(self, "_table", table)
-        object.__setattr__(self, "_index", index)
-
-    def __getattr__(self, name: str) -> Any:
-        return self._table[name][self._index]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._table[name][self._index] = value
-
-    def __getitem__(self, name: str) -> Any:
-        return self._table[name][self._index]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._table[name][self._index] = value
+    def __getattribute__(self, name: str) -> Any:
+        fields = np.void.__getattribute__(self, "dtype").fields
+        return self[name] if name in fields else super().__getattribute__(name)
 
 
-class PlainTable(np.recarray):  # type: ignore[type-arg]
-    """A table for uncompiled runs: fields win over attributes that numpy gives every array (``device``)."""
+class Table(np.ndarray):
+    """An array of rows whose columns are attributes, before numpy's own."""
 
     def __getattribute__(self, name: str) -> Any:
         fields = np.ndarray.__getattribute__(self, "dtype").fields
@@ -180,18 +167,17 @@ class PlainTable(np.recarray):  # type: ignore[type-arg]
             return np.ndarray.__getitem__(self, name).view(np.ndarray)
         return super().__getattribute__(name)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, (int, np.integer)) and self.dtype.names is not None:
-            return _Row(self, int(index))
-        return super().__getitem__(index)
-
-
-TABLE = np.recarray if jit.COMPILED else PlainTable
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = self.dtype.fields
+        if fields is not None and name in fields:
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
 
 
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed table of records."""
-    return np.zeros(rows, dtype).view(TABLE)
+    return np.zeros(rows, np.dtype((Row, dtype))).view(Table)
 
 
 @structref.register
@@ -224,8 +210,11 @@ def _new_state(  # type: ignore[no-untyped-def]
     child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
 ):  # fmt: skip
     return _StateProxy(
-        clock, nodes, classes, class_nodes, devices, device_classes, functions, shapes, variants, tasks,
-        extra, attempts, groups, group_bits, group_slots, active_groups, active_shapes, candidates, cost,
-        containers, actions, workflows, placed, class_ok, speed, frequency_speed, frequency_power, grid,
-        device_grid, child_start, child, parent_start, parent, parent_bytes, gang, scratch, params, memory,
+        bare(clock), bare(nodes), bare(classes), bare(class_nodes), bare(devices), bare(device_classes),
+        bare(functions), bare(shapes), bare(variants), bare(tasks), bare(extra), bare(attempts), bare(groups),
+        bare(group_bits), bare(group_slots), bare(active_groups), bare(active_shapes), bare(candidates),
+        bare(cost), bare(containers), bare(actions), bare(workflows), bare(placed), bare(class_ok), bare(speed),
+        bare(frequency_speed), bare(frequency_power), bare(grid), bare(device_grid), bare(child_start),
+        bare(child), bare(parent_start), bare(parent), bare(parent_bytes), bare(gang), bare(scratch), bare(params),
+        bare(memory),
     )  # fmt: skip

@@ -194,6 +194,8 @@ class Node:
             _require(f"function_speed of {function}", speed, above=True)
         if not self.frequencies:
             raise ValueError("a node needs at least one frequency level")
+        if self.frequencies[0] != Frequency():
+            raise ValueError("the first frequency level is the nominal one: its speed and power are 1")
 
     @property
     def class_key(self) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ WattflowError
 │   └── InfeasibleTask  a task that no node of the cluster can ever run
 ├── MissingExtra        an optional dependency is not installed
 ├── MissingData         the folder of real data is not there
+├── MissingMeter        no meter reads this machine's energy; joins the reason of each
 └── BrokenPolicy        a policy broke its contract (NaN cost, wrong shape)
 """
 
@@ -62,6 +63,10 @@ class MissingExtra(WattflowError):
 
 class MissingData(WattflowError):
     """The folder of real data (``WATTFLOW_DATA``) is absent or lacks a file."""
+
+
+class MissingMeter(WattflowError):
+    """No meter reads this machine's energy; the message holds the reason of each that was tried."""
 
 
 class BrokenPolicy(WattflowError):

@@ -69,7 +69,7 @@ class Run:
     @property
     def finished(self) -> NDArray[np.bool_]:
         """For each task, whether all its parts were done."""
-        done = self.attempts[self.attempts["outcome"] == 0]
+        done = self._successful()
         parts = np.array([shape.parts for shape in self.workload.shapes], np.int64)[self.workload.shape]
         finished: NDArray[np.bool_] = np.bincount(done["task"], minlength=len(self.workload)) >= parts
         return finished
@@ -91,8 +91,16 @@ class Run:
         )
         return by_task
 
+    def _successful(self) -> NDArray[np.void]:
+        """Rows that ended well in their task's last attempt (parts of a lost gang may have ended well before)."""
+        rows = self.attempts
+        last = np.zeros(len(self.workload), np.int64)
+        np.maximum.at(last, rows["task"], rows["attempt"])
+        found: NDArray[np.void] = rows[(rows["outcome"] == 0) & (rows["attempt"] == last[rows["task"]])]
+        return found
+
     def _by_task(self, column: str, reduce: np.ufunc) -> NDArray[np.float64]:
-        done = self.attempts[self.attempts["outcome"] == 0]
+        done = self._successful()
         start = -np.inf if reduce is np.maximum else np.inf
         values = np.full(len(self.workload), start)
         reduce.at(values, done["task"], done[column])

@@ -97,7 +97,7 @@ class Workload:
         return start, child_of_edge[order], self.parent_bytes[order]
 
     def topological_order(self) -> Ints:
-        """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle."""
+        """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
         waiting = np.diff(self.parent_start).astype(np.int64)
         start, child, _ = self.children()
         ready = deque(np.flatnonzero(waiting == 0).tolist())
@@ -110,9 +110,21 @@ class Workload:
                 if waiting[next_task] == 0:
                     ready.append(next_task)
         if len(order) < len(self):
-            stuck = [self.task_id(t) for t in np.flatnonzero(waiting > 0)[:5].tolist()]
-            raise InvalidInput(self.name, f"the tasks {', '.join(stuck)} wait for each other (a cycle)")
+            cycle = self._cycle(waiting)
+            path = " → ".join(self.task_id(t) for t in [*cycle[:8], *(cycle[:1] if len(cycle) <= 8 else ())])
+            more = f" → … ({len(cycle)} tasks)" if len(cycle) > 8 else ""
+            raise InvalidInput(self.name, f"tasks wait for each other (a cycle): {path}{more}")
         return np.array(order, np.int64)
+
+    def _cycle(self, waiting: Ints) -> list[int]:
+        """One cycle among the tasks that still wait, each before the one that waits for it."""
+        task = int(np.flatnonzero(waiting > 0)[0])
+        seen: dict[int, int] = {}
+        while task not in seen:
+            seen[task] = len(seen)
+            # A task that is left over has a parent that is left over too, so the walk upwards meets itself.
+            task = next(parent for parent in self.parents_of(task).tolist() if waiting[parent] > 0)
+        return list(seen)[seen[task] :][::-1]
 
     def with_estimates(self, estimate_s: Floats) -> Workload:
         """The same workload with other estimates (NaN is unknown)."""
@@ -177,20 +189,37 @@ class Workload:
         )
 
     @classmethod
-    def of(cls, workflows: Workflow | Iterable[Workflow], name: str | None = None) -> Workload:
-        """Columns of one or several workflow documents. A task with unknown runtime is an error."""
+    def of(
+        cls,
+        workflows: Workflow | Iterable[Workflow],
+        name: str | None = None,
+        *,
+        allow_unknown_runtimes: bool = False,
+    ) -> Workload:
+        """Columns of one or several workflow documents.
+
+        A task with unknown runtime is an error. With ``allow_unknown_runtimes``, ``UNKNOWN_RUNTIME_S`` stands in for
+        it, its estimate is unknown, and the column ``runtime_known`` says which tasks these are.
+        """
         documents = (workflows,) if isinstance(workflows, Workflow) else tuple(workflows)
-        return _Columns(documents, name or (documents[0].name if len(documents) == 1 else "workload")).build()
+        columns = _Columns(documents, name or (documents[0].name if len(documents) == 1 else "workload"))
+        columns.allow_unknown_runtimes = allow_unknown_runtimes
+        return columns.build()
+
+
+UNKNOWN_RUNTIME_S = 1.0
+"""Stands in for a runtime that nobody recorded, so that the structure can be looked at and simulated."""
 
 
 class _Columns:
     """Collects documents into columns, and all their problems into one error."""
 
+    allow_unknown_runtimes = False
+
     def __init__(self, documents: tuple[Workflow, ...], name: str) -> None:
         self.documents, self.name = documents, name
         self.problems: list[Problem] = []
-        self.functions: dict[str, int] = {}
-        self.function_rows: list[Function] = []
+        self.functions: dict[Function, int] = {}
         self.shapes: dict[Shape, int] = {}
         self.rows: list[tuple[int, float, float, float, int, float, float, float]] = []
         self.parent_start, self.parent, self.parent_bytes = [0], list[int](), list[float]()
@@ -199,8 +228,6 @@ class _Columns:
     def build(self) -> Workload:
         for number, document in enumerate(self.documents):
             self._add(number, document)
-        if self.problems:
-            raise InvalidInput(self.name, self.problems)
         columns = [np.array([row[i] for row in self.rows], np.float64) for i in range(8)]
         workload = Workload(
             name=self.name,
@@ -216,7 +243,7 @@ class _Columns:
             parent=np.array(self.parent, np.int32),
             parent_bytes=np.array(self.parent_bytes, np.float64),
             shapes=tuple(self.shapes),
-            functions=tuple(self.function_rows),
+            functions=tuple(self.functions),
             workflow_names=tuple(document.name for document in self.documents),
             workflow_submit_s=np.array([document.submit_s for document in self.documents], np.float64),
             ids=tuple(self.ids),
@@ -224,42 +251,51 @@ class _Columns:
             columns=_recorded_columns([task for document in self.documents for task in document.tasks]),
             documents=self.documents,
         )
-        workload.topological_order()
+        try:
+            workload.topological_order()
+        except InvalidInput as error:
+            self.problems += error.problems
+        if self.problems:
+            raise InvalidInput(self.name, self.problems)
         return workload
-
-    def _function(self, document: Workflow, name: str) -> int:
-        if name not in self.functions:
-            known = {function.name: function for function in document.functions}
-            self.functions[name] = len(self.function_rows)
-            self.function_rows.append(known.get(name, Function(name)))
-        return self.functions[name]
 
     def _add(self, number: int, document: Workflow) -> None:
         base = len(self.rows)
-        index = {task.id: base + i for i, task in enumerate(document.tasks)}
+        index: dict[str, int] = {}
+        writers: dict[str, list[str]] = {}
+        for i, task in enumerate(document.tasks):
+            if index.setdefault(task.id, base + i) != base + i:
+                self.problems.append(Problem(f"{document.name}, task {task.id!r}", "its id is used twice"))
+            for file in task.outputs:
+                writers.setdefault(file, []).append(task.id)
         sizes = {file.id: file.size_bytes for file in document.files}
-        writer = {file: task.id for task in document.tasks for file in task.outputs}
+        functions = {function.name: function for function in document.functions}
         for task in document.tasks:
-            self._add_task(number, document, task, (index, sizes, writer))
+            function = functions.get(task.function) or Function(task.function)
+            shape = Shape(self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts)
+            self._add_task(number, document, task, (index, sizes, writers, shape))
 
     def _add_task(
         self,
         number: int,
         document: Workflow,
         task: Task,
-        lookup: tuple[dict[str, int], dict[str, int], dict[str, str]],
+        lookup: tuple[dict[str, int], dict[str, int], dict[str, list[str]], Shape],
     ) -> None:
-        index, sizes, writer = lookup
+        index, sizes, writers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
-        if task.runtime_s is None or not 0 <= task.runtime_s < float("inf"):
+        unknown = task.runtime_s is None and self.allow_unknown_runtimes
+        if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s < float("inf")):
             self.problems.append(Problem(where, f"runtime {task.runtime_s} is not a number of seconds ≥ 0"))
         handed: dict[str, float] = dict.fromkeys(task.parents, 0.0)
         outside = 0.0
         for file in task.inputs:
-            if writer.get(file) in handed:
-                handed[writer[file]] += sizes.get(file, 0)
-            else:
+            # Of several writers of one file, the one that this task waits for hands it over.
+            giver = next((writer for writer in writers.get(file, ()) if writer in handed), None)
+            if giver is None:
                 outside += sizes.get(file, 0)
+            else:
+                handed[giver] += sizes.get(file, 0)
         for parent, size in handed.items():
             if parent not in index:
                 self.problems.append(Problem(where, f"its parent {parent!r} is not in the workflow"))
@@ -267,14 +303,14 @@ class _Columns:
             self.parent.append(index[parent])
             self.parent_bytes.append(float(size))
         self.parent_start.append(len(self.parent))
-        shape = Shape(self._function(document, task.function), task.variants, task.parts)
         row = self.shapes.setdefault(shape, len(self.shapes))
-        runtime = float("nan") if task.runtime_s is None else task.runtime_s
+        runtime = UNKNOWN_RUNTIME_S if task.runtime_s is None else task.runtime_s
+        estimate = float("nan") if unknown else runtime
         deadline = task.deadline_s if task.deadline_s is not None else document.deadline_s
         self.ids.append(task.id)
         self.rows.append((
             number, document.submit_s + task.submit_s, runtime,
-            runtime if task.estimate_s is None else task.estimate_s, row, outside,
+            estimate if task.estimate_s is None else task.estimate_s, row, outside,
             float(sum(sizes.get(file, 0) for file in task.outputs)),
             float("inf") if deadline is None else document.submit_s + deadline,
         ))  # fmt: skip
@@ -288,6 +324,8 @@ _RECORDED = (
     "start_s",
     "energy_j",
     "avg_power_w",
+    "energy_error",
+    "priority",
 )
 
 
@@ -298,6 +336,10 @@ def _recorded_columns(tasks: Sequence[Task]) -> dict[str, NDArray[np.generic]]:
         values = [getattr(task, name) for task in tasks]
         if any(value is not None for value in values):
             columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+    if any(task.energy_provenance is not None for task in tasks):
+        columns["energy_provenance"] = np.array([task.energy_provenance or "" for task in tasks], np.str_)
+    if any(task.runtime_s is None for task in tasks):
+        columns["runtime_known"] = np.array([task.runtime_s is not None for task in tasks])
     if any(task.machine is not None for task in tasks):
         columns["machine"] = np.array([task.machine or "" for task in tasks])
     return columns

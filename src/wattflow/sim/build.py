@@ -28,7 +28,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
     made = World(
         clock=_clock(state, workload, cluster, options, seed),
         runtime=workload.runtime_s.copy(),
-        saved=np.zeros(count if checkpoints else 1),
+        saved=np.zeros(max(2, count) if checkpoints else 1),  # one row means: no checkpoints
         arrivals=np.argsort(workload.release_s, kind="stable").astype(np.int32),
         runs=record_table(world.RUNS, len(state.attempts)),
         domains=domains,

@@ -13,25 +13,27 @@ from wattflow.engine.jit import jit
 @jit
 def virtual(world, d, now):
     """Virtual time of a domain."""
-    domains = world.domains
-    if domains.rate[d] == 1.0:
-        return now - domains.lag[d]
-    return domains.v0[d] + (now - domains.t0[d]) * domains.rate[d]
+    domain = world.domains[d]
+    if domain.t0 == now:
+        return domain.v0
+    if domain.rate == 1.0:
+        return now - domain.lag
+    return domain.v0 + (now - domain.t0) * domain.rate
 
 
 @jit
 def _real(world, d, v):
-    domains = world.domains
-    if domains.rate[d] == 1.0:
-        return v + domains.lag[d]
-    return domains.t0[d] + (v - domains.v0[d]) / domains.rate[d]
+    domain = world.domains[d]
+    if domain.rate == 1.0:
+        return v + domain.lag
+    return domain.t0 + (v - domain.v0) / domain.rate
 
 
 @jit
 def _before(state, world, a, b):
-    va = world.runs.finish_v[a]
-    vb = world.runs.finish_v[b]
-    return va < vb or (va == vb and state.attempts.sequence[a] < state.attempts.sequence[b])
+    va = world.runs[a].finish_v
+    vb = world.runs[b].finish_v
+    return va < vb or (va == vb and state.attempts[a].sequence < state.attempts[b].sequence)
 
 
 @jit
@@ -64,8 +66,11 @@ def _merge(state, world, a, b):
 
 @jit
 def _earlier(world, a, b):
-    d = world.domains
-    return d.next_t[a] < d.next_t[b] or (d.next_t[a] == d.next_t[b] and d.next_seq[a] < d.next_seq[b])
+    domain_b = world.domains[b]
+    domain_a = world.domains[a]
+    return domain_a.next_t < domain_b.next_t or (
+        domain_a.next_t == domain_b.next_t and domain_a.next_seq < domain_b.next_seq
+    )
 
 
 @jit
@@ -77,17 +82,17 @@ def _up(world, at):
         if not _earlier(world, d, heap[parent]):
             break
         heap[at] = heap[parent]
-        world.domains.place[heap[at]] = at
+        world.domains[heap[at]].place = at
         at = parent
     heap[at] = d
-    world.domains.place[d] = at
+    world.domains[d].place = at
     return at
 
 
 @jit
 def _down(world, at):
     heap = world.domain_heap
-    n = world.clock.domain_n[0]
+    n = world.clock[0].domain_n
     d = heap[at]
     while True:
         child = 2 * at + 1
@@ -98,36 +103,37 @@ def _down(world, at):
         if not _earlier(world, heap[child], d):
             break
         heap[at] = heap[child]
-        world.domains.place[heap[at]] = at
+        world.domains[heap[at]].place = at
         at = child
     heap[at] = d
-    world.domains.place[d] = at
+    world.domains[d].place = at
 
 
 @jit
 def reschedule(state, world, d):
     """Set when the domain's next attempt ends, and its place among all domains."""
-    domains = world.domains
-    root = domains.root[d]
-    at = domains.place[d]
+    domain = world.domains[d]
+    pulse = world.clock[0]
+    root = domain.root
+    at = domain.place
     if root < 0:
         if at >= 0:
-            last = world.clock.domain_n[0] - 1
-            world.clock.domain_n[0] = last
-            domains.place[d] = -1
+            last = pulse.domain_n - 1
+            pulse.domain_n = last
+            domain.place = -1
             moved = world.domain_heap[last]
             if moved != d:
                 world.domain_heap[at] = moved
-                domains.place[moved] = at
+                world.domains[moved].place = at
                 _down(world, _up(world, at))
         return
-    domains.next_t[d] = _real(world, d, world.runs.finish_v[root])
-    domains.next_seq[d] = state.attempts.sequence[root]
+    domain.next_t = _real(world, d, world.runs[root].finish_v)
+    domain.next_seq = state.attempts[root].sequence
     if at < 0:
-        at = world.clock.domain_n[0]
-        world.clock.domain_n[0] = at + 1
+        at = pulse.domain_n
+        pulse.domain_n = at + 1
         world.domain_heap[at] = d
-        domains.place[d] = at
+        domain.place = at
         _up(world, at)
     else:
         _down(world, _up(world, at))
@@ -136,37 +142,37 @@ def reschedule(state, world, d):
 @jit
 def set_rate(state, world, d, rate):
     """Change how fast a domain's attempts progress."""
-    domains = world.domains
-    if rate == domains.rate[d]:
+    domain = world.domains[d]
+    if rate == domain.rate:
         return
-    now = state.clock.now[0]
+    now = state.clock[0].now
     v = virtual(world, d, now)
-    domains.v0[d] = v
-    domains.t0[d] = now
-    domains.rate[d] = rate
-    domains.lag[d] = now - v
-    if domains.root[d] >= 0:
+    domain.v0 = v
+    domain.t0 = now
+    domain.rate = rate
+    domain.lag = now - v
+    if domain.root >= 0:
         reschedule(state, world, d)
 
 
 @jit
 def join(state, world, d, a, work):
     """Start an attempt of this much work in a domain; the caller sets the rate afterwards."""
-    domains = world.domains
-    now = state.clock.now[0]
-    if domains.count[d] == 0:
-        domains.lag[d] = 0.0
-        domains.v0[d] = now
-        domains.t0[d] = now
-    domains.count[d] += 1
-    runs = world.runs
-    runs.domain[a] = d
-    runs.left[a] = -1
-    runs.right[a] = -1
-    runs.finish_v[a] = virtual(world, d, now) + work
-    root = domains.root[d]
+    run = world.runs[a]
+    domain = world.domains[d]
+    now = state.clock[0].now
+    if domain.count == 0:
+        domain.lag = 0.0
+        domain.v0 = now
+        domain.t0 = now
+    domain.count += 1
+    run.domain = d
+    run.left = -1
+    run.right = -1
+    run.finish_v = virtual(world, d, now) + work
+    root = domain.root
     new_root = _merge(state, world, root, a)
-    domains.root[d] = new_root
+    domain.root = new_root
     if new_root != root:
         reschedule(state, world, d)
 
@@ -174,10 +180,16 @@ def join(state, world, d, a, work):
 @jit
 def pop(state, world, d):
     """Take the attempt that ends first out of a domain."""
-    domains = world.domains
-    a = domains.root[d]
-    domains.root[d] = _merge(state, world, world.runs.left[a], world.runs.right[a])
-    domains.count[d] -= 1
+    domain = world.domains[d]
+    a = domain.root
+    run = world.runs[a]
+    now = state.clock[0].now
+    # V is exactly the end of the one that ends, so that others with the same end tie with it whatever the rate becomes.
+    domain.v0 = run.finish_v
+    domain.t0 = now
+    domain.lag = now - run.finish_v
+    domain.root = _merge(state, world, run.left, run.right)
+    domain.count -= 1
     reschedule(state, world, d)
     return a
 
@@ -185,61 +197,64 @@ def pop(state, world, d):
 @jit
 def remove(state, world, a):
     """Take any attempt out of its domain; O(n log n) in the attempts that end before it."""
-    d = world.runs.domain[a]
-    domains = world.domains
-    runs = world.runs
+    run_a = world.runs[a]
+    d = run_a.domain
+    domain = world.domains[d]
     aside = -1
-    while domains.root[d] != a:
-        r = domains.root[d]
-        domains.root[d] = _merge(state, world, runs.left[r], runs.right[r])
-        runs.left[r] = aside
+    while domain.root != a:
+        r = domain.root
+        domain.root = _merge(state, world, world.runs[r].left, world.runs[r].right)
+        world.runs[r].left = aside
         aside = r
-    domains.root[d] = _merge(state, world, runs.left[a], runs.right[a])
+    domain.root = _merge(state, world, run_a.left, run_a.right)
     while aside >= 0:
-        after = runs.left[aside]
-        runs.left[aside] = -1
-        runs.right[aside] = -1
-        domains.root[d] = _merge(state, world, domains.root[d], aside)
+        after = world.runs[aside].left
+        world.runs[aside].left = -1
+        world.runs[aside].right = -1
+        domain.root = _merge(state, world, domain.root, aside)
         aside = after
-    domains.count[d] -= 1
+    domain.count -= 1
     reschedule(state, world, d)
 
 
 @jit
 def _event_before(world, a, b):
-    e = world.events
-    if e.time[a] != e.time[b]:
-        return e.time[a] < e.time[b]
-    if e.order[a] != e.order[b]:
-        return e.order[a] < e.order[b]
-    return e.seq[a] < e.seq[b]
+    event_b = world.events[b]
+    event_a = world.events[a]
+    if event_a.time != event_b.time:
+        return event_a.time < event_b.time
+    if event_a.order != event_b.order:
+        return event_a.order < event_b.order
+    return event_a.seq < event_b.seq
 
 
 @jit
 def _move_event(world, to, source):
-    e = world.events
-    e.time[to] = e.time[source]
-    e.order[to] = e.order[source]
-    e.seq[to] = e.seq[source]
-    e.gen[to] = e.gen[source]
-    e.what[to] = e.what[source]
-    e.who[to] = e.who[source]
+    event = world.events[to]
+    event_source = world.events[source]
+    event.time = event_source.time
+    event.order = event_source.order
+    event.seq = event_source.seq
+    event.gen = event_source.gen
+    event.what = event_source.what
+    event.who = event_source.who
 
 
 @jit
 def push_event(world, time, order, what, who, gen):
     """Add an event. The row behind the last is scratch space, so capacity is one less than the table."""
-    n = world.clock.event_n[0]
-    world.clock.event_n[0] = n + 1
+    pulse = world.clock[0]
+    n = pulse.event_n
+    pulse.event_n = n + 1
     hole = world.events.size - 1
-    e = world.events
-    e.time[hole] = time
-    e.order[hole] = order
-    e.seq[hole] = world.clock.sequence[0]
-    e.gen[hole] = gen
-    e.what[hole] = what
-    e.who[hole] = who
-    world.clock.sequence[0] += 1
+    event = world.events[hole]
+    event.time = time
+    event.order = order
+    event.seq = pulse.sequence
+    event.gen = gen
+    event.what = what
+    event.who = who
+    pulse.sequence += 1
     at = n
     while at > 0:
         parent = (at - 1) >> 1
@@ -253,8 +268,9 @@ def push_event(world, time, order, what, who, gen):
 @jit
 def pop_event(world):
     """Remove the first event (row 0); read it before."""
-    n = world.clock.event_n[0] - 1
-    world.clock.event_n[0] = n
+    pulse = world.clock[0]
+    n = pulse.event_n - 1
+    pulse.event_n = n
     at = 0
     while True:
         child = 2 * at + 1

@@ -9,34 +9,36 @@ from wattflow.engine.jit import jit
 @jit
 def drop(state, c):
     """Unlink an idle container and free its row."""
-    t = state.containers
-    node = t.node[c]
-    fn = t.function[c]
-    if t.previous_node[c] >= 0:
-        t.next_node[t.previous_node[c]] = t.next_node[c]
+    container = state.containers[c]
+    clock = state.clock[0]
+    node = container.node
+    fn = container.function
+    if container.previous_node >= 0:
+        state.containers[container.previous_node].next_node = container.next_node
     else:
-        state.nodes.first_container[node] = t.next_node[c]
-    if t.next_node[c] >= 0:
-        t.previous_node[t.next_node[c]] = t.previous_node[c]
-    if t.previous_function[c] >= 0:
-        t.next_function[t.previous_function[c]] = t.next_function[c]
+        state.nodes[node].first_container = container.next_node
+    if container.next_node >= 0:
+        state.containers[container.next_node].previous_node = container.previous_node
+    if container.previous_function >= 0:
+        state.containers[container.previous_function].next_function = container.next_function
     else:
-        state.functions.first_container[fn] = t.next_function[c]
-    if t.next_function[c] >= 0:
-        t.previous_function[t.next_function[c]] = t.previous_function[c]
-    t.next_node[c] = state.clock.free_container[0]
-    state.clock.free_container[0] = c
+        state.functions[fn].first_container = container.next_function
+    if container.next_function >= 0:
+        state.containers[container.next_function].previous_function = container.previous_function
+    container.next_node = clock.free_container
+    clock.free_container = c
 
 
 @jit
 def _purge(state, node):
     """Forget the node's containers that are past their keep-alive."""
-    oldest = state.clock.now[0] - state.classes.keep_alive_s[state.nodes.cls[node]]
-    c = state.nodes.first_container[node]
+    node_row = state.nodes[node]
+    oldest = state.clock[0].now - state.classes[node_row.cls].keep_alive_s
+    c = node_row.first_container
     last = -1
     while c >= 0:
-        after = state.containers.next_node[c]
-        if state.containers.idle_since[c] <= oldest:
+        after = state.containers[c].next_node
+        if state.containers[c].idle_since <= oldest:
             drop(state, c)
         else:
             last = c
@@ -47,35 +49,38 @@ def _purge(state, node):
 @jit
 def keep(state, node, fn):
     """A container of the function becomes idle on the node now."""
-    if state.classes.keep_alive_s[state.nodes.cls[node]] <= 0.0:
+    function = state.functions[fn]
+    node_row = state.nodes[node]
+    clock = state.clock[0]
+    if state.classes[node_row.cls].keep_alive_s <= 0.0:
         return
     oldest = _purge(state, node)
-    if state.clock.free_container[0] < 0:
+    if clock.free_container < 0:
         if oldest < 0:
             return
         drop(state, oldest)
-    t = state.containers
-    c = state.clock.free_container[0]
-    state.clock.free_container[0] = t.next_node[c]
-    t.node[c] = node
-    t.function[c] = fn
-    t.idle_since[c] = state.clock.now[0]
-    t.previous_node[c] = -1
-    t.next_node[c] = state.nodes.first_container[node]
-    if t.next_node[c] >= 0:
-        t.previous_node[t.next_node[c]] = c
-    state.nodes.first_container[node] = c
-    t.previous_function[c] = -1
-    t.next_function[c] = state.functions.first_container[fn]
-    if t.next_function[c] >= 0:
-        t.previous_function[t.next_function[c]] = c
-    state.functions.first_container[fn] = c
+    c = clock.free_container
+    container = state.containers[c]
+    clock.free_container = container.next_node
+    container.node = node
+    container.function = fn
+    container.idle_since = clock.now
+    container.previous_node = -1
+    container.next_node = node_row.first_container
+    if container.next_node >= 0:
+        state.containers[container.next_node].previous_node = c
+    node_row.first_container = c
+    container.previous_function = -1
+    container.next_function = function.first_container
+    if container.next_function >= 0:
+        state.containers[container.next_function].previous_function = c
+    function.first_container = c
 
 
 @jit
 def load_device(state, node, device, fn):
     """Another function's kernel goes into an FPGA."""
     groups.leave(state, node)
-    state.devices.loaded[device] = fn
-    state.nodes.device_key[node] = groups.device_key(state, node)
+    state.devices[device].loaded = fn
+    state.nodes[node].device_key = groups.device_key(state, node)
     groups.rejoin(state, node)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from wattflow.engine import view
+from wattflow.engine import devices, view
 from wattflow.engine.jit import jit
 from wattflow.sim import clocks
-from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE, TIME_LIMIT
+from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -31,70 +31,82 @@ def unit(seed, a, b, salt):
 @jit
 def plan_work(state, world, a):
     """Seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
-    task = state.attempts.task[a]
-    node = state.attempts.node[a]
-    shape = state.tasks.form[task]
-    fn = state.shapes.function[shape]
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    task = attempt.task
+    fn = state.shapes[state.tasks[task].form].function
+    function = state.functions[fn]
     runtime = world.runtime[task]
     if world.saved.size > 1:
         runtime *= 1.0 - world.saved[task]
-    factor = view.work_factor(state, shape, state.attempts.variant[a], node, state.attempts.device[a])
-    work = runtime * factor
-    interval = state.functions.checkpoint_s[fn]
+    work = runtime * _factor(state, a)
+    interval = function.checkpoint_s
     if interval > 0.0:
-        work += max(0.0, math.ceil(work / interval) - 1.0) * state.functions.checkpoint_cost_s[fn]
+        work += max(0.0, math.ceil(work / interval) - 1.0) * function.checkpoint_cost_s
     fraction = _failure(state, world, a, fn)
     if fraction < 1.0:
-        world.runs.outcome[a] = FAILED
+        run.outcome = FAILED
         work *= fraction
-    limit = state.classes.limit_s[state.nodes.cls[node]]
-    if work > limit:
-        world.runs.outcome[a] = TIME_LIMIT
-        work = limit
-    world.runs.planned[a] = work
+    run.planned = work
     return work
+
+
+@jit
+def _factor(state, a):
+    """Seconds of work per second of the task's runtime, on the devices that the attempt holds."""
+    attempt = state.attempts[a]
+    shape = state.tasks[attempt.task].form
+    if state.variants[attempt.variant].devices > 1:
+        speed = devices.speed_taken(state, attempt.node, attempt.devices)
+        return view.factor_at(state, shape, attempt.variant, attempt.node, speed)
+    return view.work_factor(state, shape, attempt.variant, attempt.node, attempt.device)
 
 
 @jit
 def _failure(state, world, a, fn):
     """Share of the work after which the attempt fails; 1 when it does not."""
-    task = state.attempts.task[a]
-    attempt = state.attempts.attempt[a]
+    pulse = world.clock[0]
+    attempt_row = state.attempts[a]
+    task = attempt_row.task
+    attempt = attempt_row.attempt
+    if attempt_row.part > 0:
+        return 1.0
     for i in range(world.task_faults.size):
-        if world.task_faults.task[i] == task and world.task_faults.attempt[i] == attempt:
-            return world.task_faults.fraction[i]
-    rate = state.functions.failure_rate[fn]
-    if rate > 0.0 and unit(world.clock.seed[0], task, attempt, 1) < rate:
-        return unit(world.clock.seed[0], task, attempt, 2)
+        if world.task_faults[i].task == task and world.task_faults[i].attempt == attempt:
+            return world.task_faults[i].fraction
+    rate = state.functions[fn].failure_rate
+    if rate > 0.0 and unit(pulse.seed, task, attempt, 1) < rate:
+        return unit(pulse.seed, task, attempt, 2)
     return 1.0
 
 
 @jit
 def note_progress(state, world, a):
     """Called when a running attempt is ended from outside: keep what its last checkpoint holds."""
-    d = world.runs.domain[a]
-    left = world.runs.finish_v[a] - clocks.virtual(world, d, state.clock.now[0])
-    _save(state, world, a, max(0.0, world.runs.planned[a] - left))
+    run = world.runs[a]
+    d = run.domain
+    left = run.finish_v - clocks.virtual(world, d, state.clock[0].now)
+    _save(state, world, a, max(0.0, run.planned - left))
 
 
 @jit
 def keep_checkpoint(state, world, a):
     """Called when an attempt failed by itself: keep what its last checkpoint holds."""
-    _save(state, world, a, world.runs.planned[a])
+    _save(state, world, a, world.runs[a].planned)
 
 
 @jit
 def _save(state, world, a, done):
-    task = state.attempts.task[a]
-    fn = state.shapes.function[state.tasks.form[task]]
-    interval = state.functions.checkpoint_s[fn]
-    if interval <= 0.0 or world.saved.size <= 1:
+    attempt = state.attempts[a]
+    task = attempt.task
+    task_row = state.tasks[task]
+    fn = state.shapes[task_row.form].function
+    function = state.functions[fn]
+    interval = function.checkpoint_s
+    if interval <= 0.0 or state.shapes[task_row.form].parts > 1:
         return
-    kept = math.floor(done / (interval + state.functions.checkpoint_cost_s[fn])) * interval
-    factor = view.work_factor(
-        state, state.tasks.form[task], state.attempts.variant[a], state.attempts.node[a], state.attempts.device[a]
-    )
-    whole = world.runtime[task] * factor
+    kept = math.floor(done / (interval + function.checkpoint_cost_s)) * interval
+    whole = world.runtime[task] * _factor(state, a)
     if whole > 0.0:
         world.saved[task] = min(1.0, world.saved[task] + kept / whole)
 
@@ -102,25 +114,29 @@ def _save(state, world, a, done):
 @jit
 def schedule_failure(state, world, node):
     """Draw the node's next failure, and its notice where there is one."""
-    cls = state.nodes.cls[node]
-    mtbf = state.classes.mtbf_s[cls]
+    load = world.nodes[node]
+    clock = state.clock[0]
+    cls = state.nodes[node].cls
+    kind = state.classes[cls]
+    mtbf = kind.mtbf_s
     if not mtbf < math.inf:
         return
-    count = world.nodes.failures[node]
-    world.nodes.failures[node] = count + 1
-    at = state.clock.now[0] - mtbf * math.log(unit(world.clock.seed[0], node, count, 3))
-    notice = state.classes.notice_s[cls]
+    count = load.failures
+    load.failures = count + 1
+    at = clock.now - mtbf * math.log(unit(world.clock[0].seed, node, count, 3))
+    notice = kind.notice_s
     if notice > 0.0:
-        clocks.push_event(world, max(state.clock.now[0], at - notice), NODE, NOTICE, node, 0)
+        clocks.push_event(world, max(clock.now, at - notice), NODE, NOTICE, node, 0)
     clocks.push_event(world, at, NODE, LOST, node, 0)
 
 
 @jit
 def schedule_repair(state, world, node):
     """Draw when a lost node comes back."""
-    cls = state.nodes.cls[node]
-    if not state.classes.mtbf_s[cls] < math.inf:
+    cls = state.nodes[node].cls
+    kind = state.classes[cls]
+    if not kind.mtbf_s < math.inf:
         return
-    draw = unit(world.clock.seed[0], node, world.nodes.failures[node], 4)
-    at = state.clock.now[0] - state.classes.repair_s[cls] * math.log(draw)
+    draw = unit(world.clock[0].seed, node, world.nodes[node].failures, 4)
+    at = state.clock[0].now - kind.repair_s * math.log(draw)
     clocks.push_event(world, at, NODE, BACK, node, 0)

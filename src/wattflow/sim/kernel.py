@@ -22,6 +22,7 @@ from wattflow.engine.tables import (
     DRAINING,
     MICRO,
     ON,
+    WAKING,
 )
 from wattflow.sim import clocks, containers, faults, power, sleep, stages
 from wattflow.sim.world import (
@@ -37,6 +38,7 @@ from wattflow.sim.world import (
     ROUND,
     SLEEP_CHECK,
     STAGE_END,
+    TIME_UP,
     TIMER,
     WAKE_DONE,
     WAKE_UP,
@@ -49,14 +51,15 @@ DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK = 0, 1, 2, 3, 4, 5
 
 @compile_later
 def _next_time(state, world):
+    pulse = world.clock[0]
     t = math.inf
-    if world.clock.domain_n[0] > 0:
-        t = world.domains.next_t[world.domain_heap[0]]
-    if world.clock.event_n[0] > 0 and world.events.time[0] < t:
-        t = world.events.time[0]
-    at = world.clock.next_arrival[0]
+    if pulse.domain_n > 0:
+        t = world.domains[world.domain_heap[0]].next_t
+    if pulse.event_n > 0 and world.events[0].time < t:
+        t = world.events[0].time
+    at = pulse.next_arrival
     if at < world.arrivals.size:
-        arrival = state.tasks.release[world.arrivals[at]]
+        arrival = state.tasks[world.arrivals[at]].release
         if arrival < t:
             t = arrival
     return t
@@ -65,15 +68,16 @@ def _next_time(state, world):
 @compile_later
 def _has_room(state, world):
     """Whether one instant's records and events surely fit."""
-    running = state.clock.running[0] + 1
-    if world.clock.record_n[0] + running > world.records.size:
+    pulse = world.clock[0]
+    running = state.clock[0].running + 1
+    if pulse.record_n + running > world.records.size:
         return False
-    if world.clock.event_n[0] + 2 * state.attempts.size + 2 * state.nodes.size + 16 > world.events.size:
+    if pulse.event_n + 2 * state.attempts.size + 2 * state.nodes.size + 16 > world.events.size:
         return False
-    if world.clock.record_power[0] == 1:
+    if pulse.record_power == 1:
         # Each attempt that ends or starts changes the watts of its node at most a few times.
         bound = 4 * (running + state.attempts.size + state.nodes.size)
-        return world.clock.log_n[0] + bound <= world.power_log.size
+        return pulse.log_n + bound <= world.power_log.size
     return True
 
 
@@ -81,7 +85,7 @@ def _has_room(state, world):
 def _finish_domain(state, world, priority):
     d = world.domain_heap[0]
     a = clocks.pop(state, world, d)
-    if world.runs.stage[a] == DATA:
+    if world.runs[a].stage == DATA:
         stages.data_arrived(state, world, a)
     else:
         stages.run_ended(state, world, a, priority)
@@ -90,95 +94,107 @@ def _finish_domain(state, world, priority):
 @compile_later
 def _lose_node(state, world, node, priority):
     """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
-    if state.nodes.power_state[node] == DOWN:
+    node_row = state.nodes[node]
+    if node_row.power_state == DOWN:
         return
     while True:
-        a = state.nodes.first_attempt[node]
+        a = node_row.first_attempt
         oldest = -1
         while a >= 0:
-            if oldest < 0 or state.attempts.sequence[a] < state.attempts.sequence[oldest]:
+            if oldest < 0 or state.attempts[a].sequence < state.attempts[oldest].sequence:
                 oldest = a
-            a = state.attempts.next[a]
+            a = state.attempts[a].next
         if oldest < 0:
             break
-        task = state.attempts.task[oldest]
+        task = state.attempts[oldest].task
         stages.stop(state, world, oldest, NODE_LOST)
-        if state.shapes.parts[state.tasks.form[task]] > 1:
-            stages.cancel_siblings(state, world, task)
+        if state.shapes[state.tasks[task].form].parts > 1:
+            stages.cancel_siblings(state, world, task, node)
         stages.retry(state, world, task, NODE_LOST, priority)
-    while state.nodes.first_container[node] >= 0:
-        containers.drop(state, state.nodes.first_container[node])
+    while node_row.first_container >= 0:
+        containers.drop(state, node_row.first_container)
+    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
+        if state.devices[d].loaded >= 0:
+            containers.load_device(state, node, d, -1)
     sleep.set_state(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
 
 @compile_later
 def _node_event(state, world, what, node, gen, priority):
+    load = world.nodes[node]
+    node_row = state.nodes[node]
     if what == WAKE_DONE:
-        sleep.set_state(state, world, node, ON)
-        stages.node_is_on(state, world, node)
-        if state.nodes.running[node] == 0:
-            sleep.node_idles(state, world, node)
+        # The node may have been lost, and even have begun to wake again, since this was announced.
+        if node_row.power_state == WAKING and node_row.on_at <= state.clock[0].now:
+            sleep.set_state(state, world, node, ON)
+            stages.node_is_on(state, world, node)
+            if node_row.running == 0:
+                sleep.node_idles(state, world, node)
     elif what == FALL_DONE:
-        sleep.fall_done(state, world, node)
-        if state.nodes.power_state[node] == ON:
+        sleep.fall_done(state, world, node, gen)
+        if node_row.power_state == ON:
             stages.node_is_on(state, world, node)
     elif what == SLEEP_CHECK:
         sleep.sleep_check(state, world, node, gen)
     elif what == LOST:
         _lose_node(state, world, node, priority)
     elif what == BACK:
-        if state.nodes.power_state[node] == DOWN:
+        if node_row.power_state == DOWN:
             sleep.set_state(state, world, node, ON)
             sleep.node_idles(state, world, node)
             faults.schedule_failure(state, world, node)
     elif what == NOTICE:
-        if state.nodes.power_state[node] == ON:
+        if node_row.power_state == ON:
             sleep.set_state(state, world, node, DRAINING)
     elif what == WARM_DONE:
         power.account(state, world, node)
-        world.nodes.busy_u[node] -= MICRO
-        world.nodes.cold_u[node] -= MICRO
+        load.busy_u -= MICRO
+        load.cold_u -= MICRO
         power.refresh(state, world, node)
-        if state.nodes.power_state[node] == ON:
+        if node_row.power_state == ON:
             containers.keep(state, node, gen)
 
 
 @compile_later
 def _fold(state, world, priority):
     """Fold all events of the present instant into the state, in their fixed order; returns how many."""
-    now = state.clock.now[0]
+    pulse = world.clock[0]
+    now = state.clock[0].now
     count = 0
     while True:
-        domain = world.clock.domain_n[0] > 0 and world.domains.next_t[world.domain_heap[0]] <= now
-        event = world.clock.event_n[0] > 0 and world.events.time[0] <= now
-        order = world.events.order[0] if event else 99
+        domain = pulse.domain_n > 0 and world.domains[world.domain_heap[0]].next_t <= now
+        event = pulse.event_n > 0 and world.events[0].time <= now
+        order = world.events[0].order if event else 99
         if domain and not (event and order == FINISH and _event_first(state, world)):
             _finish_domain(state, world, priority)
             count += 1
             continue
         if event and order < TIMER:
-            what = world.events.what[0]
-            who = world.events.who[0]
-            gen = world.events.gen[0]
+            what = world.events[0].what
+            who = world.events[0].who
+            gen = world.events[0].gen
             clocks.pop_event(world)
             count += 1
-            if what == STAGE_END:
-                if state.attempts.task[who] >= 0 and state.attempts.sequence[who] == gen:
-                    stages.stage_ended(state, world, who)
+            if what in (STAGE_END, TIME_UP):
+                if state.attempts[who].task >= 0 and state.attempts[who].sequence == gen:
+                    if what == STAGE_END:
+                        stages.stage_ended(state, world, who)
+                    else:
+                        stages.time_is_up(state, world, who, priority)
             else:
                 _node_event(state, world, what, who, gen, priority)
             continue
         break
-    at = world.clock.next_arrival[0]
-    while at < world.arrivals.size and state.tasks.release[world.arrivals[at]] <= now:
+    at = pulse.next_arrival
+    while at < world.arrivals.size and state.tasks[world.arrivals[at]].release <= now:
         release.arrive(state, world.arrivals[at], priority)
         at += 1
         count += 1
-    world.clock.next_arrival[0] = at
-    while world.clock.event_n[0] > 0 and world.events.time[0] <= now and world.events.order[0] == TIMER:
-        if world.events.what[0] == ROUND:
-            world.clock.round_at[0] = math.inf
+    pulse.next_arrival = at
+    while pulse.event_n > 0 and world.events[0].time <= now and world.events[0].order == TIMER:
+        if world.events[0].what == ROUND:
+            pulse.round_at = math.inf
         clocks.pop_event(world)
         count += 1
     return count
@@ -187,123 +203,135 @@ def _fold(state, world, priority):
 @compile_later
 def _event_first(state, world):
     """Whether the first timed stage end was created before the attempt that ends first."""
-    who = world.events.who[0]
-    return world.events.gen[0] < world.domains.next_seq[world.domain_heap[0]] and state.attempts.task[who] >= 0
+    who = world.events[0].who
+    return world.events[0].gen < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
 
 
 @compile_later
 def _start_placed(state, world):
-    for i in range(state.clock.placed_n[0]):
+    clock = state.clock[0]
+    for i in range(clock.placed_n):
         stages.begin(state, world, state.placed[i])
-    state.clock.placed_n[0] = 0
+    clock.placed_n = 0
 
 
 @compile_later
 def _ramp(state, world):
     """Serverless nodes offer more as time goes on."""
-    now = state.clock.now[0]
+    clock = state.clock[0]
+    now = clock.now
     for n in range(state.nodes.size):
-        cls = state.nodes.cls[n]
-        if state.classes.serverless[cls] == 1 and state.nodes.capacity_u[n] < state.classes.request_u[cls]:
-            offered = state.classes.burst_u[cls] + state.classes.ramp_u_s[cls] * now
-            capacity = np.int64(min(float(state.classes.request_u[cls]), math.floor(offered + 0.5)))
-            if capacity > state.nodes.capacity_u[n]:
+        cls = state.nodes[n].cls
+        if state.classes[cls].serverless == 1 and state.nodes[n].capacity_u < state.classes[cls].request_u:
+            offered = state.classes[cls].burst_u + state.classes[cls].ramp_u_s * now
+            capacity = np.int64(min(float(state.classes[cls].request_u), math.floor(offered + 1e-3)))
+            if capacity > state.nodes[n].capacity_u:
                 groups.leave(state, n)
-                state.nodes.capacity_u[n] = capacity
+                state.nodes[n].capacity_u = capacity
                 groups.rejoin(state, n)
-                state.clock.epoch[0] += 1
+                clock.epoch += 1
 
 
 @compile_later
 def _schedule_ramp(state, world):
-    """When tasks wait, come back as soon as a ramping node has grown enough for the smallest of them."""
-    smallest = np.int64(1 << 60)
-    for at in range(state.clock.shapes_n[0]):
-        shape = state.active_shapes[at]
-        first = state.shapes.variant_first[shape]
-        for v in range(first, first + state.shapes.variant_n[shape]):
-            smallest = min(smallest, state.variants.need_u[v])
-    now = state.clock.now[0]
+    """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
+    pulse = world.clock[0]
+    clock = state.clock[0]
+    now = clock.now
     soonest = math.inf
     for n in range(state.nodes.size):
-        cls = state.nodes.cls[n]
-        if state.classes.serverless[cls] == 0 or state.classes.ramp_u_s[cls] <= 0.0:
+        cls = state.nodes[n].cls
+        kind = state.classes[cls]
+        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
             continue
-        wanted = state.nodes.used_u[n] + smallest
-        if wanted <= state.classes.request_u[cls]:
-            at_s = (wanted - state.classes.burst_u[cls]) / state.classes.ramp_u_s[cls]
-            if at_s > now:
-                soonest = min(soonest, at_s)
-    if soonest < math.inf and not (now < world.clock.ramp_at[0] <= soonest):
-        world.clock.ramp_at[0] = soonest
+        for at in range(clock.shapes_n):
+            shape = state.active_shapes[at]
+            first = state.shapes[shape].variant_first
+            for v in range(first, first + state.shapes[shape].variant_n):
+                if state.class_ok[v, cls] == 0:
+                    continue
+                for parts in range(1, state.shapes[shape].parts + 1):
+                    wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
+                    at_s = (wanted - kind.burst_u) / kind.ramp_u_s
+                    if now < at_s < soonest and wanted <= kind.request_u:
+                        soonest = at_s
+    if soonest < math.inf and not (now < pulse.ramp_at <= soonest):
+        pulse.ramp_at = soonest
         clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
 
 
 @compile_later
 def _is_round(state, world):
     """Whether decisions may be taken now; asks for the next round when not."""
-    period = world.clock.round_s[0]
+    clock = state.clock[0]
+    pulse = world.clock[0]
+    period = pulse.round_s
     if period <= 0.0:
         return True
-    now = state.clock.now[0]
+    now = clock.now
     turn = math.floor(now / period + 1e-9) * period
     if now - turn <= 1e-9 * max(1.0, now):
         return True
-    if state.clock.waiting[0] > 0 and world.clock.round_at[0] == math.inf:
-        world.clock.round_at[0] = turn + period
+    if clock.waiting > 0 and pulse.round_at == math.inf:
+        pulse.round_at = turn + period
         clocks.push_event(world, turn + period, TIMER, ROUND, 0, 0)
     return False
 
 
 @compile_later
 def _apply_actions(state, world):
-    for k in range(state.clock.action_n[0]):
-        kind = state.actions.kind[k]
-        node = state.actions.node[k]
+    clock = state.clock[0]
+    for k in range(clock.action_n):
+        kind = state.actions[k].kind
+        node = state.actions[k].node
         if kind == ACT_TIMER:
-            if state.actions.at[k] > state.clock.now[0]:
-                clocks.push_event(world, state.actions.at[k], TIMER, WAKE_UP, 0, 0)
+            if state.actions[k].at > clock.now:
+                clocks.push_event(world, state.actions[k].at, TIMER, WAKE_UP, 0, 0)
         elif kind == ACT_SLEEP:
             sleep.fall_asleep(state, world, node)
         elif kind == ACT_WAKE:
             sleep.wake(state, world, node)
         elif kind == ACT_WARM:
-            _warm(state, world, node, state.actions.value[k])
+            _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            _set_frequency(state, world, node, state.actions.value[k])
-    state.clock.action_n[0] = 0
+            _set_frequency(state, world, node, state.actions[k].value)
+    clock.action_n = 0
 
 
 @compile_later
 def _warm(state, world, node, fn):
     """Make a container ahead of need: one core is busy for the time of a cold start."""
-    if state.nodes.power_state[node] != ON:
+    node_row = state.nodes[node]
+    load = world.nodes[node]
+    if node_row.power_state != ON:
         return
-    seconds = state.functions.cold_start_s[fn] * state.classes.cold_factor[state.nodes.cls[node]]
+    seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
     power.account(state, world, node)
-    world.nodes.busy_u[node] += MICRO
-    world.nodes.cold_u[node] += MICRO
+    load.busy_u += MICRO
+    load.cold_u += MICRO
     power.refresh(state, world, node)
-    world.clock.cold_starts[0] += 1
-    clocks.push_event(world, state.clock.now[0] + seconds, NODE, WARM_DONE, node, fn)
+    world.clock[0].cold_starts += 1
+    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, fn)
 
 
 @compile_later
 def _set_frequency(state, world, node, level):
-    cls = state.nodes.cls[node]
-    if level < 0 or level >= state.classes.frequency_n[cls]:
+    node_row = state.nodes[node]
+    cls = node_row.cls
+    if level < 0 or level >= state.classes[cls].frequency_n:
         return
     power.account(state, world, node)
     groups.leave(state, node)
-    state.nodes.frequency[node] = level
+    node_row.frequency = level
     groups.rejoin(state, node)
-    clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes.demand_u[node]))
+    clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes[node].demand_u))
     power.refresh(state, world, node)
 
 
 @compile_later
 def _decide_all(state, world, priority, score):
     """Decide and start until the queue is tried through; GROW when attempt rows ran out."""
+    clock = state.clock[0]
     while True:
         status = decide.decide(state, priority, score)
         _start_placed(state, world)
@@ -311,17 +339,18 @@ def _decide_all(state, world, priority, score):
             return BAD_COST
         if status == decide.ALL_TRIED:
             return DONE
-        if state.clock.free_attempt[0] < 0 or state.clock.running[0] + 1 >= state.attempts.size // 2:
+        if clock.free_attempt < 0 or clock.running + 1 >= state.attempts.size // 2:
             return GROW
 
 
 def advance(state, world, priority, score, act, until, max_events):  # type: ignore[no-untyped-def]
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
+    clock = state.clock[0]
+    pulse = world.clock[0]
     folded = 0
-    clock = state.clock
     while True:
-        if world.clock.redo[0] == 0:
-            if clock.open[0] == 0:
+        if pulse.redo == 0:
+            if clock.open == 0:
                 return DONE
             t = _next_time(state, world)
             if t == math.inf:
@@ -332,33 +361,33 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
                 return LIMIT
             if not _has_room(state, world):
                 return GROW
-            if t > clock.now[0]:
-                clock.now[0] = t
-            clock.instant[0] += 1
+            if t > clock.now:
+                if pulse.total_w > pulse.peak_w:
+                    pulse.peak_w = pulse.total_w
+                clock.now = t
+            clock.instant += 1
             folded += _fold(state, world, priority)
-        world.clock.redo[0] = 0
-        if clock.waiting[0] > 0 and _is_round(state, world):
-            if world.clock.ramps[0] == 1:
+        pulse.redo = 0
+        if clock.waiting > 0 and _is_round(state, world):
+            if pulse.ramps == 1:
                 _ramp(state, world)
             status = _decide_all(state, world, priority, score)
             if status == BAD_COST:
                 return BAD_COST
             if status == GROW:
-                world.clock.redo[0] = 1
+                pulse.redo = 1
                 return GROW
-            if world.clock.ramps[0] == 1 and clock.waiting[0] > 0:
+            if pulse.ramps == 1 and clock.waiting > 0:
                 _schedule_ramp(state, world)
-            if clock.retry_at[0] < math.inf:
-                if not (clock.now[0] < world.clock.timer_at[0] <= clock.retry_at[0]):
-                    world.clock.timer_at[0] = clock.retry_at[0]
-                    clocks.push_event(world, clock.retry_at[0], TIMER, WAKE_UP, 0, 0)
-                clock.retry_at[0] = math.inf
-        if clock.has_act[0] == 1 and _next_time(state, world) > clock.now[0]:
+            if clock.retry_at < math.inf:
+                if not (clock.now < pulse.timer_at <= clock.retry_at):
+                    pulse.timer_at = clock.retry_at
+                    clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
+                clock.retry_at = math.inf
+        if clock.has_act == 1 and _next_time(state, world) > clock.now:
             act(state)
             _apply_actions(state, world)
-        if world.clock.total_w[0] > world.clock.peak_w[0]:
-            world.clock.peak_w[0] = world.clock.total_w[0]
-        world.clock.events[0] += 1
+        pulse.events += 1
 
 
 @compile_later
@@ -372,26 +401,25 @@ def settle(state, world):
 def open_world(state, world):
     """At the start: watts of every node, first failures, first sleep checks."""
     for n in range(state.nodes.size):
-        cls = state.nodes.cls[n]
-        world.nodes.idle_w[n] = state.classes.idle_w[cls] * world.watt_error[n]
-        world.nodes.since[n] = state.clock.now[0]
-        world.nodes.watts[n] = 0.0
+        cls = state.nodes[n].cls
+        world.nodes[n].idle_w = state.classes[cls].idle_w * world.watt_error[n]
+        world.nodes[n].since = state.clock[0].now
+        world.nodes[n].watts = 0.0
         power.refresh(state, world, n)
         faults.schedule_failure(state, world, n)
         sleep.node_idles(state, world, n)
-        if state.classes.serverless[cls] == 1:
-            state.nodes.capacity_u[n] = min(state.nodes.capacity_u[n], np.int64(min(state.classes.burst_u[cls], 9e18)))
+        if state.classes[cls].serverless == 1:
+            state.nodes[n].capacity_u = min(state.nodes[n].capacity_u, np.int64(min(state.classes[cls].burst_u, 9e18)))
             groups.leave(state, n)
             groups.rejoin(state, n)
-    world.clock.peak_w[0] = world.clock.total_w[0]
 
 
 def function_types(state: Any) -> tuple[Any, Any, Any]:
-    """Signatures of priority, score and act for this State's compiled type."""
-    from numba import typeof
-
+    """Signatures of priority, score and act for this State's compiled type; none of them when uncompiled."""
     if not jit.COMPILED:
         return None, None, None
+    from numba import typeof
+
     kind = typeof(state.handle())
     return (
         types.float64(kind, types.int64),

@@ -27,100 +27,122 @@ def _series_integral(world, first, count, step, t):
 @jit
 def charge(state, world, n, joules_per_s, start, end):
     """Carbon and money for constant watts over an interval."""
-    zone = state.classes.zone[state.nodes.cls[n]]
-    zones = world.zones
-    pue = zones.pue[zone]
-    carbon = _series_integral(world, zones.carbon_first[zone], zones.carbon_n[zone], zones.carbon_step[zone], end)
-    carbon -= _series_integral(world, zones.carbon_first[zone], zones.carbon_n[zone], zones.carbon_step[zone], start)
-    price = _series_integral(world, zones.price_first[zone], zones.price_n[zone], zones.price_step[zone], end)
-    price -= _series_integral(world, zones.price_first[zone], zones.price_n[zone], zones.price_step[zone], start)
-    world.nodes.carbon[n] += joules_per_s * carbon * pue / 3.6e6
-    world.nodes.cost[n] += joules_per_s * price * pue / 3.6e6
+    load = world.nodes[n]
+    zone = state.classes[state.nodes[n].cls].zone
+    place = world.zones[zone]
+    pue = place.pue
+    carbon = _series_integral(world, place.carbon_first, place.carbon_n, place.carbon_step, end)
+    carbon -= _series_integral(world, place.carbon_first, place.carbon_n, place.carbon_step, start)
+    price = _series_integral(world, place.price_first, place.price_n, place.price_step, end)
+    price -= _series_integral(world, place.price_first, place.price_n, place.price_step, start)
+    load.carbon += joules_per_s * carbon * pue / 3.6e6
+    load.cost += joules_per_s * price * pue / 3.6e6
+
+
+@jit
+def _series_at(world, first, count, step, t):
+    return world.series[first + int(t / step) % count]
+
+
+@jit
+def charge_at_once(state, world, n, joules):
+    """Carbon and money for joules that are booked now."""
+    load = world.nodes[n]
+    now = state.clock[0].now
+    place = world.zones[state.classes[state.nodes[n].cls].zone]
+    paid = joules * place.pue / 3.6e6
+    load.carbon += paid * _series_at(world, place.carbon_first, place.carbon_n, place.carbon_step, now)
+    load.cost += paid * _series_at(world, place.price_first, place.price_n, place.price_step, now)
 
 
 @jit
 def account(state, world, n):
     """Close the interval since the node's last change: each joule into exactly one account."""
-    now = state.clock.now[0]
-    rows = world.nodes
-    since = rows.since[n]
+    load = world.nodes[n]
+    now = state.clock[0].now
+    since = load.since
     dt = now - since
     if dt <= 0.0:
         return
-    power_state = state.nodes.power_state[n]
+    power_state = state.nodes[n].power_state
     if power_state == ON or power_state == DRAINING:
-        world.energy[n, IDLE_J] += rows.idle_w[n] * dt
-        busy = rows.busy_u[n]
+        world.energy[n, IDLE_J] += load.idle_w * dt
+        busy = load.busy_u
         if busy > 0:
-            each = rows.dynamic_w[n] * dt / busy
-            rows.integral[n] += each
-            world.energy[n, RUN_J] += each * (busy - rows.cold_u[n])
-            world.energy[n, COLD_J] += each * rows.cold_u[n]
-        world.energy[n, RUN_J] += rows.device_w[n] * dt
+            each = load.dynamic_w * dt / busy
+            load.integral += each
+            world.energy[n, RUN_J] += each * (busy - load.cold_u)
+            world.energy[n, COLD_J] += each * load.cold_u
+        world.energy[n, RUN_J] += load.device_w * dt
     elif power_state == ASLEEP:
-        world.energy[n, SLEEP_J] += rows.watts[n] * dt
+        world.energy[n, SLEEP_J] += load.watts * dt
     elif power_state == WAKING or power_state == FALLING:
-        world.energy[n, WAKE_J] += rows.watts[n] * dt
-    if world.clock.series[0] == 1:
-        charge(state, world, n, rows.watts[n], since, now)
-    rows.since[n] = now
+        world.energy[n, WAKE_J] += load.watts * dt
+    if world.clock[0].series == 1:
+        charge(state, world, n, load.watts, since, now)
+    load.since = now
 
 
 @jit
 def refresh(state, world, n):
     """Set the node's watts from what it does now; call after `account` and the change."""
-    rows = world.nodes
-    cls = state.nodes.cls[n]
-    power_state = state.nodes.power_state[n]
+    load = world.nodes[n]
+    node_row = state.nodes[n]
+    pulse = world.clock[0]
+    cls = node_row.cls
+    kind = state.classes[cls]
+    power_state = node_row.power_state
     if power_state == ON or power_state == DRAINING:
-        if rows.busy_u[n] > 0:
-            dynamic = view.watts(state, cls, rows.busy_u[n] / MICRO) - state.grid[state.classes.grid_first[cls]]
-            level = state.nodes.frequency[n]
+        if load.busy_u > 0:
+            dynamic = view.watts(state, cls, load.busy_u / MICRO) - state.grid[kind.grid_first]
+            level = node_row.frequency
             if level > 0:
                 dynamic *= state.frequency_power[cls, level]
-            rows.dynamic_w[n] = dynamic * world.watt_error[n]
+            load.dynamic_w = dynamic * world.watt_error[n]
         else:
-            rows.dynamic_w[n] = 0.0
-        watts = rows.idle_w[n] + rows.dynamic_w[n] + rows.device_w[n]
+            load.dynamic_w = 0.0
+        watts = load.idle_w + load.dynamic_w + load.device_w
     elif power_state == ASLEEP:
-        watts = state.classes.sleep_w[cls]
+        watts = kind.sleep_w
     elif power_state == DOWN:
         watts = 0.0
     else:
-        watts = state.classes.wake_w[cls]
-    world.clock.total_w[0] += watts - rows.watts[n]
-    rows.watts[n] = watts
-    if world.clock.record_power[0] == 1:
-        k = world.clock.log_n[0]
+        watts = kind.wake_w
+    pulse.total_w += watts - load.watts
+    load.watts = watts
+    if pulse.record_power == 1:
+        k = pulse.log_n
         if k < world.power_log.size:
-            world.power_log.time_s[k] = state.clock.now[0]
-            world.power_log.node[k] = n
-            world.power_log.watts[k] = watts
-            world.clock.log_n[0] = k + 1
+            world.power_log[k].time_s = state.clock[0].now
+            world.power_log[k].node = n
+            world.power_log[k].watts = watts
+            pulse.log_n = k + 1
 
 
 @jit
 def account_device(state, world, d):
     """Close the interval since the device's last change; its joules go to the node's accounts by `account`."""
-    now = state.clock.now[0]
-    rows = world.devices
-    share = rows.share_u[d]
+    use = world.devices[d]
+    now = state.clock[0].now
+    share = use.share_u
     if share > 0:
-        rows.integral[d] += rows.dynamic_w[d] * (now - rows.since[d]) / share
-    rows.since[d] = now
+        use.integral += use.dynamic_w * (now - use.since) / share
+    use.since = now
 
 
 @jit
 def refresh_device(state, world, d):
     """Set a device's watts above idle; call after both accounts were closed and the change was made."""
-    rows = world.devices
-    dcls = state.devices.cls[d]
-    busy = rows.share_u[d] / MICRO
-    sharing = state.device_classes.sharing[dcls]
-    if (sharing == EXCLUSIVE or sharing == TIME_SLICE) and rows.tasks[d] > 0:
+    use = world.devices[d]
+    device_row = state.devices[d]
+    dcls = device_row.cls
+    device_kind = state.device_classes[dcls]
+    busy = use.share_u / MICRO
+    sharing = device_kind.sharing
+    if (sharing == EXCLUSIVE or sharing == TIME_SLICE) and use.tasks > 0:
         busy = 1.0
     watts = 0.0
-    if rows.tasks[d] > 0:
-        watts = view.device_watts(state, dcls, busy) - state.device_classes.idle_w[dcls]
-    world.nodes.device_w[state.devices.node[d]] += watts - rows.dynamic_w[d]
-    rows.dynamic_w[d] = watts
+    if use.tasks > 0:
+        watts = view.device_watts(state, dcls, busy) - device_kind.idle_w
+    world.nodes[device_row.node].device_w += watts - use.dynamic_w
+    use.dynamic_w = watts

@@ -263,7 +263,7 @@ def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
 def _grown(table: Any, rows: int) -> Any:
     larger = np.zeros(rows, table.dtype)
     larger[: len(table)] = table
-    return larger.view(type(table)) if table.dtype.names else larger
+    return larger.view(type(table))
 
 
 def _grow(state: State, world: World, options: SimOptions) -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fit, release, view
+from wattflow.engine import decide, devices, fit, release, view
 from wattflow.engine.jit import jit
 from wattflow.engine.tables import (
     ASLEEP,
@@ -24,15 +24,18 @@ from wattflow.sim.world import (
     COLD,
     COLD_J,
     DATA,
+    FAIL,
     FINISH,
     LATENCY,
     LOST_J,
     MESSAGE,
+    NODE_LOST,
     OK,
     RUN,
     RUN_J,
     STAGE_END,
     TIME_LIMIT,
+    TIME_UP,
     TRANSFER_J,
     WAKE,
 )
@@ -41,45 +44,48 @@ from wattflow.sim.world import (
 @jit
 def begin(state, world, a):
     """A placement reaches its node."""
-    runs = world.runs
-    runs.outcome[a] = OK
-    runs.run_j[a] = 0.0
-    runs.cold_j[a] = 0.0
-    runs.transfer_j[a] = 0.0
-    runs.message_s[a] = 0.0
-    runs.wake_s[a] = 0.0
-    runs.cold_s[a] = 0.0
-    runs.data_s[a] = 0.0
-    runs.warm[a] = 0
-    runs.since[a] = state.clock.now[0]
-    runs.domain[a] = -1
-    node = state.attempts.node[a]
-    state.nodes.generation[node] += 1
-    if world.clock.message_s[0] > 0.0:
-        _timed(state, world, a, MESSAGE, world.clock.message_s[0])
+    run = world.runs[a]
+    pulse = world.clock[0]
+    run.outcome = OK
+    run.run_j = 0.0
+    run.cold_j = 0.0
+    run.transfer_j = 0.0
+    run.message_s = 0.0
+    run.wake_s = 0.0
+    run.cold_s = 0.0
+    run.data_s = 0.0
+    run.warm = 0
+    run.since = state.clock[0].now
+    run.domain = -1
+    node = state.attempts[a].node
+    state.nodes[node].generation += 1
+    if pulse.message_s > 0.0:
+        _timed(state, world, a, MESSAGE, pulse.message_s)
     else:
         _enter_wake(state, world, a)
 
 
 @jit
 def _timed(state, world, a, stage, seconds):
-    world.runs.stage[a] = stage
-    world.runs.since[a] = state.clock.now[0]
-    end = state.clock.now[0] + seconds
-    clocks.push_event(world, end, FINISH, STAGE_END, a, state.attempts.sequence[a])
+    run = world.runs[a]
+    clock = state.clock[0]
+    run.stage = stage
+    run.since = clock.now
+    end = clock.now + seconds
+    clocks.push_event(world, end, FINISH, STAGE_END, a, state.attempts[a].sequence)
 
 
 @jit
 def stage_ended(state, world, a):
     """A timed stage is over."""
-    runs = world.runs
-    spent = state.clock.now[0] - runs.since[a]
-    stage = runs.stage[a]
+    run = world.runs[a]
+    spent = state.clock[0].now - run.since
+    stage = run.stage
     if stage == MESSAGE:
-        runs.message_s[a] = spent
+        run.message_s = spent
         _enter_wake(state, world, a)
     elif stage == COLD:
-        runs.cold_s[a] = spent
+        run.cold_s = spent
         _leave_cold(state, world, a)
         _enter_data(state, world, a)
     elif stage == LATENCY:
@@ -88,13 +94,15 @@ def stage_ended(state, world, a):
 
 @jit
 def _enter_wake(state, world, a):
-    node = state.attempts.node[a]
-    power_state = state.nodes.power_state[node]
+    run = world.runs[a]
+    node = state.attempts[a].node
+    node_row = state.nodes[node]
+    power_state = node_row.power_state
     if power_state == ASLEEP or power_state == FALLING or power_state == WAKING:
-        world.runs.stage[a] = WAKE
-        world.runs.since[a] = state.clock.now[0]
+        run.stage = WAKE
+        run.since = state.clock[0].now
         sleep.wake(state, world, node)
-        if state.nodes.power_state[node] == ON:
+        if node_row.power_state == ON:
             node_is_on(state, world, node)
     else:
         _enter_cold(state, world, a)
@@ -106,104 +114,126 @@ def node_is_on(state, world, node):
     last = np.int64(-1)
     while True:
         # The list is newest first and changes under us: pick the oldest waiting one each time.
-        a = state.nodes.first_attempt[node]
+        a = state.nodes[node].first_attempt
         pick = -1
         while a >= 0:
-            seq = state.attempts.sequence[a]
-            if world.runs.stage[a] == WAKE and seq > last and (pick < 0 or seq < state.attempts.sequence[pick]):
+            seq = state.attempts[a].sequence
+            if world.runs[a].stage == WAKE and seq > last and (pick < 0 or seq < state.attempts[pick].sequence):
                 pick = a
-            a = state.attempts.next[a]
+            a = state.attempts[a].next
         if pick < 0:
             return
-        last = state.attempts.sequence[pick]
-        world.runs.wake_s[pick] = state.clock.now[0] - world.runs.since[pick]
+        last = state.attempts[pick].sequence
+        world.runs[pick].wake_s = state.clock[0].now - world.runs[pick].since
         _enter_cold(state, world, pick)
 
 
 @jit
 def _enter_cold(state, world, a):
     """Take a warm container, or make one; load the FPGA where another function's kernel is in it."""
-    node = state.attempts.node[a]
-    task = state.attempts.task[a]
-    fn = state.shapes.function[state.tasks.form[task]]
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node = attempt.node
+    load = world.nodes[node]
+    task = attempt.task
+    fn = state.shapes[state.tasks[task].form].function
+    function = state.functions[fn]
     seconds = 0.0
-    if state.functions.cold_start_s[fn] > 0.0:
+    if function.cold_start_s > 0.0:
         c = view.find_container(state, node, fn)
         if c >= 0:
             containers.drop(state, c)
-            world.runs.warm[a] = 1
+            run.warm = 1
         else:
-            seconds = state.functions.cold_start_s[fn] * state.classes.cold_factor[state.nodes.cls[node]]
-    device = state.attempts.device[a]
-    if device >= 0:
-        dcls = state.devices.cls[device]
-        if state.devices.loaded[device] != fn:
-            seconds += state.device_classes.reconfigure_s[dcls]
-            if state.device_classes.reconfigure_s[dcls] > 0.0:
-                containers.load_device(state, node, device, fn)
+            seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
+    if attempt.device >= 0:
+        seconds += _load_devices(state, a, fn)
     if seconds <= 0.0:
         _enter_data(state, world, a)
         return
-    world.clock.cold_starts[0] += 1
+    world.clock[0].cold_starts += 1
     power.account(state, world, node)
     weight = _weight(state, a)
-    world.runs.weight_u[a] = weight
-    world.nodes.busy_u[node] += weight
-    world.nodes.cold_u[node] += weight
-    world.runs.mark[a] = world.nodes.integral[node]
+    run.weight_u = weight
+    load.busy_u += weight
+    load.cold_u += weight
+    run.mark = load.integral
     power.refresh(state, world, node)
     _timed(state, world, a, COLD, seconds)
 
 
 @jit
+def _load_devices(state, a, fn):
+    """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    first = state.nodes[node].device_first
+    slowest = 0.0
+    for d in range(first, first + state.nodes[node].device_n):
+        seconds = state.device_classes[state.devices[d].cls].reconfigure_s
+        if seconds > 0.0 and devices.holds(attempt.devices, d - first) and state.devices[d].loaded != fn:
+            slowest = max(slowest, seconds)
+            containers.load_device(state, node, d, fn)
+    return slowest
+
+
+@jit
 def _leave_cold(state, world, a):
-    node = state.attempts.node[a]
+    run = world.runs[a]
+    node = state.attempts[a].node
+    load = world.nodes[node]
     power.account(state, world, node)
-    weight = world.runs.weight_u[a]
-    world.runs.cold_j[a] = weight * (world.nodes.integral[node] - world.runs.mark[a])
-    world.nodes.busy_u[node] -= weight
-    world.nodes.cold_u[node] -= weight
+    weight = run.weight_u
+    run.cold_j = weight * (load.integral - run.mark)
+    load.busy_u -= weight
+    load.cold_u -= weight
     power.refresh(state, world, node)
 
 
 @jit
 def _weight(state, a):
     """Busy cores that an attempt counts for in power, in millionths."""
-    variant = state.attempts.variant[a]
-    weight = state.variants.cores_u[variant]
-    level = state.variants.frequency[variant]
+    attempt = state.attempts[a]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    weight = needs.cores_u
+    level = needs.frequency
     if level > 0:
-        cls = state.nodes.cls[state.attempts.node[a]]
+        cls = state.nodes[attempt.node].cls
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
 
 
 @jit
 def _enter_data(state, world, a):
-    world.runs.since[a] = state.clock.now[0]
-    if state.clock.has_data[0] == 0:
+    attempt = state.attempts[a]
+    run = world.runs[a]
+    clock = state.clock[0]
+    run.since = clock.now
+    if clock.has_data == 0:
         _enter_run(state, world, a)
         return
-    node = state.attempts.node[a]
-    task = state.attempts.task[a]
+    node = attempt.node
+    task = attempt.task
     size = view.bytes_to(state, task, node)
     if size <= 0.0:
         _enter_run(state, world, a)
         return
-    world.runs.bytes[a] = size
-    world.clock.transfers[0] += 1
-    cls = state.nodes.cls[node]
-    latency = state.classes.latency_s[cls]
-    zone = state.classes.zone[cls]
+    run.bytes = size
+    world.clock[0].transfers += 1
+    cls = state.nodes[node].cls
+    kind = state.classes[cls]
+    latency = kind.latency_s
+    zone = kind.zone
     for e in range(state.parent_start[task], state.parent_start[task + 1]):
-        at = state.tasks.node[state.parent[e]]
-        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes.zone[state.nodes.cls[at]] != zone:
-            latency += state.classes.zone_latency_s[cls]
+        at = state.tasks[state.parent[e]].node
+        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
+            latency += kind.zone_latency_s
             break
     if latency > 0.0:
-        since = world.runs.since[a]
+        since = run.since
         _timed(state, world, a, LATENCY, latency)
-        world.runs.since[a] = since
+        run.since = since
     else:
         _enter_transfer(state, world, a)
 
@@ -215,46 +245,52 @@ def _net_domain(state, node):
 
 @jit
 def _enter_transfer(state, world, a):
-    node = state.attempts.node[a]
+    run = world.runs[a]
+    node = state.attempts[a].node
     d = _net_domain(state, node)
-    world.runs.stage[a] = DATA
-    seconds = world.runs.bytes[a] / state.classes.bandwidth[state.nodes.cls[node]]
+    run.stage = DATA
+    seconds = run.bytes / state.classes[state.nodes[node].cls].bandwidth
     clocks.join(state, world, d, a, seconds)
-    clocks.set_rate(state, world, d, 1.0 / world.domains.count[d])
+    clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
 
 
 @jit
 def data_arrived(state, world, a):
     """A transfer is over; it was taken out of its link's domain."""
-    d = world.runs.domain[a]
-    if world.domains.count[d] > 0:
-        clocks.set_rate(state, world, d, 1.0 / world.domains.count[d])
+    run = world.runs[a]
+    clock = state.clock[0]
+    pulse = world.clock[0]
+    d = run.domain
+    domain = world.domains[d]
+    if domain.count > 0:
+        clocks.set_rate(state, world, d, 1.0 / domain.count)
     else:
         clocks.set_rate(state, world, d, 1.0)
-    node = state.attempts.node[a]
-    world.runs.data_s[a] = state.clock.now[0] - world.runs.since[a]
-    world.clock.moved_bytes[0] += world.runs.bytes[a]
-    joules = world.runs.bytes[a] * state.classes.j_per_byte[state.nodes.cls[node]]
+    node = state.attempts[a].node
+    run.data_s = clock.now - run.since
+    pulse.moved_bytes += run.bytes
+    joules = run.bytes * state.classes[state.nodes[node].cls].j_per_byte
     if joules > 0.0:
-        world.runs.transfer_j[a] = joules
+        run.transfer_j = joules
         world.energy[node, TRANSFER_J] += joules
-        if world.clock.series[0] == 1:
-            now = state.clock.now[0]
-            power.charge(state, world, node, joules, now, now + 1.0)
+        if pulse.series == 1:
+            power.charge_at_once(state, world, node, joules)
     _enter_run(state, world, a)
 
 
 @jit
 def cpu_rate(state, node, demand_u):
     """Progress of each CPU attempt with this demand on the node's cores: X(D)/D."""
-    cls = state.nodes.cls[node]
+    node_row = state.nodes[node]
+    cls = node_row.cls
+    kind = state.classes[cls]
     demand = demand_u / MICRO
-    cores = state.classes.cores[cls]
+    cores = kind.cores
     rate = 1.0
     if demand > cores:
-        threads = state.classes.threads[cls]
-        rate = (cores + (min(demand, threads) - cores) * state.classes.smt_gain[cls]) / demand
-    level = state.nodes.frequency[node]
+        threads = kind.threads
+        rate = (cores + (min(demand, threads) - cores) * kind.smt_gain) / demand
+    level = node_row.frequency
     if level > 0:
         rate *= state.frequency_speed[cls, level]
     return rate
@@ -263,195 +299,249 @@ def cpu_rate(state, node, demand_u):
 @jit
 def device_rate(state, world, d):
     """Progress of each attempt on a device: turns under time slicing, interference under MPS."""
-    dcls = state.devices.cls[d]
-    sharing = state.device_classes.sharing[dcls]
-    k = world.devices.tasks[d]
+    use = world.devices[d]
+    dcls = state.devices[d].cls
+    device_kind = state.device_classes[dcls]
+    sharing = device_kind.sharing
+    k = use.tasks
     if k <= 1:
         return 1.0
     if sharing == TIME_SLICE:
         return 1.0 / k
     if sharing == MPS:
-        others = world.devices.share_u[d] / MICRO * (k - 1) / k
-        return 1.0 / (1.0 + state.device_classes.interference[dcls] * others)
+        others = use.share_u / MICRO * (k - 1) / k
+        return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
 
 
 @jit
 def _enter_run(state, world, a):
-    now = state.clock.now[0]
-    node = state.attempts.node[a]
-    variant = state.attempts.variant[a]
-    runs = world.runs
-    runs.stage[a] = RUN
-    runs.since[a] = now
-    runs.start[a] = now
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    now = state.clock[0].now
+    node = attempt.node
+    load = world.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    run.stage = RUN
+    run.since = now
+    run.start = now
     work = faults.plan_work(state, world, a)
     weight = _weight(state, a)
-    runs.weight_u[a] = weight
+    run.weight_u = weight
     power.account(state, world, node)
-    runs.mark[a] = world.nodes.integral[node]
-    world.nodes.busy_u[node] += weight
-    if state.variants.device[variant] != NO_DEVICE:
+    run.mark = load.integral
+    load.busy_u += weight
+    if needs.device != NO_DEVICE:
         _use_devices(state, world, a, 1)
-        device = state.attempts.device[a]
-        runs.device_mark[a] = world.devices.integral[device]
+        device = attempt.device
+        run.device_mark = _device_integral(state, world, a)
         d = state.nodes.size + device
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
     else:
-        demand = world.nodes.demand_u[node] + state.variants.cores_u[variant]
-        world.nodes.demand_u[node] = demand
+        demand = load.demand_u + needs.cores_u
+        load.demand_u = demand
         clocks.join(state, world, node, a, work)
         clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
     power.refresh(state, world, node)
+    limit = state.classes[state.nodes[node].cls].limit_s
+    if limit < math.inf:
+        clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
 
 
 @jit
 def _use_devices(state, world, a, sign):
     """Count an attempt in or out on each device it holds."""
-    node = state.attempts.node[a]
-    variant = state.attempts.variant[a]
-    first = state.nodes.device_first[node]
-    mask = state.attempts.devices[a]
-    for d in range(first, first + state.nodes.device_n[node]):
-        if (mask >> np.uint64(d - first)) & np.uint64(1) == np.uint64(1):
+    attempt = state.attempts[a]
+    node = attempt.node
+    node_row = state.nodes[node]
+    variant = attempt.variant
+    first = node_row.device_first
+    for d in range(first, first + node_row.device_n):
+        if devices.holds(attempt.devices, d - first):
             power.account_device(state, world, d)
-            world.devices.tasks[d] += sign
-            world.devices.share_u[d] += sign * fit.share_on(state, variant, state.devices.cls[d])
+            world.devices[d].tasks += sign
+            world.devices[d].share_u += sign * devices.power_share(state, variant, state.devices[d].cls)
             power.refresh_device(state, world, d)
+
+
+@jit
+def _device_integral(state, world, a):
+    """Joules per share above idle so far, over all devices of an attempt."""
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    first = node_row.device_first
+    total = 0.0
+    for d in range(first, first + node_row.device_n):
+        if devices.holds(attempt.devices, d - first):
+            power.account_device(state, world, d)
+            total += world.devices[d].integral
+    return total
 
 
 @jit
 def _leave_run(state, world, a):
     """Stop counting an attempt in power and sharing; it was taken out of its domain."""
-    node = state.attempts.node[a]
-    variant = state.attempts.variant[a]
-    weight = world.runs.weight_u[a]
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node = attempt.node
+    load = world.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    weight = run.weight_u
     power.account(state, world, node)
-    joules = weight * (world.nodes.integral[node] - world.runs.mark[a])
-    world.nodes.busy_u[node] -= weight
-    if state.variants.device[variant] != NO_DEVICE:
-        device = state.attempts.device[a]
-        power.account_device(state, world, device)
-        share = fit.share_on(state, variant, state.devices.cls[device]) * state.variants.devices[variant]
-        joules += share * (world.devices.integral[device] - world.runs.device_mark[a])
+    joules = weight * (load.integral - run.mark)
+    load.busy_u -= weight
+    if needs.device != NO_DEVICE:
+        device = attempt.device
+        share = devices.power_share(state, variant, state.devices[device].cls)
+        joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
     else:
-        demand = world.nodes.demand_u[node] - state.variants.cores_u[variant]
-        world.nodes.demand_u[node] = demand
+        demand = load.demand_u - needs.cores_u
+        load.demand_u = demand
         clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
     power.refresh(state, world, node)
-    world.runs.run_j[a] = joules
+    run.run_j = joules
 
 
 @jit
 def run_ended(state, world, a, priority):
     """The run stage is over, well or not; the attempt was taken out of its domain."""
+    attempt = state.attempts[a]
     _leave_run(state, world, a)
-    task = state.attempts.task[a]
-    node = state.attempts.node[a]
-    outcome = world.runs.outcome[a]
+    task = attempt.task
+    task_row = state.tasks[task]
+    node = attempt.node
+    outcome = world.runs[a].outcome
     if outcome == OK:
-        fn = state.shapes.function[state.tasks.form[task]]
-        if state.functions.cold_start_s[fn] > 0.0:
+        fn = state.shapes[task_row.form].function
+        if state.functions[fn].cold_start_s > 0.0:
             containers.keep(state, node, fn)
         _close(state, world, a, OK)
-        left = state.tasks.parts_left[task] - 1
-        state.tasks.parts_left[task] = left
+        left = task_row.parts_left - 1
+        task_row.parts_left = left
         if left == 0:
-            where = node if state.classes.serverless[state.nodes.cls[node]] == 0 else -1
+            where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
             release.complete(state, task, where, priority)
-            world.clock.last_end[0] = state.clock.now[0]
+            world.clock[0].last_end = state.clock[0].now
         return
     faults.keep_checkpoint(state, world, a)
     _close(state, world, a, outcome)
-    if state.shapes.parts[state.tasks.form[task]] > 1:
-        cancel_siblings(state, world, task)
+    if state.shapes[task_row.form].parts > 1:
+        cancel_siblings(state, world, task, -1)
     retry(state, world, task, outcome, priority)
+
+
+@jit
+def time_is_up(state, world, a, priority):
+    """The platform's time limit has passed and the attempt still runs: its task is given up."""
+    task = state.attempts[a].task
+    stop(state, world, a, TIME_LIMIT)
+    if state.shapes[state.tasks[task].form].parts > 1:
+        cancel_siblings(state, world, task, -1)
+    retry(state, world, task, TIME_LIMIT, priority)
 
 
 @jit
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
-    state.tasks.attempt[task] += 1
-    if state.tasks.attempt[task] <= state.clock.max_retries[0] and outcome != TIME_LIMIT:
-        world.clock.retries[0] += 1
+    task_row = state.tasks[task]
+    clock = state.clock[0]
+    pulse = world.clock[0]
+    task_row.attempt += 1
+    if task_row.attempt <= clock.max_retries and outcome != TIME_LIMIT:
+        pulse.retries += 1
         release.enqueue(state, task, priority)
     else:
         release.give_up(state, task)
-        world.clock.last_end[0] = state.clock.now[0]
+        pulse.last_end = clock.now
 
 
 @jit
-def cancel_siblings(state, world, task):
-    """One part failed: the others end too."""
+def cancel_siblings(state, world, task, lost):
+    """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
     for b in range(state.attempts.size):
-        if state.attempts.task[b] == task:
-            stop(state, world, b, CANCELLED)
+        if state.attempts[b].task == task:
+            stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
 @jit
 def stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
-    stage = world.runs.stage[a]
+    run = world.runs[a]
+    stage = run.stage
+    spent = state.clock[0].now - run.since
+    if stage == MESSAGE:
+        run.message_s = spent
+    elif stage == WAKE:
+        run.wake_s = spent
+    elif stage == LATENCY or stage == DATA:
+        run.data_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
         _leave_run(state, world, a)
     elif stage == COLD:
-        world.runs.cold_s[a] = state.clock.now[0] - world.runs.since[a]
+        run.cold_s = spent
         _leave_cold(state, world, a)
     elif stage == DATA:
         clocks.remove(state, world, a)
-        d = world.runs.domain[a]
-        if world.domains.count[d] > 0:
-            clocks.set_rate(state, world, d, 1.0 / world.domains.count[d])
+        d = run.domain
+        if world.domains[d].count > 0:
+            clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
     if stage != RUN:
-        world.runs.start[a] = math.nan
+        run.start = math.nan
     _close(state, world, a, outcome)
 
 
 @jit
 def _close(state, world, a, outcome):
     """Write the record, give back what the attempt held, free its row."""
-    attempts = state.attempts
-    runs = world.runs
-    node = attempts.node[a]
-    variant = attempts.variant[a]
+    clock = state.clock[0]
+    run = world.runs[a]
+    pulse = world.clock[0]
+    attempt = state.attempts[a]
+    node = attempt.node
+    node_row = state.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
     if outcome != OK:
-        world.energy[node, RUN_J] -= runs.run_j[a]
-        world.energy[node, COLD_J] -= runs.cold_j[a]
-        world.energy[node, LOST_J] += runs.run_j[a] + runs.cold_j[a]
-    cls = state.nodes.cls[node]
-    if state.classes.serverless[cls] == 1 and not math.isnan(runs.start[a]):
-        used = state.variants.cores_u[variant] / MICRO * (state.clock.now[0] - runs.start[a])
-        world.nodes.cost[node] += used * state.classes.use_price[cls] + state.classes.call_price[cls]
-    k = world.clock.record_n[0]
-    world.clock.record_n[0] = k + 1
-    r = world.records
-    r.task[k] = attempts.task[a]
-    r.part[k] = attempts.part[a]
-    r.attempt[k] = attempts.attempt[a]
-    r.node[k] = node
-    device = attempts.device[a]
-    r.device[k] = device - state.nodes.device_first[node] if device >= 0 else -1
-    r.variant[k] = state.variants.origin[variant]
-    r.outcome[k] = outcome
-    r.ready_s[k] = attempts.ready[a]
-    r.placed_s[k] = attempts.placed[a]
-    r.start_s[k] = runs.start[a]
-    r.end_s[k] = state.clock.now[0]
-    r.message_s[k] = runs.message_s[a]
-    r.wake_s[k] = runs.wake_s[a]
-    r.cold_s[k] = runs.cold_s[a]
-    r.data_s[k] = runs.data_s[a]
-    r.run_j[k] = runs.run_j[a]
-    r.cold_j[k] = runs.cold_j[a]
-    r.transfer_j[k] = runs.transfer_j[a]
-    r.marginal_j[k] = attempts.marginal_j[a]
-    r.guarantee[k] = state.variants.guarantee[variant]
-    fit.give_back(state, variant, node, device, attempts.devices[a])
+        world.energy[node, RUN_J] -= run.run_j
+        world.energy[node, COLD_J] -= run.cold_j
+        world.energy[node, LOST_J] += run.run_j + run.cold_j
+    cls = node_row.cls
+    kind = state.classes[cls]
+    if kind.serverless == 1:
+        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
+        world.nodes[node].cost += used * kind.use_price + kind.call_price
+    k = pulse.record_n
+    record = world.records[k]
+    pulse.record_n = k + 1
+    record.task = attempt.task
+    record.part = attempt.part
+    record.attempt = attempt.attempt
+    record.node = node
+    device = attempt.device
+    record.device = device - node_row.device_first if device >= 0 else -1
+    record.variant = needs.origin
+    record.outcome = outcome
+    record.ready_s = attempt.ready
+    record.placed_s = attempt.placed
+    record.start_s = run.start
+    record.end_s = clock.now
+    record.message_s = run.message_s
+    record.wake_s = run.wake_s
+    record.cold_s = run.cold_s
+    record.data_s = run.data_s
+    record.run_j = run.run_j
+    record.cold_j = run.cold_j
+    record.transfer_j = run.transfer_j
+    record.marginal_j = attempt.marginal_j
+    record.guarantee = needs.guarantee
+    fit.give_back(state, variant, node, device, attempt.devices)
     decide.drop_attempt(state, a)
-    if state.nodes.running[node] == 0:
+    if node_row.running == 0:
         sleep.node_idles(state, world, node)

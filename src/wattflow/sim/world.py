@@ -10,6 +10,7 @@ from numba import types
 from numba.experimental import structref
 
 from wattflow.engine import jit
+from wattflow.engine.jit import bare
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
@@ -17,7 +18,7 @@ MESSAGE, WAKE, COLD, LATENCY, DATA, RUN = 0, 1, 2, 3, 4, 5
 # Order of events within an instant
 FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
 # What an event is about
-STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND = range(11)
+STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND, TIME_UP = range(12)
 # Accounts, in the order of model.run.ACCOUNTS
 IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = 0, 1, 2, 3, 4, 5, 6
 # Outcomes, in the order of model.run.OUTCOMES
@@ -53,7 +54,7 @@ ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),
     ("price_step", "f8"), ("pue", "f8"),
 ])  # fmt: skip
-POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f4")])
+POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f8")])
 TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
 
 TABLES = (
@@ -122,6 +123,7 @@ def _new_world(  # type: ignore[no-untyped-def]
     series_sum, records, power_log, task_faults, watt_error,
 ):  # fmt: skip
     return _WorldProxy(
-        clock, runtime, saved, arrivals, runs, domains, domain_heap, events, nodes, devices, energy, zones, series,
-        series_sum, records, power_log, task_faults, watt_error,
+        bare(clock), bare(runtime), bare(saved), bare(arrivals), bare(runs), bare(domains), bare(domain_heap),
+        bare(events), bare(nodes), bare(devices), bare(energy), bare(zones), bare(series), bare(series_sum),
+        bare(records), bare(power_log), bare(task_faults), bare(watt_error),
     )  # fmt: skip

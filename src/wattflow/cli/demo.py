@@ -1,0 +1,39 @@
+"""`wattflow demo`: the bundled workloads under every policy on the bundled mixed cluster."""
+
+from __future__ import annotations
+
+from wattflow.cli import options as o
+from wattflow.cli.compare import show, write
+from wattflow.cli.screen import check_folder, progress_bar, remark
+
+
+def demo(
+    policies: o.Policies = "all",
+    seeds: o.Seeds = 5,
+    baseline: o.Baseline = "fifo",
+    report: o.Report = None,
+    workers: o.Workers = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Three bundled workflows under every policy.
+
+    On the bundled mixed cluster: tables in the terminal, and an HTML report with --report.
+    The workflows are generated: a montage-like mosaic, a stream of map-reduce jobs, and a CPU/GPU/FPGA mix.
+    """
+    from wattflow.clusters import load_cluster
+    from wattflow.generate import DEMOS
+    from wattflow.lab.compare import compare
+    from wattflow.lab.metrics import HEADLINE
+    from wattflow.lab.points import Setup
+
+    check_folder(report)
+    cluster = load_cluster("mixed")
+    remark("compiling the simulator on first use, then three workloads under every policy", quiet)
+    with progress_bar(quiet) as progress:
+        setup = Setup(keep_runs=report is not None, workers=workers, progress=progress)
+        comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
+    if report is not None:
+        write(comparison, report, quiet, "wattflow demo")
+    show(comparison, o.Form.table, None, HEADLINE)
+    for note in comparison.notes:
+        remark(f"note: {note}", quiet)

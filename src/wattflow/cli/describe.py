@@ -1,0 +1,38 @@
+"""`wattflow describe`: what a trace or a generated workload holds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.screen import chosen_form, deliver, print_tables, remark
+
+
+def describe(
+    workflow: o.OneWorkflow,
+    output: o.Output = None,
+    out: o.Out = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draw of a generated workload.")] = 0,
+) -> None:
+    """Say what a workload holds.
+
+    Tasks, structure, runtimes, data, needs, and what its reader skipped or repaired.
+
+    Example: wattflow describe trace.json
+    """
+    from wattflow.cli.inputs import workload_of
+    from wattflow.generate.recipe import Recipe
+    from wattflow.lab.describe import describe_workload, description_table
+
+    form = chosen_form(output, out)
+    source = workload_of(workflow)
+    workload = source.draw(seed) if isinstance(source, Recipe) else source
+    rows = describe_workload(workload)
+    if form is o.Form.table:
+        print_tables([description_table(rows, workload.name)])
+        for note in workload.notes:
+            remark(f"note: {note}")
+    else:
+        deliver(rows, form, out, {"workload": workload.name, "notes": list(workload.notes)})

@@ -1,0 +1,41 @@
+"""Errors a person can act on become one message on stderr and an exit code; Ctrl-C becomes 130."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from wattflow.model.errors import WattflowError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """The command without tracebacks for what its user did or gave."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except WattflowError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+            typer.echo(f"error: {error.filename or ''}: {error.strerror}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            typer.echo("stopped; no file is left half-written", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()
+            os._exit(0)
+
+    return run

@@ -1,0 +1,56 @@
+"""The `wattflow` command. Only light modules load here; a command loads what it needs when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from wattflow import __version__
+from wattflow.cli import clusters, compare, convert, demo, describe, generate, policies, simulate
+from wattflow.cli.guard import guarded
+
+app = typer.Typer(
+    name="wattflow",
+    help="Energy-aware scheduling of scientific workflows on mixed clusters: simulate, compare, explain.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "compare": compare.compare,
+    "simulate": simulate.simulate,
+    "describe": describe.describe,
+    "generate": generate.generate,
+    "convert": convert.convert,
+    "policies": policies.policies,
+    "clusters": clusters.clusters,
+}
+
+for _name, _command in COMMANDS.items():
+    app.command(_name)(guarded(_command))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"wattflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Energy-aware scheduling of scientific workflows on mixed clusters: simulate, compare, explain."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,124 @@
+"""Options that several commands share, described once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wattflow.lab.points import Setup
+    from wattflow.sim import SimOptions
+
+
+class Form(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+
+
+class Queue(StrEnum):
+    """What happens when the first task of the queue fits nowhere."""
+
+    skip = "skip"
+    strict = "strict"
+    easy_backfill = "easy-backfill"
+
+
+_KINDS = "such as montage:tasks=200; `wattflow generate --list` shows what can be made"
+Workflows = Annotated[
+    list[str], typer.Argument(metavar="WORKFLOW", help=f"Trace files, or generated workloads {_KINDS}.")
+]
+OneWorkflow = Annotated[
+    str, typer.Argument(metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.")
+]
+ClusterName = Annotated[
+    str,
+    typer.Option("--cluster", "-c", metavar="NAME|FILE", help="Preset name or TOML file; `wattflow clusters` lists."),
+]
+Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write the results to this file instead of the terminal.")
+]
+Report = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Also write a self-contained HTML report here.")
+]
+Seeds = Annotated[
+    int, typer.Option("--seeds", metavar="N", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")
+]
+Baseline = Annotated[
+    str, typer.Option("--baseline", "-b", metavar="NAME", help="Policy that the others are measured against.")
+]
+Policies = Annotated[
+    str, typer.Option("--policies", "-p", metavar="NAMES", help="Names with commas between, or `all`.")
+]
+Metrics = Annotated[
+    str,
+    typer.Option(
+        "--metrics",
+        metavar="NAMES",
+        help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between.",
+    ),
+]
+RuntimeError_ = Annotated[
+    float,
+    typer.Option(
+        "--runtime-error", metavar="SIGMA", min=0.0, help="Spread (σ of log) of runtime estimates; 0.3 is about 30 %."
+    ),
+]
+PowerError = Annotated[
+    float,
+    typer.Option(
+        "--power-error", metavar="SIGMA", min=0.0, help="Spread (σ of log) of true watts around what policies know."
+    ),
+]
+QueueRule = Annotated[
+    Queue | None, typer.Option("--queue", help="When the first task fits nowhere; by default as the policy says.")
+]
+RoundS = Annotated[
+    float,
+    typer.Option("--round-s", metavar="SECONDS", min=0.0, help="Decide only every so many seconds; 0: at every event."),
+]
+SleepAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--sleep-after", metavar="SECONDS", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
+
+
+def sim_options(
+    queue: Queue | None, round_s: float, sleep_after_s: float | None, errors: tuple[float, float]
+) -> SimOptions:
+    """The simulator's options from what was typed; ``errors`` are those of runtime and power."""
+    from wattflow.sim import SimOptions
+
+    return SimOptions(
+        queue=None if queue is None else queue.value,
+        round_s=round_s,
+        sleep_after_s=sleep_after_s,
+        runtime_error=errors[0],
+        power_error=errors[1],
+    )
+
+
+def names_of(text: str) -> list[str]:
+    """``a,b,c`` as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def with_progress(setup: Setup, progress: object) -> Setup:
+    """The same setup reporting to a progress bar."""
+    from dataclasses import replace
+
+    return replace(setup, progress=progress)  # type: ignore[arg-type]

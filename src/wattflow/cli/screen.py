@@ -1,0 +1,115 @@
+"""What people see: results on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from wattflow.cli.options import Form
+from wattflow.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wattflow.lab.tables import Row
+
+LONG_S = 0.7
+"""Work shorter than this shows no bar."""
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Callable[[float, str], None] | None]:
+    """A bar on stderr for work that takes a while; None when quiet or when nobody is looking."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, began = bar.add_task("", total=1.0), time.monotonic()
+    started = False
+
+    def show(share: float, text: str) -> None:
+        nonlocal started
+        if not started and time.monotonic() - began > LONG_S:
+            bar.start()
+            started = True
+        bar.update(task, completed=share, description=text)
+
+    try:
+        yield show
+    finally:
+        if started:
+            bar.stop()
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=220, no_color=True)
+    for table in tables:
+        title, table.title = table.title, None
+        if title is not None:
+            console.print(str(title), style="bold", soft_wrap=True, markup=False, highlight=False)
+        console.print(table)
+        console.print()
+
+
+def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
+    """The usual figures, or fewer where a table of many policies would not fit the terminal."""
+    from wattflow.lab.metrics import HEADLINE, NARROW
+
+    if metrics != HEADLINE or policies <= 4 or not sys.stdout.isatty() or shutil.get_terminal_size().columns >= 150:
+        return metrics
+    remark("the terminal is narrow: fewer figures are shown; --metrics all, -o json or the report have the rest")
+    return NARROW
+
+
+def remark(text: str, quiet: bool = False) -> None:
+    """A line for the person on stderr."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def chosen_form(form: Form | None, out: Path | None) -> Form:
+    """The form asked for, else by the file's ending, else a table. What could not be written is refused at once."""
+    if form is Form.parquet and out is None:
+        raise InvalidInput("-o parquet", "needs a file: add --out FILE")
+    check_folder(out)
+    if out is None:
+        return form or Form.table
+    ending = out.suffix.lstrip(".")
+    if form is None and ending in (Form.json, Form.csv, Form.parquet):
+        return Form(ending)
+    if form is None or form is Form.table:
+        raise InvalidInput(f"--out {out}", "does not say which form: end it in .json, .csv or .parquet, or add -o json")
+    return form
+
+
+def check_folder(*paths: Path | None) -> None:
+    """The folders of files to be written must exist."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
+        if path is not None and path.is_dir():
+            raise InvalidInput(str(path), "is a folder; name a file")
+
+
+def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
+    """Rows as JSON, CSV or parquet, to the file or to stdout."""
+    from wattflow.lab.tables import as_text, write_rows
+
+    if out is not None:
+        write_rows(out, rows, form.value, about)
+    else:
+        typer.echo(as_text(rows, form.value, about), nl=False)

@@ -1,0 +1,68 @@
+"""`wattflow simulate`: one workload under one policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables, progress_bar, remark
+
+
+def simulate(
+    workflow: o.OneWorkflow,
+    cluster: o.ClusterName = "mixed",
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.")
+    ] = "fifo",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Fixes everything that is random.")] = 0,
+    output: o.Output = None,
+    out: o.Out = None,
+    attempts: Annotated[
+        Path | None,
+        typer.Option(
+            "--attempts", metavar="FILE", help="Write every attempt, with its manifest, to this parquet file."
+        ),
+    ] = None,
+    report: o.Report = None,
+    metrics: o.Metrics = "all",
+    runtime_error: o.RuntimeError_ = 0.0,
+    power_error: o.PowerError = 0.0,
+    queue: o.QueueRule = None,
+    round_s: o.RoundS = 0.0,
+    sleep_after: o.SleepAfter = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Simulate one workload under one policy.
+
+    Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
+    """
+    from wattflow.cli.compare import write
+    from wattflow.cli.inputs import workload_of
+    from wattflow.clusters import load_cluster
+    from wattflow.lab.compare import compare as run_comparison
+    from wattflow.lab.points import Setup
+    from wattflow.lab.run_file import write_run
+    from wattflow.lab.tables import metric_names, run_rows, run_table
+
+    form = chosen_form(output, out)
+    check_folder(report, attempts)
+    names = metric_names(metrics)
+    source, machine = workload_of(workflow), load_cluster(cluster)
+    setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
+    with progress_bar(quiet) as progress:
+        result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
+    values = result.points[0].values
+    run = result.runs[result.workloads[0], policy]
+    if attempts is not None:
+        write_run(attempts, run)
+        remark(f"attempts: {attempts}", quiet)
+    if report is not None:
+        write(result, report, quiet, f"{run.workload.name} under {policy}")
+    if form is o.Form.table:
+        print_tables([run_table(values, f"{run.workload.name} on {machine.name} under {policy}, seed {seed}", names)])
+    else:
+        about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
+        deliver(run_rows(values), form, out, {**about, "simulated": run.simulated, **result.about})

@@ -1,0 +1,145 @@
+"""The profile of a node's CPUs as a file: every window that was measured, and P(k) with its confidence.
+
+JSON, versioned. The windows are kept, so that a profile can be resumed, checked and merged; P(k) is computed from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from wattflow.model.errors import InvalidInput, Problem
+from wattflow.model.profile import PowerProfile, Provenance, Scope
+
+VERSION = 1
+# Student's t for a two-sided 95 % interval, by degrees of freedom; 1.96 beyond.
+_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One measured stretch with k threads asked for.
+
+    Attributes:
+        load_cpu_s: CPU seconds that the load really had; its busy threads are this over ``seconds``.
+        other_cpu_s: CPU seconds of everything else on the machine.
+        steal_s: CPU seconds that the hypervisor took.
+    """
+
+    seconds: float
+    watts: float
+    load_cpu_s: float
+    other_cpu_s: float
+    steal_s: float
+    temperature_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """P(k): mean watts with the half width of its 95 % interval, and the threads that were really busy."""
+
+    k: int
+    busy: float
+    watts: float
+    half_w: float
+    windows: int
+
+
+@dataclass(slots=True)
+class CpuProfile:
+    """A node's measurement, finished or under way.
+
+    Attributes:
+        meter: Name of the meter; ``virtual`` where no hardware counted.
+        scope: What the watts cover.
+        integrated: True when no counter existed and sampled watts were integrated.
+    """
+
+    node: str
+    meter: str
+    threads: int
+    cores: int
+    scope: Scope = Scope.PACKAGE
+    integrated: bool = False
+    started: str = ""
+    finished: str = ""
+    conditions: Mapping[str, object] = field(default_factory=dict)
+    windows: dict[int, list[Window]] = field(default_factory=dict)
+    interference: list[Mapping[str, float]] = field(default_factory=list)
+
+    def points(self) -> list[Point]:
+        """P(k) in order of k, from all windows."""
+        return [_point(k, windows) for k, windows in sorted(self.windows.items()) if windows]
+
+    def settled(self, k: int, tolerance: float) -> bool:
+        """Whether the interval of P(k) is within ±tolerance of it."""
+        windows = self.windows.get(k, [])
+        return len(windows) >= 3 and _point(k, windows).half_w <= tolerance * max(1e-9, _point(k, windows).watts)
+
+    def power_profile(self) -> PowerProfile:
+        """P(k) for the simulator: busy threads as achieved, above what was busy anyway in the idle windows."""
+        points = self.points()
+        if not points or points[0].k != 0:
+            raise InvalidInput(self.node, "the profile has no idle point (k = 0) yet")
+        base = points[0].busy
+        busy, watts = [0.0], [points[0].watts]
+        for point in points[1:]:
+            if point.busy - base > busy[-1] + 1e-6:
+                busy.append(point.busy - base)
+                watts.append(point.watts)
+        virtual = self.meter == "virtual"
+        how = (
+            "virtual meter, computed from CPU time"
+            if virtual
+            else f"{self.meter}, {'sampled watts' if self.integrated else 'counter'}"
+        )
+        provenance = Provenance.MODELLED if virtual else Provenance.MEASURED
+        return PowerProfile(
+            tuple(busy), tuple(watts), self.scope, provenance, f"{self.node}: {how}, {self.finished or self.started}"
+        )
+
+    def save(self, path: Path) -> None:
+        """Write atomically."""
+        rows = {str(k): [asdict(window) for window in windows] for k, windows in sorted(self.windows.items())}
+        document = {"version": VERSION, "kind": "cpu", **{name: getattr(self, name) for name in _FACTS},
+                    "scope": self.scope.value, "conditions": dict(self.conditions), "windows": rows,
+                    "points": [asdict(point) for point in self.points()],
+                    "interference": [dict(row) for row in self.interference]}  # fmt: skip
+        partial = path.with_name(path.name + ".part")
+        partial.write_text(json.dumps(document, indent=1) + "\n")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> CpuProfile:
+        """Read a profile; all problems at once."""
+        try:
+            document = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InvalidInput(str(path), f"cannot be read as a profile: {error}") from error
+        problems = [Problem(name, "is missing") for name in (*_FACTS, "scope", "windows") if name not in document]
+        if document.get("version") != VERSION:
+            problems.append(Problem("version", f"{document.get('version')} is not {VERSION}, which this program reads"))
+        if problems:
+            raise InvalidInput(str(path), problems)
+        profile = cls(**{name: document[name] for name in _FACTS}, scope=Scope(document["scope"]))
+        profile.conditions = document.get("conditions", {})
+        profile.windows = {int(k): [Window(**row) for row in rows] for k, rows in document["windows"].items()}
+        profile.interference = document.get("interference", [])
+        return profile
+
+
+_FACTS = ("node", "meter", "threads", "cores", "integrated", "started", "finished")
+
+
+def _point(k: int, windows: list[Window]) -> Point:
+    watts = [window.watts for window in windows]
+    busy = statistics.fmean((window.load_cpu_s + window.other_cpu_s) / window.seconds for window in windows)
+    half_w = float("inf")
+    if len(watts) >= 2:
+        t = _T95[len(watts) - 2] if len(watts) - 2 < len(_T95) else 1.96
+        half_w = t * statistics.stdev(watts) / math.sqrt(len(watts))
+    return Point(k, busy, statistics.fmean(watts), half_w, len(watts))

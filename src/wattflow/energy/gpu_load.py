@@ -1,0 +1,197 @@
+"""Known loads for a GPU: a small CUDA program built on the spot, run under a share of the device.
+
+Shares are CUDA MPS percentages (``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``) where its daemon starts. Where it does not, a
+load limits itself to that share of the multiprocessors; the profile then says ``sm-limit``, not ``mps``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattflow.model.errors import WattflowError
+
+SOURCE = Path(__file__).parents[1] / "data" / "gpu" / "gpu_load.cu"
+KERNELS = ("gemm", "fma", "mem")
+_log = logging.getLogger(__name__)
+
+
+class LoadFailed(WattflowError):
+    """The load program could not be built or ended with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The built load program and the kernels it has."""
+
+    path: Path
+    kernels: tuple[str, ...]
+
+
+def build(folder: Path) -> Program:
+    """Compile the load program with nvcc: with cuBLAS where it links, else without its ``gemm``."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    target = folder / "gpu_load"
+    failures = []
+    for kernels, flags in _variants():
+        command = [nvcc, "-O3", "-arch=native", str(SOURCE), "-o", str(target), *flags]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            failures.append(str(error))
+            continue
+        if done.returncode == 0:
+            return Program(target, kernels)
+        failures.append(done.stderr.strip()[-400:])
+    raise LoadFailed("the GPU load could not be built: " + "; ".join(failures))
+
+
+def _variants() -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
+    yield KERNELS, ["-DWITH_CUBLAS", "-lcublas"]
+    for place in sys.path:
+        for library in sorted(Path(place).glob("nvidia/*/lib/libcublas.so.*")):
+            folder = library.parent
+            link = ["-L", str(folder), f"-l:{library.name}", "-Xlinker", "-rpath", "-Xlinker", str(folder)]
+            yield KERNELS, ["-DWITH_CUBLAS", "-I", str(folder.parent / "include"), *link]
+    yield KERNELS[1:], []
+
+
+@dataclass(slots=True)
+class Mps:
+    """CUDA's multi-process service, started for this profile alone.
+
+    ``active`` is False where the daemon did not start; ``reason`` then says why.
+    """
+
+    folder: Path = Path()
+    active: bool = False
+    reason: str = ""
+
+    def start(self) -> Mps:
+        self.folder = Path(tempfile.mkdtemp(prefix="wattflow-mps-"))
+        try:
+            done = subprocess.run(
+                [_mps_control(), "-d"], env=self._env(), capture_output=True, text=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.reason = str(error)
+            return self
+        self.active = done.returncode == 0
+        self.reason = (done.stderr or done.stdout).strip()
+        return self
+
+    def stop(self) -> None:
+        if not self.active:
+            return
+        try:
+            subprocess.run(
+                [_mps_control()],
+                input="quit\n",
+                env=self._env(),
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            _log.warning("the MPS daemon did not stop: %s", error)
+        self.active = False
+
+    def client_env(self, share: float) -> Mapping[str, str]:
+        """Environment of a process that gets ``share`` of the device; plain without a daemon."""
+        if not self.active:
+            return dict(os.environ)
+        return self._env() | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share * 100:g}"}
+
+    def _env(self) -> dict[str, str]:
+        return dict(os.environ) | {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder),
+        }
+
+
+def _mps_control() -> str:
+    return shutil.which("nvidia-cuda-mps-control") or "/usr/local/nvidia/bin/nvidia-cuda-mps-control"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSpec:
+    """One load: which kernel, on which share, for how long or how much work, and how busy."""
+
+    kernel: str
+    share: float = 1.0
+    seconds: float = 0.0
+    rounds: int = 0
+    duty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a load achieved."""
+
+    rounds: int
+    seconds: float
+    busy_s: float
+
+    @property
+    def rounds_per_s(self) -> float:
+        return self.rounds / self.seconds if self.seconds > 0 else 0.0
+
+
+class RunningLoad:
+    """A load that has finished its warm-up and is now busy."""
+
+    def __init__(self, program: Program, spec: LoadSpec, mps: Mps) -> None:
+        own_limit = 1.0 if mps.active else spec.share
+        numbers = (spec.seconds, spec.rounds, spec.duty, own_limit)
+        command = [str(program.path), spec.kernel, *(f"{number:.9g}" for number in numbers)]
+        self._process = subprocess.Popen(
+            command, env=dict(mps.client_env(spec.share)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != "READY":
+            _, error = self._process.communicate(timeout=30)
+            raise LoadFailed(f"{' '.join(command)}: {error.strip()[-300:]}")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def finish(self, timeout_s: float = 60.0) -> Done:
+        """Wait for its end and return what it did."""
+        try:
+            output, error = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as expired:
+            self.stop()
+            raise LoadFailed(f"a load did not end within {timeout_s:g} s") from expired
+        if self._process.returncode != 0:
+            raise LoadFailed(error.strip()[-300:])
+        about = json.loads(output.strip().splitlines()[-1])
+        return Done(int(about["rounds"]), float(about["seconds"]), float(about["busy_s"]))
+
+    def stop(self) -> None:
+        """End it now, its work unreported."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+
+def started_mps(program: Program) -> Mps:
+    """MPS where a small load really runs under it; otherwise none, with the reason."""
+    mps = Mps().start()
+    if mps.active:
+        try:
+            RunningLoad(program, LoadSpec(program.kernels[-1], 0.5, 0.3), mps).finish(30.0)
+        except (LoadFailed, OSError, subprocess.SubprocessError) as error:
+            mps.stop()
+            mps.reason = f"the daemon started, but a client failed: {error}"
+    return mps

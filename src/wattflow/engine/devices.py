@@ -1,0 +1,98 @@
+"""Devices: who has room on one, which share counts, and how fast several are together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattflow.engine.jit import jit
+from wattflow.engine.tables import EXCLUSIVE, MICRO, MIG, TIME_SLICE
+
+
+@jit
+def share_on(state, variant, dcls):
+    """The share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
+    share = state.variants[variant].share_u
+    if state.device_classes[dcls].sharing == MIG:
+        sevenths = (share * 7 + MICRO - 1) // MICRO
+        return sevenths * MICRO // 7  # rounded down, so that seven slices fit
+    return share
+
+
+@jit
+def power_share(state, variant, dcls):
+    """The share that counts for watts: all of an exclusive device, equal turns under time slices."""
+    sharing = state.device_classes[dcls].sharing
+    if sharing in (EXCLUSIVE, TIME_SLICE):
+        return MICRO
+    return share_on(state, variant, dcls)
+
+
+@jit
+def turns(state, variant, dcls):
+    """How many of a device's places a variant takes: all slots of a time-sliced one if it takes several devices."""
+    device_kind = state.device_classes[dcls]
+    if state.variants[variant].devices > 1 and device_kind.sharing == TIME_SLICE:
+        return np.int64(device_kind.slots)
+    return np.int64(1)
+
+
+@jit
+def device_fits(state, variant, device):
+    """Whether one device has room for the variant's share and memory."""
+    needs = state.variants[variant]
+    device_row = state.devices[device]
+    dcls = device_row.cls
+    device_kind = state.device_classes[dcls]
+    if device_kind.kind != needs.device:
+        return False
+    models = needs.models
+    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
+        return False
+    if device_row.memory + needs.device_memory > device_kind.memory:
+        return False
+    sharing = device_kind.sharing
+    if sharing == EXCLUSIVE:
+        return device_row.tasks == 0
+    if sharing == TIME_SLICE:
+        return device_row.tasks < device_kind.slots
+    return device_row.share_u + share_on(state, variant, dcls) <= MICRO
+
+
+@jit
+def whole_free(state, variant, device):
+    """Whether a device is empty and suits the variant."""
+    return state.devices[device].tasks == 0 and device_fits(state, variant, device)
+
+
+@jit
+def holds(taken, place):
+    """Whether a bit mask of devices has the one at this place of its node."""
+    return (taken >> np.uint64(place)) & np.uint64(1) == np.uint64(1)
+
+
+@jit
+def speed_ahead(state, variant, node, device):
+    """Speed of a device, or of the slowest of those that a variant of several would take."""
+    wanted = state.variants[variant].devices
+    if wanted <= 1:
+        return state.device_classes[state.devices[device].cls].speed
+    node_row = state.nodes[node]
+    slowest = math.inf
+    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
+        if wanted > 0 and whole_free(state, variant, d):
+            slowest = min(slowest, state.device_classes[state.devices[d].cls].speed)
+            wanted -= 1
+    return slowest
+
+
+@jit
+def speed_taken(state, node, taken):
+    """Speed of the slowest of the devices that an attempt holds."""
+    node_row = state.nodes[node]
+    slowest = math.inf
+    for place in range(node_row.device_n):
+        if holds(taken, place):
+            slowest = min(slowest, state.device_classes[state.devices[node_row.device_first + place].cls].speed)
+    return slowest

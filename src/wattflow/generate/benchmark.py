@@ -1,0 +1,45 @@
+"""The benchmark workload, as columns; it runs on the preset ``bench-64x4``. Ten million tasks take seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattflow.generate.laws import Arrivals, Law
+from wattflow.model.errors import unknown_name
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Shape, Workload
+
+NODES, SLOTS, LOAD = 64, 4, 0.8
+MEAN_S, SIGMA, LAYER = 10.0, 1.0, 1000
+KINDS = {"independent": "Poisson arrivals at 80 % load", "dag": "layers of 1,000, two parents each in the layer above"}
+
+
+def benchmark_workload(count: int, kind: str = "independent", seed: int = 0) -> Workload:
+    """``count`` one-core tasks with log-normal runtimes of mean 10 s and σ 1.
+
+    Args:
+        count: Tasks.
+        kind: ``independent`` (Poisson arrivals that load 64 × 4 slots to 80 %) or ``dag`` (all released at 0; layers
+            of 1,000, each task with two different parents in the layer above).
+        seed: Same seed, same bytes.
+    """
+    if kind not in KINDS:
+        raise unknown_name("benchmark workload", kind, KINDS)
+    rng = np.random.default_rng([seed, 0xBE])
+    runtime_s = Law("lognormal", MEAN_S, SIGMA).draw(rng, count)
+    shapes = (Shape(0, (Variant("cpu", cores=1.0),)),)
+    if kind == "independent":
+        release_s = Arrivals("poisson", LOAD * NODES * SLOTS / MEAN_S).draw(rng, count)
+        return Workload.of_columns("independent", release_s=release_s, runtime_s=runtime_s, shapes=shapes)
+    return Workload.of_columns(
+        "dag", release_s=np.zeros(count), runtime_s=runtime_s, shapes=shapes, edges=_layer_edges(count, rng)
+    )
+
+
+def _layer_edges(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    children = np.arange(LAYER, count, dtype=np.int32)
+    above = (children // LAYER - 1) * LAYER
+    first = rng.integers(0, LAYER, len(children), dtype=np.int32)
+    second = (first + rng.integers(1, LAYER, len(children), dtype=np.int32)) % LAYER
+    parents = np.stack([above + np.minimum(first, second), above + np.maximum(first, second)], axis=1).ravel()
+    return parents.astype(np.int32), np.repeat(children, 2)

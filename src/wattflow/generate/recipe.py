@@ -1,0 +1,214 @@
+"""A recipe: everything that determines a generated workload, except the seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wattflow.generate.families import FAMILIES, SMALLEST, VARIANTS, Step, steps_of
+from wattflow.generate.laws import Arrivals, Law
+from wattflow.model.errors import InvalidInput, Problem, unknown_name
+from wattflow.model.units import GIB, MB, duration_s, size_bytes
+from wattflow.model.workflow import File, Function, Task, Variant, Workflow
+from wattflow.model.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One generated workload per seed; the same seed gives the same bytes.
+
+    Attributes:
+        family: A name of ``families.FAMILIES``.
+        tasks: Tasks of each workflow.
+        workflows: How many workflows arrive.
+        runtime: Seconds of a task of weight 1.
+        file: Bytes of each task's output and of each source's input.
+        arrivals: When the workflows are submitted.
+        cores, memory_bytes: Request of every task that has no variants of its own.
+        cold_start_s: Time to make a container of each function.
+        slack: Deadline of a workflow as a multiple of its critical path; None means no deadline.
+    """
+
+    family: str = "montage"
+    tasks: int = 100
+    workflows: int = 1
+    runtime: Law = Law("lognormal", 10.0, 1.0)
+    file: Law = Law("lognormal", 20.0 * MB, 1.0)
+    arrivals: Arrivals = Arrivals()
+    cores: float = 1.0
+    memory_bytes: int = GIB
+    cold_start_s: float = 0.0
+    slack: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise unknown_name("workflow family", self.family, FAMILIES)
+        problems = []
+        if self.tasks < SMALLEST[self.family]:
+            problems.append(Problem("tasks", f"{self.family} needs at least {SMALLEST[self.family]}, not {self.tasks}"))
+        if self.workflows < 1:
+            problems.append(Problem("workflows", f"must be at least 1, not {self.workflows}"))
+        if self.cores <= 0 or self.memory_bytes < 0 or self.cold_start_s < 0:
+            problems.append(Problem("cores, memory_bytes, cold_start_s", "must not be negative, and cores above 0"))
+        if self.slack is not None and self.slack <= 0:
+            problems.append(Problem("slack", f"must be above 0, not {self.slack}"))
+        if problems:
+            raise InvalidInput(f"recipe {self.title}", problems)
+
+    @property
+    def title(self) -> str:
+        return self.name or self.family
+
+    def draw(self, seed: int = 0) -> Workload:
+        """The workload of this seed."""
+        return Workload.of(self.documents(seed), self.title)
+
+    def documents(self, seed: int = 0) -> tuple[Workflow, ...]:
+        """The workflows of this seed, in order of submission."""
+        rng = np.random.default_rng([seed, 0x57F])
+        submit_s = self.arrivals.draw(rng, self.workflows)
+        width = len(str(self.workflows - 1))
+        names = [f"{self.title}-{i:0{width}d}" if self.workflows > 1 else self.title for i in range(self.workflows)]
+        return tuple(self._document(name, at, rng) for name, at in zip(names, submit_s.tolist(), strict=True))
+
+    def _document(self, name: str, submit_s: float, rng: np.random.Generator) -> Workflow:
+        steps = steps_of(self.family, self.tasks, rng)
+        weight = np.array([step.weight for step in steps])
+        runtime_s = (self.runtime.draw(rng, len(steps)) * weight).tolist()
+        out_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
+        in_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
+        ids = _ids(steps)
+        tasks, files = [], []
+        for i, step in enumerate(steps):
+            files.append(File(f"{ids[i]}.out", out_bytes[i]))
+            inputs = tuple(f"{ids[parent]}.out" for parent in step.parents)
+            if not inputs:
+                inputs = (f"{ids[i]}.in",)
+                files.append(File(inputs[0], in_bytes[i]))
+            tasks.append(Task(
+                id=ids[i], name=ids[i], function=step.function, runtime_s=runtime_s[i], inputs=inputs,
+                variants=self._variants(step.function), parents=tuple(ids[parent] for parent in step.parents),
+                outputs=(f"{ids[i]}.out",),
+            ))  # fmt: skip
+        names = dict.fromkeys(step.function for step in steps)
+        return Workflow(
+            name=name,
+            tasks=tuple(tasks),
+            files=tuple(files),
+            functions=tuple(Function(function, cold_start_s=self.cold_start_s) for function in names),
+            submit_s=submit_s,
+            deadline_s=None if self.slack is None else self.slack * _critical_path_s(steps, runtime_s),
+            description=f"generated: {self.family}, {self.tasks} tasks",
+        )
+
+    def _variants(self, function: str) -> tuple[Variant, ...]:
+        if self.family == "mixed" and function in VARIANTS:
+            return VARIANTS[function]
+        return (Variant("cpu", cores=self.cores, memory_bytes=self.memory_bytes),)
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Read ``family:key=value,…``, as in ``montage:tasks=200,workflows=10,arrivals=poisson,rate=0.05``."""
+        family, _, rest = text.partition(":")
+        problems: list[Problem] = []
+        parts: dict[str, dict[str, Any]] = {"": {"family": family}, "runtime": {}, "file": {}, "arrivals": {}}
+        for item in filter(None, (piece.strip() for piece in rest.split(","))):
+            key, equals, value = item.partition("=")
+            if not equals or key not in _KEYS:
+                problems.append(Problem(item, f"write key=value with one of the keys {', '.join(_KEYS)}"))
+                continue
+            part, attribute, read = _KEYS[key]
+            try:
+                parts[part][attribute] = read(value)
+            except ValueError as error:
+                problems.append(Problem(item, str(error)))
+        whole = parts.pop("")
+        for part, given in parts.items():
+            default: Any = cls.__dataclass_fields__[part].default
+            if given.get("law") in USUAL_SHAPE:
+                given.setdefault("shape", USUAL_SHAPE[given["law"]])
+            try:
+                whole[part] = replace(default, **given)
+            except InvalidInput as error:
+                problems += [Problem(part, problem.what) for problem in error.problems]
+        try:
+            recipe = cls(**whole)
+        except InvalidInput as error:
+            problems += error.problems
+        if problems:
+            raise InvalidInput(f"generated workload {text!r}", problems)
+        return recipe
+
+
+def _ids(steps: list[Step]) -> list[str]:
+    seen: dict[str, int] = {}
+    ids = []
+    for step in steps:
+        number = seen[step.function] = seen.get(step.function, -1) + 1
+        ids.append(f"{step.function}-{number}")
+    return ids
+
+
+def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
+    end_s: list[float] = []
+    for step, runtime in zip(steps, runtime_s, strict=True):
+        end_s.append(runtime + max((end_s[parent] for parent in step.parents), default=0.0))
+    return max(end_s)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
+
+
+_KEYS: dict[str, tuple[str, str, Callable[[str], object]]] = {
+    "tasks": ("", "tasks", int),
+    "workflows": ("", "workflows", int),
+    "runtime": ("runtime", "law", str),
+    "mean": ("runtime", "mean", duration_s),
+    "shape": ("runtime", "shape", _finite),
+    "file": ("file", "law", str),
+    "file-mean": ("file", "mean", lambda text: float(size_bytes(text))),
+    "file-shape": ("file", "shape", _finite),
+    "arrivals": ("arrivals", "kind", str),
+    "rate": ("arrivals", "rate_per_s", _finite),
+    "amplitude": ("arrivals", "amplitude", _finite),
+    "period": ("arrivals", "period_s", duration_s),
+    "cv": ("arrivals", "cv", _finite),
+    "cores": ("", "cores", _finite),
+    "memory": ("", "memory_bytes", size_bytes),
+    "cold-start": ("", "cold_start_s", duration_s),
+    "slack": ("", "slack", _finite),
+    "name": ("", "name", str),
+}
+KEYS_ABOUT = {
+    "tasks": "tasks of each workflow",
+    "workflows": "how many workflows arrive",
+    "runtime": "distribution of runtimes",
+    "mean": "mean runtime, as in 90s or 5m",
+    "shape": "shape of the runtime distribution",
+    "file": "distribution of file sizes",
+    "file-mean": "mean file size, as in 20MB",
+    "file-shape": "shape of the file size distribution",
+    "arrivals": "when workflows are submitted",
+    "rate": "workflows a second",
+    "amplitude": "swing of diurnal arrivals, 0 … 1",
+    "period": "cycle of diurnal arrivals, as in 24h",
+    "cv": "variation of the gaps of bursty arrivals",
+    "cores": "cores of each task without device variants",
+    "memory": "memory of each such task, as in 2GiB",
+    "cold-start": "time to make a container, as in 500ms",
+    "slack": "deadline as a multiple of the critical path",
+    "name": "name of the workload",
+}
+"""What may be written after the colon of a generated workload."""
+
+USUAL_SHAPE = {"lognormal": 1.0, "pareto": 2.0, "weibull": 0.7}
+"""Shape of a law named in a line without one."""

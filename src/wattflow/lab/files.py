@@ -1,0 +1,45 @@
+"""Files appear whole or not at all: written beside their place under another name, then renamed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wattflow.model.errors import InvalidInput
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a path to write to; it becomes ``path`` when the block ends well and is removed when it does not."""
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInput(str(target), "is a folder; name a file")
+    if not target.parent.is_dir():
+        raise InvalidInput(str(target), f"the folder {target.parent} does not exist")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise InvalidInput(str(target), f"cannot be written: {error.strerror}") from error
+    os.close(handle)
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o666 & ~_umask())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a whole UTF-8 file."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

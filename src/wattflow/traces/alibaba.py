@@ -1,0 +1,136 @@
+"""Alibaba GPU cluster trace v2023: pod and node lists.
+
+Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
+USENIX ATC 2023. CPU is in thousandths of a core, memory in MiB, ``gpu_milli`` in thousandths of one GPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from wattflow.model.units import MIB
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import UNKNOWN_RUNTIME_S, Shape, Workload
+from wattflow.traces import tables
+from wattflow.traces.source import Probe, stem
+
+_POD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_NODE = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+
+
+def claims(probe: Probe) -> bool:
+    """A pod list, by its header."""
+    return not probe.folder and set(_POD) <= set(probe.header())
+
+
+def claims_nodes(probe: Probe) -> bool:
+    """Whether this is a node list, which `read_nodes` reads."""
+    return not probe.folder and set(_NODE) <= set(probe.header())
+
+
+def read(path: Path) -> Workload:
+    """A pod list. A pod runs from when it was scheduled to its deletion; lists without times give structure only.
+
+    Pods that were never scheduled have no known runtime: they stay, since they are part of what asks for room, with a
+    runtime of 1 s, an unknown estimate, and ``runtime_known`` false.
+    """
+    table = tables.read_csv(path, *_POD)
+    skips = tables.Skips(len(table), "pods", table.bad_rows)
+    numbers = {}
+    for name in (*_POD[1:], "creation_time", "deletion_time", "scheduled_time"):
+        numbers[name], bad = table.numbers(name)
+        skips.drop(bad, f"whose {name} is not a number")
+    for name in _POD[1:]:
+        skips.drop(~(numbers[name] >= 0) | (numbers[name] > 1e12), f"with an unknown or negative {name}")
+    skips.drop((numbers["num_gpu"] > 1) & (numbers["gpu_milli"] != 1000), "with shares of several GPUs")
+    skips.drop(numbers["gpu_milli"] > 1000, "with more than the whole of a GPU")
+    skips.drop((numbers["num_gpu"] > 0) & (numbers["gpu_milli"] == 0), "with a GPU and no share of it")
+    skips.drop(numbers["num_gpu"] > 1024, "with more than 1,024 GPUs")
+    created, deleted, scheduled = (numbers[f"{name}_time"] for name in ("creation", "deletion", "scheduled"))
+    skips.drop((deleted < scheduled) | (created < 0), "that end before they start")
+    skips.none_left(path)
+    keep = skips.keep
+    return _workload(table, keep, {name: values[keep] for name, values in numbers.items()}, (stem(path), skips.notes))
+
+
+def _workload(
+    table: tables.Table, keep: tables.Mask, numbers: dict[str, tables.Floats], about: tuple[str, list[str]]
+) -> Workload:
+    name, notes = about
+    created = numbers["creation_time"]
+    timed = bool(np.isfinite(created).any())
+    origin = float(np.nanmin(created)) if timed else 0.0
+    runtime = numbers["deletion_time"] - numbers["scheduled_time"]
+    known = np.isfinite(runtime)
+    if not known.all():
+        notes.append(f"{np.count_nonzero(~known)} pods have no known runtime; 1 s stands in for it")
+    if not timed:
+        notes.append("the list has no times: all pods are released at 0, in order of the list")
+
+    def kept(column: str) -> list[str]:
+        return [text for text, stays in zip(table.texts(column), keep.tolist(), strict=True) if stays]
+
+    shape, rows = tables.distinct(
+        numbers["cpu_milli"].tolist(), numbers["memory_mib"].tolist(), numbers["num_gpu"].tolist(),
+        numbers["gpu_milli"].tolist(), kept("gpu_spec"),
+    )  # fmt: skip
+    columns: dict[str, np.ndarray] = {"runtime_known": known}  # type: ignore[type-arg]
+    columns |= {column: np.array(kept(column), np.str_) for column in ("qos", "pod_phase") if table.has(column)}
+    if timed:
+        columns["scheduled_s"] = numbers["scheduled_time"] - origin
+    return Workload.of_columns(
+        name,
+        release_s=np.nan_to_num(created - origin) if timed else np.zeros(len(runtime)),
+        runtime_s=np.where(known, runtime, UNKNOWN_RUNTIME_S),
+        estimate_s=runtime,
+        shapes=[Shape(0, (_variant(row),)) for row in rows],
+        functions=[Function("pod")],
+        shape=shape,
+        ids=_unique(kept("name")),
+        columns=columns,
+        notes=tuple(notes),
+    )
+
+
+def _variant(row: tuple[object, ...]) -> Variant:
+    cpu, memory, gpus, share = (float(str(value)) for value in row[:4])
+    models = tuple(model for model in str(row[4]).split("|") if model)
+    if gpus == 0:
+        return Variant(cores=cpu / 1000, memory_bytes=int(memory * MIB), device_models=())
+    return Variant(
+        name="gpu",
+        cores=cpu / 1000,
+        memory_bytes=int(memory * MIB),
+        device="gpu",
+        devices=int(gpus),
+        device_share=share / 1000,
+        device_models=models,
+    )
+
+
+def _unique(names: list[str]) -> tuple[str, ...] | None:
+    return tuple(names) if len(set(names)) == len(names) and all(names) else None
+
+
+def read_nodes(path: Path) -> list[dict[str, object]]:
+    """A node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
+    table = tables.read_csv(path, *_NODE)
+    skips = tables.Skips(len(table), "nodes", table.bad_rows)
+    numbers = {}
+    for name in ("cpu_milli", "memory_mib", "gpu"):
+        numbers[name], bad = table.numbers(name)
+        skips.drop(bad | ~(numbers[name] >= 0), f"with a bad {name}")
+    skips.none_left(path)
+    names, models = table.texts("sn"), table.texts("model")
+    return [
+        {
+            "name": names[i],
+            "cores": float(numbers["cpu_milli"][i]) / 1000,
+            "memory_bytes": int(numbers["memory_mib"][i] * MIB),
+            "gpus": int(numbers["gpu"][i]),
+            "gpu_model": models[i] or None,
+        }
+        for i in np.flatnonzero(skips.keep).tolist()
+    ]

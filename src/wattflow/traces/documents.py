@@ -1,0 +1,174 @@
+"""Between workflow documents and the columns of a workload, both ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from wattflow.model.profile import Provenance
+from wattflow.model.workflow import File, Task, Workflow
+from wattflow.model.workload import Workload
+
+_NUMBERS = ("avg_cpu_pct", "start_s", "energy_j", "avg_power_w", "energy_error", "priority")
+_WHOLE = ("peak_memory_bytes", "read_bytes", "written_bytes")
+_KEPT = frozenset({*_NUMBERS, *_WHOLE, "machine", "energy_provenance", "runtime_known"})
+
+
+def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ()) -> Workload:
+    """One workload of all documents; what had to be assumed stands in its notes."""
+    workload = Workload.of(found, found[0].name if len(found) == 1 else name, allow_unknown_runtimes=True)
+    tasks = [task for workflow in found for task in workflow.tasks]
+    lines = list(notes)
+    unknown = sum(task.runtime_s is None for task in tasks)
+    if unknown:
+        lines.append(
+            f"{unknown} of {len(tasks)} tasks have no runtime; 1 s stands in for it and the estimate is unknown"
+        )
+    zero = sum(task.runtime_s == 0 for task in tasks)
+    if zero:
+        lines.append(f"{zero} of {len(tasks)} tasks have a runtime of 0 and are kept")
+    return dataclasses.replace(workload, notes=tuple(lines))
+
+
+def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ...]]:
+    """The workload's documents, made from its columns where it has none, and what they cannot hold.
+
+    Columns that a run or a predictor has put over the documents (runtimes, estimates, energy) are taken over into them.
+    """
+    if workload.documents and sum(len(one.tasks) for one in workload.documents) == len(workload):
+        return _updated(workload), ()
+    dropped = tuple(
+        f"column {name} has no place in a workflow document" for name in sorted(workload.columns) if name not in _KEPT
+    )
+    return _from_columns(workload), dropped
+
+
+def _updated(workload: Workload) -> tuple[Workflow, ...]:
+    """The documents with the workload's present estimates and recorded columns."""
+    found, base = [], 0
+    recorded = _recorded(workload)
+    for document in workload.documents:
+        tasks = []
+        for i, task in enumerate(document.tasks):
+            changes = {
+                name: value
+                for name, value in recorded[base + i].items()
+                if value is not None and value != getattr(task, name)
+            }
+            runtime = float(workload.runtime_s[base + i])
+            if task.runtime_s is not None and runtime != task.runtime_s:
+                changes["runtime_s"] = runtime
+            estimate = float(workload.estimate_s[base + i])
+            usual = runtime if task.estimate_s is None else task.estimate_s
+            if not math.isnan(estimate) and task.runtime_s is not None and estimate != usual:
+                changes["estimate_s"] = estimate
+            tasks.append(dataclasses.replace(task, **changes) if changes else task)  # type: ignore[arg-type]
+        found.append(dataclasses.replace(document, tasks=tuple(tasks)))
+        base += len(document.tasks)
+    return tuple(found)
+
+
+def _recorded(workload: Workload) -> list[dict[str, object]]:
+    """Per task the recorded values as Python numbers; unknown is None."""
+    rows: list[dict[str, object]] = [{} for _ in range(len(workload))]
+    for name in (*_NUMBERS, *_WHOLE):
+        if name in workload.columns:
+            for row, value in zip(rows, workload.columns[name].astype(np.float64).tolist(), strict=True):
+                row[name] = None if math.isnan(value) else round(value) if name in _WHOLE else value
+    for name in ("machine", "energy_provenance"):
+        if name in workload.columns:
+            for row, text in zip(rows, workload.columns[name].tolist(), strict=True):
+                value = str(text) if text else None
+                row[name] = Provenance(value) if value and name == "energy_provenance" else value
+    return rows
+
+
+def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
+    """Documents made from columns. Bytes become files, see `_Files`."""
+    ids = [workload.task_id(t) for t in range(len(workload))]
+    if len(set(ids)) < len(ids):
+        ids = [f"{id}#{t}" for t, id in enumerate(ids)]
+    known = workload.columns.get("runtime_known")
+    recorded = _recorded(workload)
+    members: list[list[Task]] = [[] for _ in workload.workflow_names]
+    bytes_of = _Files(workload, ids)
+    for t, id in enumerate(ids):
+        number = int(workload.workflow[t])
+        shape = workload.shapes[int(workload.shape[t])]
+        runtime = float(workload.runtime_s[t])
+        estimate = float(workload.estimate_s[t])
+        deadline = float(workload.deadline_s[t])
+        submit = float(workload.workflow_submit_s[number])
+        has_runtime = known is None or bool(known[t])
+        members[number].append(
+            Task(
+                id=id,
+                name=id,
+                function=workload.functions[shape.function].name,
+                runtime_s=runtime if has_runtime else None,
+                variants=shape.variants,
+                parents=tuple(ids[p] for p in workload.parents_of(t).tolist()),
+                inputs=tuple(bytes_of.inputs[t]),
+                outputs=tuple(bytes_of.outputs[t]),
+                parts=shape.parts,
+                submit_s=max(0.0, float(workload.release_s[t]) - submit),
+                deadline_s=deadline - submit if math.isfinite(deadline) else None,
+                estimate_s=None if math.isnan(estimate) or (has_runtime and estimate == runtime) else estimate,
+                **recorded[t],  # type: ignore[arg-type]
+            )
+        )
+    return tuple(
+        Workflow(
+            name=name,
+            tasks=tuple(members[number]),
+            files=tuple(bytes_of.files[number]),
+            machines=workload.machines,
+            functions=tuple(
+                workload.functions[i]
+                for i in sorted({workload.shapes[s].function for s in set(_shapes_of(workload, number))})
+            ),
+            submit_s=float(workload.workflow_submit_s[number]),
+        )
+        for number, name in enumerate(workload.workflow_names)
+    )
+
+
+def _shapes_of(workload: Workload, number: int) -> list[int]:
+    shapes: list[int] = np.unique(workload.shape[workload.workflow == number]).tolist()
+    return shapes
+
+
+class _Files:
+    """Files that carry the bytes of a workload's columns.
+
+    A task has one file for what it reads from storage, one for each size that it hands to children, and one for the
+    rest of what it writes.
+    """
+
+    def __init__(self, workload: Workload, ids: list[str]) -> None:
+        count = len(workload)
+        self.inputs: list[list[str]] = [[] for _ in range(count)]
+        self.outputs: list[list[str]] = [[] for _ in range(count)]
+        self.files: list[list[File]] = [[] for _ in workload.workflow_names]
+        handed: list[dict[float, str]] = [{} for _ in range(count)]
+        child_of_edge = np.repeat(np.arange(count), np.diff(workload.parent_start)).tolist()
+        edges = zip(child_of_edge, workload.parent.tolist(), workload.parent_bytes.tolist(), strict=True)
+        for child, parent, size in edges:
+            if size > 0:
+                name = handed[parent].setdefault(size, f"{ids[parent]}.{len(handed[parent])}")
+                self.inputs[child].append(name)
+        for t, number in enumerate(workload.workflow.tolist()):
+            outside, written = float(workload.input_bytes[t]), float(workload.output_bytes[t])
+            if outside > 0:
+                self.inputs[t].append(f"{ids[t]}.in")
+                self.files[number].append(File(f"{ids[t]}.in", round(outside)))
+            for size, name in handed[t].items():
+                self.outputs[t].append(name)
+                self.files[number].append(File(name, round(size)))
+            rest = written - sum(handed[t])
+            if rest > 0:
+                self.outputs[t].append(f"{ids[t]}.out")
+                self.files[number].append(File(f"{ids[t]}.out", round(rest)))

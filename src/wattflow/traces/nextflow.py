@@ -1,0 +1,159 @@
+"""Nextflow execution traces, comma- or tab-separated.
+
+Numbers come raw (bytes, milliseconds, epoch milliseconds) or for people (``1.2 GB``, ``3m 2s``, ``2024-01-31
+10:11:12.5``); both are read. Nextflow's own ``GB`` is 1,024³ bytes. A trace has no dependencies: tasks are released
+when they were submitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from wattflow.model.errors import InvalidInput
+from wattflow.model.units import duration_s
+from wattflow.model.workflow import Function, Machine, Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.traces import tables
+from wattflow.traces.source import Probe, stem
+from wattflow.traces.wfformat import parse_time
+
+_NEEDED = ("name", "status", "realtime")
+_GROUPS = ("node", "machine", "governor", "tool", "rep", "run")
+_SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4, "PB": 1024**5}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
+
+
+def claims(probe: Probe) -> bool:
+    """A trace, by its header."""
+    header = set(probe.header())
+    return not probe.folder and set(_NEEDED) <= header and bool({"process", "task_id", "native_id"} & header)
+
+
+def size(text: str) -> float:
+    """Bytes of ``1.2 GB`` in Nextflow's units, where GB is 1,024³."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size")
+    return float(match[1]) * _SIZES[(match[2] or "").upper()]
+
+
+def _milliseconds(text: str) -> float:
+    return duration_s(text) * 1000
+
+
+def _epoch_ms(text: str) -> float:
+    seconds = parse_time(text)
+    if seconds is None:
+        raise ValueError(f"{text!r} is not a time")
+    return seconds * 1000
+
+
+def _percent(text: str) -> float:
+    return float(text.removesuffix("%"))
+
+
+_PARSERS: dict[str, Callable[[str], float]] = {
+    "realtime": _milliseconds, "duration": _milliseconds, "submit": _epoch_ms, "start": _epoch_ms,
+    "complete": _epoch_ms, "memory": size, "peak_rss": size, "rss": size, "read_bytes": size, "write_bytes": size,
+    "rchar": size, "wchar": size, "%cpu": _percent, "cpus": float,
+}  # fmt: skip
+
+
+def read(path: Path) -> Workload:
+    """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
+    table = tables.read_csv(path, *_NEEDED)
+    skips = tables.Skips(len(table), "rows", table.bad_rows)
+    numbers = {}
+    for name, parse in _PARSERS.items():
+        numbers[name], bad = table.numbers(name, parse)
+        if name in ("realtime", "submit"):
+            skips.drop(bad, f"whose {name} cannot be read")
+    for status in sorted(set(table.texts("status"))):
+        if status not in ("COMPLETED", ""):
+            skips.drop(np.array([text == status for text in table.texts("status")]), f"with status {status[:20]}")
+    runtime = numbers["realtime"].copy()
+    spanned = ~np.isfinite(runtime) | (runtime == -1)
+    runtime[spanned] = (numbers["complete"] - numbers["start"])[spanned]
+    skips.drop(~np.isfinite(runtime), "without a run time")
+    skips.drop(runtime < 0, "with a negative run time")
+    skips.drop((runtime > 1e15) | (np.abs(np.nan_to_num(numbers["submit"])) > 1e15), "with times beyond reason")
+    skips.none_left(path)
+    return _workload(table, skips, numbers | {"runtime": runtime}, path)
+
+
+def _workload(table: tables.Table, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
+    keep, notes = skips.keep, skips.notes
+    found = {name: values[keep] for name, values in numbers.items()}
+
+    def kept(column: str) -> list[str]:
+        return [t if t != "-" else "" for t, stays in zip(table.texts(column), keep.tolist(), strict=True) if stays]
+
+    submit = np.where(np.isfinite(found["submit"]), found["submit"], found["start"])
+    if not np.isfinite(submit).all():
+        notes.append(f"{np.count_nonzero(~np.isfinite(submit))} tasks have no submission time; they are released at 0")
+    origin = float(np.nanmin(submit)) if np.isfinite(submit).any() else 0.0
+    release = np.nan_to_num(submit - origin, nan=0.0) / 1000
+    cpus = np.where(found["cpus"] > 0, found["cpus"], 1.0)
+    memory = np.where(found["memory"] > 0, found["memory"], np.nan_to_num(found["peak_rss"], nan=0.0))
+    if (cpus > 1e6).any() or (memory > 2**62).any():
+        raise InvalidInput(str(path), "a task asks for more than a million cores or 4 EiB of memory")
+    tools = kept("tool") if table.has("tool") else kept("process")
+    functions = [tool or name for tool, name in zip(tools, kept("name"), strict=True)]
+    function, names = tables.distinct(functions)
+    shape, rows = tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
+    workflow, groups = tables.distinct(*[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)])
+    machine = [a or b or c for a, b, c in zip(kept("hostname"), kept("machine"), kept("node"), strict=True)]
+    if (found["runtime"] == 0).any():
+        notes.append(
+            f"{np.count_nonzero(found['runtime'] == 0)} tasks have a run time of 0 (coarse clock) and are kept"
+        )
+    notes.append("a Nextflow trace has no dependencies; tasks are released when they were submitted")
+    ids = _ids(kept("task_id"), len(groups), workflow)
+    return Workload.of_columns(
+        stem(path),
+        release_s=release,
+        runtime_s=found["runtime"] / 1000,
+        shapes=[Shape(_int(f), (Variant(cores=_float(c), memory_bytes=_int(m)),)) for f, c, m in rows],
+        functions=[Function(str(name)) for (name,) in names],
+        shape=shape,
+        workflow=workflow,
+        workflow_names=tuple(" ".join([stem(path), *(str(part) for part in group if part)]) for group in groups),
+        ids=ids,
+        machines=tuple(Machine(name) for name in dict.fromkeys(machine) if name),
+        columns=_columns(found, machine, origin),
+        notes=tuple(notes),
+    )
+
+
+def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """What was recorded of each task besides its runtime."""
+    columns = {
+        "avg_cpu_pct": found["%cpu"],
+        "peak_memory_bytes": found["peak_rss"],
+        "read_bytes": found["read_bytes"],
+        "written_bytes": found["write_bytes"],
+        "read_chars": found["rchar"],
+        "written_chars": found["wchar"],
+        "start_s": (found["start"] - origin) / 1000,
+    }
+    columns = {name: values for name, values in columns.items() if np.isfinite(values).any()}
+    return columns | ({"machine": np.array(machine, np.str_)} if any(machine) else {})
+
+
+def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:  # type: ignore[type-arg]
+    """Task ids, made unique by the run they belong to; None where the trace has none."""
+    if groups > 1:
+        task_ids = [f"{run}.{id}" for run, id in zip(workflow.tolist(), task_ids, strict=True)]
+    return tuple(task_ids) if all(task_ids) and len(set(task_ids)) == len(task_ids) else None
+
+
+def _int(value: object) -> int:
+    return int(str(value))
+
+
+def _float(value: object) -> float:
+    return float(str(value))

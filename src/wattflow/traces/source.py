@@ -1,0 +1,216 @@
+"""Files in and out: bounded reading, gzip without asking, and writing that leaves nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattflow.model.errors import InvalidInput, MissingData
+from wattflow.model.units import GIB, MIB
+
+DOCUMENT_LIMIT_BYTES = 256 * MIB
+"""A workflow document is never larger than this once unpacked; the largest shared one has 3 MB."""
+DOCUMENT_LIMIT_VALUES = 16_000_000
+"""A short text such as ``[],[],…`` grows twentyfold when parsed, so values are counted before."""
+LOG_LIMIT_BYTES = 8 * GIB
+"""A log is never larger than this once unpacked: about 1e8 rows of SWF."""
+HEAD_BYTES = 64 * 1024
+_GZIP = b"\x1f\x8b"
+_SUFFIXES = (".gz", ".json", ".csv", ".tsv", ".txt", ".swf", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What format detection may look at: the path and the first unpacked bytes (empty for a folder)."""
+
+    path: Path
+    folder: bool
+    head: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """Lower-case file name without ``.gz``."""
+        return self.path.name.lower().removesuffix(".gz")
+
+    def text(self) -> str:
+        return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+
+    def header(self) -> list[str]:
+        """Column names of a comma- or tab-separated table; a single-element list for other text."""
+        first = self.text().split("\n", 1)[0].strip()
+        parts = first.split("\t" if "\t" in first and "," not in first else ",")
+        return [part.strip().strip('"') for part in parts]
+
+    def has(self, *parts: str) -> bool:
+        """Whether the folder holds each of these files or folders."""
+        return self.folder and all((self.path / part).exists() for part in parts)
+
+
+def probe(path: Path) -> Probe:
+    """Look at a path. Raises InvalidInput where there is nothing to read."""
+    if path.is_dir():
+        return Probe(path, True)
+    head = _read(path, HEAD_BYTES, exact=False)
+    if not head:
+        raise InvalidInput(str(path), "the file is empty")
+    return Probe(path, False, head)
+
+
+def stem(path: Path) -> str:
+    """The file's name without the endings that say how it is stored."""
+    name = path.name
+    while True:
+        for suffix in _SUFFIXES:
+            if name.lower().endswith(suffix) and len(name) > len(suffix):
+                name = name[: -len(suffix)]
+                break
+        else:
+            return name
+
+
+def read_bytes(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> bytes:
+    """All unpacked bytes of a file; InvalidInput beyond ``limit``, long before memory is short."""
+    return _read(path, limit, exact=True)
+
+
+def read_text(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> str:
+    """The file as UTF-8 text."""
+    try:
+        return read_bytes(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(str(path), f"not text: byte {error.start} is not UTF-8") from None
+
+
+def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
+    """The file as JSON. NaN and infinities pass here, so that a validator can name their place."""
+    text = read_text(path, limit)
+    if not text.strip():
+        raise InvalidInput(str(path), "the file is empty")
+    if sum(map(text.count, ",[{")) > DOCUMENT_LIMIT_VALUES:
+        raise InvalidInput(str(path), f"more than {DOCUMENT_LIMIT_VALUES:,} values, which no such file has")
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(str(path), f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise InvalidInput(str(path), "not a workflow document: JSON nested too deeply") from None
+    except ValueError as error:
+        raise InvalidInput(str(path), f"not JSON: {error}") from None
+    return value
+
+
+def open_stream(path: Path) -> io.BufferedIOBase:
+    """An unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+        return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
+    except OSError as error:
+        raise InvalidInput(str(path), _os_problem(error)) from None
+
+
+def stream_error(path: Path, error: Exception) -> InvalidInput:
+    """The InvalidInput for what reading a stream of `open_stream` may raise."""
+    if isinstance(error, EOFError):
+        return InvalidInput(str(path), "the gzip file is truncated; fetch or unpack it again")
+    if isinstance(error, gzip.BadGzipFile | zlib.error):
+        return InvalidInput(str(path), f"the gzip file is damaged ({error}); fetch or unpack it again")
+    if isinstance(error, OSError):
+        return InvalidInput(str(path), _os_problem(error))
+    return InvalidInput(str(path), str(error))
+
+
+def _read(path: Path, limit: int, *, exact: bool) -> bytes:
+    """At most ``limit`` unpacked bytes; with ``exact`` a longer file is an error."""
+    chunks: list[bytes] = []
+    left = limit + 1 if exact else limit
+    stream = open_stream(path)
+    try:
+        with stream:
+            while left > 0 and (chunk := stream.read(min(left, MIB))):
+                chunks.append(chunk)
+                left -= len(chunk)
+    except (EOFError, zlib.error, OSError) as error:
+        raise stream_error(path, error) from None
+    if exact and left <= 0:
+        raise InvalidInput(str(path), f"larger than {limit / MIB:,.0f} MiB once unpacked, which no such file is")
+    return b"".join(chunks)
+
+
+def _os_problem(error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "there is no such file"
+        case IsADirectoryError():
+            return "this is a folder, a file is needed"
+        case PermissionError():
+            return "not allowed to read it"
+        case _:
+            return error.strerror or str(error)
+
+
+def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None:
+    """Write through ``write`` into a neighbouring temporary file, then rename. Packed where the name ends in .gz."""
+    import tempfile
+
+    _need_parent(path)
+    if path.is_dir():
+        raise InvalidInput(str(path), "this is a folder, a file name is needed")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as raw:
+            if path.name.endswith(".gz"):
+                # No name and no time in the header: the same workload gives the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                    write(packed)  # type: ignore[arg-type]
+            else:
+                write(raw)  # type: ignore[arg-type]
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_folder_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Fill a temporary folder beside ``path``, then rename it; an older folder of that name is replaced."""
+    import shutil
+    import tempfile
+
+    _need_parent(path)
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(str(path), "this is a file, a folder name is needed")
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        write(temporary)
+        temporary.chmod(0o755)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+            path.replace(old / path.name)
+            temporary.replace(path)
+            shutil.rmtree(old)
+        else:
+            temporary.replace(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _need_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
+
+
+def data_folder() -> Path:
+    """The folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
+    named = os.environ.get("WATTFLOW_DATA")
+    folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
+    if not folder.is_dir():
+        raise MissingData(f"no folder of real data at {folder}; set WATTFLOW_DATA to where it is")
+    return folder

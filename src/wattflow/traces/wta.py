@@ -1,0 +1,225 @@
+"""Workflow Trace Archive: a folder of parquet with ``tasks``, ``workflows`` and ``workload``.
+
+Versluis et al., "The Workflow Trace Archive: Open-Access Data from Public and Private Computing Infrastructures",
+doi:10.1109/TPDS.2020.2984821. Times are milliseconds, −1 is unknown. The archive does not state the units of memory
+and energy; MB and joules are read and written here. Column types differ between its traces and are taken as they come.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Provenance
+from wattflow.model.units import MB
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import UNKNOWN_RUNTIME_S, Shape, Workload
+from wattflow.traces import extension, tables
+from wattflow.traces.source import Probe
+from wattflow.traces.wfformat_schema import Check
+from wattflow.traces.wta_write import write
+
+__all__ = ["claims", "read", "write"]
+
+_NUMBERS = (
+    "id", "workflow_id", "ts_submit", "runtime", "resource_amount_requested", "memory_requested",
+    "energy_consumption", "wait_time", "disk_io_time", "network_io_time", "disk_space_requested", "user_id", "group_id",
+)  # fmt: skip
+
+
+def claims(probe: Probe) -> bool:
+    """The trace's folder, or a parquet file of its tasks."""
+    if probe.folder:
+        return bool(_parts(probe.path, "tasks"))
+    return probe.head.startswith(b"PAR1") and _root(probe.path) != probe.path
+
+
+def _root(path: Path) -> Path:
+    """The trace's folder where a file below its ``tasks`` was named."""
+    if path.is_dir():
+        return path
+    return next((parent.parent for parent in path.parents if parent.name == "tasks"), path)
+
+
+def _parts(folder: Path, kind: str) -> list[Path]:
+    """The parquet files of one object of the format, of its newest schema version."""
+    base = folder / kind
+    if not base.is_dir():
+        return []
+    versions = sorted(child for child in base.iterdir() if child.is_dir() and child.name.startswith("schema-"))
+    return sorted((versions[-1] if versions else base).glob("*.parquet"))
+
+
+def read(path: Path) -> Workload:
+    """A trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
+    path = _root(path)
+    files = _parts(path, "tasks")
+    if not files:
+        raise InvalidInput(str(path), "has no tasks/*.parquet, so it is not a Workflow Trace Archive folder")
+    table = tables.read_parquet(files)
+    table.need("id", "workflow_id", "ts_submit", "runtime")
+    skips = tables.Skips(len(table), "tasks")
+    numbers = {}
+    for name in _NUMBERS:
+        numbers[name], bad = table.numbers(name)
+        if name in _NUMBERS[:4]:
+            skips.drop(bad | ~np.isfinite(numbers[name]), f"without a usable {name}")
+    order = np.argsort(numbers["id"], kind="stable")
+    twice = np.zeros(len(table), np.bool_)
+    twice[order[1:]] = numbers["id"][order][1:] == numbers["id"][order][:-1]
+    skips.drop(twice, "whose id came before")
+    runtime = numbers["runtime"]
+    skips.drop((runtime < 0) & (runtime != -1), "with a negative runtime")
+    skips.drop((runtime > 1e15) | (np.abs(numbers["ts_submit"]) > 1e15), "with times beyond reason")
+    skips.none_left(path)
+    keep = skips.keep
+    edges = tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
+    found = {name: values[keep] for name, values in numbers.items()}
+    return _Trace(table, keep, found, skips.notes).workload(path.name, edges)
+
+
+@dataclass(slots=True)
+class _Extra:
+    """What a task's ``params`` say in the namespaced extension."""
+
+    variants: tuple[Variant, ...] | None = None
+    parts: int = 1
+    estimate_s: float | None = None
+    deadline_s: float | None = None
+    input_bytes: float = 0.0
+    output_bytes: float = 0.0
+    provenance: str = ""
+    function: Function | None = None
+
+
+class _Trace:
+    """The usable rows of a trace on their way to columns."""
+
+    def __init__(
+        self, table: tables.Table, keep: tables.Mask, numbers: dict[str, tables.Floats], notes: list[str]
+    ) -> None:
+        self.keep, self.numbers, self.notes = keep, numbers, notes
+        self.types = self._kept(table, "type")
+        self.extras = self._extras(self._kept(table, "params"))
+
+    def _kept(self, table: tables.Table, column: str) -> list[str]:
+        return [text for text, stays in zip(table.texts(column), self.keep.tolist(), strict=True) if stays]
+
+    def workload(self, name: str, edges: tuple[np.ndarray, np.ndarray]) -> Workload:  # type: ignore[type-arg]
+        numbers = self.numbers
+        submit = numbers["ts_submit"]
+        origin = float(submit.min())
+        known = numbers["runtime"] != -1
+        if not known.all():
+            self.notes.append(f"{np.count_nonzero(~known)} tasks have an unknown runtime (−1); 1 s stands in for it")
+        runtime = np.where(known, numbers["runtime"] / 1000, UNKNOWN_RUNTIME_S)
+        shape, shapes, functions = self._shapes()
+        workflow, names = tables.distinct(numbers["workflow_id"].tolist())
+        estimate = np.where(known, runtime, np.nan)
+        for t, extra in self.extras.items():
+            if extra.estimate_s is not None:
+                estimate[t] = extra.estimate_s
+        workload = Workload.of_columns(
+            name,
+            release_s=(submit - origin) / 1000,
+            runtime_s=runtime,
+            estimate_s=estimate,
+            shapes=shapes,
+            functions=functions,
+            shape=shape,
+            workflow=workflow,
+            workflow_names=tuple(f"{name}-{_short(id)}" for (id,) in names),
+            edges=edges,
+            ids=tuple(_short(id) for id in numbers["id"].tolist()),
+            deadline_s=self._extra_column("deadline_s", np.inf),
+            input_bytes=self._extra_column("input_bytes", 0.0),
+            output_bytes=self._extra_column("output_bytes", 0.0),
+            columns=self._columns(known),
+            notes=tuple(self.notes),
+        )
+        if workload.edge_count:
+            workload.topological_order()
+        return workload
+
+    def _columns(self, known: tables.Mask) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}  # type: ignore[type-arg]
+        names = {
+            "energy_consumption": ("energy_j", 1.0), "wait_time": ("wait_s", 1e-3),
+            "disk_io_time": ("disk_s", 1e-3), "network_io_time": ("network_s", 1e-3),
+            "user_id": ("user", 1.0), "group_id": ("group", 1.0),
+        }  # fmt: skip
+        for source, (target, factor) in names.items():
+            values = self.numbers[source]
+            values = np.where(values >= 0, values * factor, np.nan)
+            if np.isfinite(values).any():
+                columns[target] = values
+        if any(extra.provenance for extra in self.extras.values()):
+            kinds = [self.extras[t].provenance if t in self.extras else "" for t in range(len(self.types))]
+            columns["energy_provenance"] = np.array(kinds, np.str_)
+        return columns
+
+    def _extra_column(self, field: str, default: float) -> tables.Floats:
+        values = np.full(len(self.types), default)
+        for t, extra in self.extras.items():
+            value = getattr(extra, field)
+            if value is not None:
+                values[t] = value
+        return values
+
+    def _shapes(self) -> tuple[np.ndarray, list[Shape], list[Function]]:  # type: ignore[type-arg]
+        cores = np.where(self.numbers["resource_amount_requested"] > 0, self.numbers["resource_amount_requested"], 1.0)
+        memory = np.where(self.numbers["memory_requested"] > 0, self.numbers["memory_requested"] * MB, 0.0)
+        if (memory > 2**62).any() or (cores > 1e9).any():
+            raise InvalidInput("tasks", "a task asks for more than 4 EiB of memory or a billion cores")
+        functions: dict[Function, int] = {}
+        shapes: dict[Shape, int] = {}
+        codes = []
+        rows = zip(self.types, cores.tolist(), np.rint(memory).astype(np.int64).tolist(), strict=True)
+        for t, (kind, core, size) in enumerate(rows):
+            extra = self.extras.get(t) or _Extra()
+            function = extra.function or Function(kind or "task")
+            variants = extra.variants or (Variant(cores=core / extra.parts, memory_bytes=size),)
+            shape = Shape(functions.setdefault(function, len(functions)), variants, extra.parts)
+            codes.append(shapes.setdefault(shape, len(shapes)))
+        return np.array(codes, np.int32), list(shapes), list(functions)
+
+    def _extras(self, params: list[str]) -> dict[int, _Extra]:
+        """Extensions by task; ones that cannot be read are counted and passed over."""
+        found: dict[int, _Extra] = {}
+        bad = 0
+        for t, text in enumerate(params):
+            if f'"{extension.KEY}"' in text:
+                extra = _extra(text)
+                if extra is None:
+                    bad += 1
+                else:
+                    found[t] = extra
+        if bad:
+            self.notes.append(f"{bad} tasks have an extension in params that cannot be read; it was passed over")
+        return found
+
+
+def _extra(text: str) -> _Extra | None:
+    try:
+        raw = json.loads(text)[extension.KEY]
+        check = Check()
+        fields = {"variants": "tuple[Variant, ...]", "function": "Function"}
+        values = {name: extension.decode(raw[name], kind, name, check) for name, kind in fields.items() if name in raw}
+        for name in ("parts", "estimate_s", "deadline_s", "input_bytes", "output_bytes"):
+            if name in raw:
+                values[name] = extension.decode(raw[name], "int" if name == "parts" else "float", name, check)
+        if "provenance" in raw:
+            values["provenance"] = str(Provenance(raw["provenance"]))
+        extra = _Extra(**values)  # type: ignore[arg-type]
+        return extra if not check.problems and extra.parts >= 1 and extra.variants != () else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _short(id: object) -> str:
+    number = float(str(id))
+    return str(int(number)) if number.is_integer() else str(number)

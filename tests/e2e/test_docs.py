@@ -1,0 +1,72 @@
+"""The commands of the README and the tutorial, and the examples, are executed and compared with what they show."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .docs_runner import ENVIRONMENT, ROOT, follows, matches, programs_in, run, steps_of
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600, env=ENVIRONMENT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
+    steps = list(steps_of((ROOT / page).read_text(encoding="utf-8")))
+    assert steps
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    programs = programs_in(tmp_path / "bin")
+    for step in steps:
+        code, output = run(step, tmp_path, programs)
+        assert code == step.exit_code, f"$ {step.command}\n" + "\n".join(output)
+        wrong = follows(step.expected, output)
+        assert wrong is None, f"$ {step.command}\n{wrong}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_prints_what_is_stored_beside_it(example: Path, tmp_path: Path) -> None:
+    done = python(str(example), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = tuple(example.with_suffix(".out").read_text(encoding="utf-8").splitlines())
+    assert follows(stored, done.stdout.splitlines()) is None
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert blocks
+    for block in blocks:
+        assert len(block.strip().splitlines()) <= 10
+        done = python("-c", block, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_two_commands_stand_at_the_top_of_the_readme() -> None:
+    top = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:12]
+    assert any(line.startswith("make demo") for line in top) and any(line.startswith("make test") for line in top)
+
+
+def test_lines_match_within_tolerance_and_times_per_decision_may_be_anything() -> None:
+    assert matches("energy  4.30 kJ", "energy   4.31 kJ")
+    assert not matches("energy  4.3 kJ", "energy  5.3 kJ")
+    assert not matches("energy  4.3 kJ", "power  4.3 kJ")
+    assert matches("decision  1.2 µs  7", "decision  99 µs  7")
+    assert matches("wrote … tasks", "wrote 12 tasks")
+    assert not matches("wrote … tasks", "read 12 tasks")
+
+
+def test_output_must_follow_the_page_line_by_line() -> None:
+    assert follows(("a", "…", "c"), ["a", "b", "b", "c"]) is None
+    assert follows(("a", "…"), ["a", "b"]) is None
+    assert follows((), ["anything"]) is None
+    assert "also prints" in (follows(("a",), ["a", "b"]) or "")
+    assert "'nothing'" in (follows(("a", "b"), ["a"]) or "")

@@ -1,0 +1,99 @@
+"""The command as a process: exit codes, streams, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .docs_runner import ENVIRONMENT
+
+WATTFLOW = [sys.executable, "-m", "wattflow.cli"]
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [*WATTFLOW, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, env=ENVIRONMENT)
+
+
+def test_results_go_to_stdout_and_remarks_to_stderr(tmp_path: Path) -> None:
+    done = run(
+        "compare", "chain:tasks=5", "-p", "fifo", "--seeds", "1", "--report", "r.html", "-o", "csv", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("workload,policy,metric")
+    assert "report: r.html" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html"]
+
+
+def test_bad_input_is_two_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    done = run("compare", "bad.json", "-o", "json", "--out", "out.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr and done.stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json"]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    command = f"{' '.join(WATTFLOW)} generate --list | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=tmp_path,
+                          env=ENVIRONMENT)  # fmt: skip
+    assert "Traceback" not in done.stderr
+
+
+def read_until(descriptor: int, wanted: bytes, limit_s: float) -> bytes:
+    seen, end = b"", time.monotonic() + limit_s
+    while wanted not in seen and time.monotonic() < end:
+        if select.select([descriptor], [], [], 0.2)[0]:
+            seen += os.read(descriptor, 4096)
+    return seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_answers_at_once_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
+    """The bar shows that work is under way; then the whole process group hears Ctrl-C, as from a keyboard.
+
+    A second is allowed, plus what a busy machine adds: fifteen times the start of a bare interpreter (0.2 s when idle).
+    """
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    slack_s = 15 * (time.monotonic() - began)
+    terminal, child_end = pty.openpty()
+    long_work = ["compare", "montage:tasks=300", "-p", "fifo", "--seeds", "100000", "--workers", workers]
+    files = ["--report", "r.html", "-o", "json", "--out", "out.json"]
+    process = subprocess.Popen(
+        [*WATTFLOW, *long_work, *files],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=child_end,
+        start_new_session=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        os.close(child_end)
+        marker = b"seed" if workers == "1" else b"several"
+        assert marker in read_until(terminal, marker, 240)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        seen = read_until(terminal, b"half-written", 20)
+        process.wait(20)
+        took_s = time.monotonic() - began
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        os.close(terminal)
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == 130
+    assert b"half-written" in seen and b"Traceback" not in seen
+    assert list(tmp_path.iterdir()) == []
+    assert took_s < 1.0 + slack_s

@@ -1,0 +1,22 @@
+"""A comparison made by hand: two policies on one workload over three seeds, the second a quarter better in energy."""
+
+from __future__ import annotations
+
+from wattflow.lab.compare import Comparison, Point
+from wattflow.lab.metrics import metrics
+
+from .runs import two_node_run
+
+
+def small_comparison(workload: str = "three", baseline: str = "fifo", better: str = "frugal") -> Comparison:
+    run = two_node_run()
+    base = metrics(run)
+    points = []
+    for seed, noise in enumerate((0.0, 10.0, 20.0)):
+        before = {**base, "energy_j": 4000.0 + noise, "makespan_s": 18.0}
+        points.append(Point(workload, baseline, seed, before))
+        points.append(Point(workload, better, seed, {**before, "energy_j": 0.75 * before["energy_j"], "cost": None}))
+    runs = {(workload, baseline): run, (workload, better): run}
+    return Comparison(
+        run.cluster, baseline, (workload,), (baseline, better), (0, 1, 2), tuple(points), runs, ("a remark",)
+    )

@@ -1,0 +1,147 @@
+"""The page: whole, self-contained, honest about what it leaves out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattflow.lab import report as page
+from wattflow.lab.report import report, write_report
+from wattflow.lab.svg import Dot, scatter, stacked_bars, ticks
+from wattflow.lab.timeline import BINS, lanes, timeline
+
+from .comparisons import small_comparison
+from .runs import two_node_run
+
+VOID = {"meta", "br", "line", "rect", "circle", "path", "i"}
+
+
+class Balance(HTMLParser):
+    """Every opened tag is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open[-1] in VOID and self.open[-1] != tag:
+            self.open.pop()
+        assert self.open and self.open.pop() == tag, tag
+
+
+def runs_of(text: str) -> list[dict[str, object]]:
+    found = re.search(r'<script type="application/json" id="runs">(.*?)</script>', text, re.S)
+    assert found is not None
+    data: list[dict[str, object]] = json.loads(found[1])
+    return data
+
+
+def test_the_page_is_well_formed_and_asks_nothing_of_the_network() -> None:
+    text = report(small_comparison())
+    parser = Balance()
+    parser.feed(text)
+    assert not [tag for tag in parser.open if tag not in VOID]
+    assert {"h1", "svg", "table", "select", "script", "style"} <= set(parser.seen)
+    addresses = set(re.findall(r"https?://[^\"'\s<]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"\b(src|href)=|@import|url\(", text)
+
+
+def test_names_cannot_break_out_of_the_page() -> None:
+    text = report(small_comparison("</script><b>&", better='"><img'))
+    assert runs_of(text)[0]["workload"] == "</script><b>&"
+    assert "</script><b>" not in text
+    assert '"><img' not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
+
+
+def test_the_page_shows_accounts_provenance_waits_and_notes() -> None:
+    text = report(small_comparison())
+    for word in ("Where the joules went", "cold start", "How the watts are known", "measured", "Where the time went",
+                 "simulated", "a remark", "Pareto front", "fifo", "+25.0 %"):  # fmt: skip
+        assert word in text, word
+
+
+def test_a_page_of_a_comparison_without_kept_runs_has_no_timeline() -> None:
+    text = report(replace(small_comparison(), runs={}))
+    assert "Timelines" not in text and runs_of(text) == []
+
+
+def test_big_runs_are_reduced_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST_BARS", 2)
+    text = report(small_comparison())
+    assert "2 runs have too many attempts" in text
+    assert all("busy" in run and "bars" not in run for run in runs_of(text))
+
+
+def test_left_out_timelines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST_TIMELINES", 1)
+    text = report(small_comparison())
+    assert "1 of 2 timelines are left out" in text
+    assert [run["policy"] for run in runs_of(text)] == ["fifo"]
+
+
+def test_the_file_is_written_whole(tmp_path: Path) -> None:
+    write_report(tmp_path / "r.html", small_comparison(), "a <title>")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert text.endswith("</html>\n") and "a &lt;title&gt;" in text
+
+
+def test_the_timeline_holds_every_attempt_and_all_joules() -> None:
+    run = two_node_run()
+    picture = timeline(run)
+    assert len(picture["bars"]) == 3
+    watts = np.array(picture["watts"])
+    assert watts.shape == (2, BINS)
+    assert watts.sum() * run.makespan_s / BINS == pytest.approx(4300.0, rel=1e-3)
+    assert picture["rows"] == ["a", "b"]
+
+
+def test_without_bars_the_rows_show_the_busy_share() -> None:
+    picture = timeline(two_node_run(), most_bars=0)
+    busy = np.array(picture["busy"])
+    assert busy.mean(axis=1) == pytest.approx([10 / 36, 11 / 36], abs=0.01)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=30))
+def test_bars_of_one_lane_never_overlap_and_lanes_are_few(pairs: list[tuple[int, int]]) -> None:
+    start = np.array([float(s) for s, _ in pairs])
+    end = start + np.array([float(length) for _, length in pairs])
+    lane = lanes(start, end)
+    for number in set(lane.tolist()):
+        mine = sorted(zip(start[lane == number], end[lane == number], strict=True))
+        assert all(b[0] >= a[1] for a, b in itertools.pairwise(mine))
+    touched = [int(np.sum((start <= s) & ((end > s) | (start == s)))) for s in start.tolist()]
+    assert lane.max(initial=-1) + 1 <= max(touched, default=0)
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert ticks(0.0, 10.0) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    assert ticks(0.13, 0.29) == [0.15, 0.2, 0.25]
+    assert ticks(3.0, 3.0) == [3.0]
+
+
+def test_charts_of_nothing_say_so() -> None:
+    assert "unknown" in scatter([], "x", "y")
+    assert "Nothing to draw" in stacked_bars([("a", [0.0])], ["run"], "J")
+
+
+def test_a_scatter_of_one_dot_and_of_equal_dots_can_be_drawn() -> None:
+    assert scatter([Dot("a", 1.0, 2.0)], "x", "y").count("<circle") == 1
+    assert scatter([Dot("a", 1.0, 2.0), Dot("b", 1.0, 2.0, 5.0, 5.0)], "x", "y").count("<circle") == 2
