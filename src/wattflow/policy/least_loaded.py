@@ -1,6 +1,7 @@
 """First in, first out, on the least loaded node.
 
-The plain baseline of every comparison, and the benchmark's policy. O(candidates) per task; ties go to the lower index.
+The plain baseline of every comparison, and the benchmark's policy. O(candidates) per task; ties go to the lower
+index.
 """
 
 from __future__ import annotations
@@ -16,3 +17,5 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 FIFO = Policy("fifo", "first in, first out on the least loaded node", score=score)
+LEAST_LOADED = Policy("least-loaded", "the least loaded node; another name for fifo", score=score)
+FIFO_SLEEP = Policy("fifo-sleep", "fifo, and nodes sleep after idling half a minute", score=score, sleep_after_s=30.0)

@@ -37,7 +37,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         nodes=record_table(world.NODES, nodes),
         devices=record_table(world.DEVICES, devices),
         energy=np.zeros((nodes, 8)),
-        records=record_table(world.RECORDS, _record_capacity(workload)),
+        records=record_table(world.RECORDS, _record_capacity(workload, state)),
         power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
         task_faults=_task_faults(options),
         watt_error=_watt_errors(nodes, options, seed),
@@ -69,10 +69,11 @@ def container_table(rows: int) -> Any:
     return table
 
 
-def _record_capacity(workload: Workload) -> int:
+def _record_capacity(workload: Workload, state: State) -> int:
+    """A row for each part, and room for the attempts that run when the last ones are written."""
     parts = np.array([shape.parts for shape in workload.shapes], np.int64)
     rows = int(parts[workload.shape].sum()) if len(workload) else 0
-    return rows + 64
+    return rows + len(state.attempts) + 64
 
 
 def _clock(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> Any:

@@ -1,0 +1,33 @@
+"""F1: the best of four queue orders that were found by regression on simulated schedules.
+
+Carastan-Santos, de Camargo: Obtaining dynamic scheduling policies with simulation and machine learning, SC '17,
+doi:10.1145/3126908.3126955. O(log waiting) to queue; ties go to the task that entered first. Tasks without an
+estimate come last. Runtimes and arrivals below one second count as one, so that no logarithm is negative or infinite.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wattflow.engine.tables import UNKNOWN_COST
+from wattflow.policy import costs, least_loaded
+from wattflow.policy.base import Policy
+
+
+def priority(state, task):  # type: ignore[no-untyped-def]
+    """log₁₀(r) · n + 870 · log₁₀(s): runtime r, cores n, arrival s."""
+    estimate = state.tasks.estimate[task]
+    if math.isnan(estimate):
+        return UNKNOWN_COST
+    size = math.log10(max(1.0, estimate)) * costs.cores(state, task)
+    return size + state.params[0] * math.log10(max(1.0, state.tasks.ready[task]))
+
+
+F1 = Policy(
+    "f1",
+    "log10(runtime) · cores + 870 · log10(arrival), smallest first",
+    "10.1145/3126908.3126955",
+    score=least_loaded.score,
+    priority=priority,
+    params={"arrival_weight": 870.0},
+)

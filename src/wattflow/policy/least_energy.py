@@ -1,0 +1,31 @@
+"""Least energy: where the task adds the fewest joules, now.
+
+Marginal watts of the profile times estimated seconds, plus the joules of a cold start, of moving its data and of
+waking the node. Sleeping nodes are always among the candidates. Idle watts do not enter: a node that is on idles
+anyway, and what waking another one means for later is `wattflow`'s business. O(candidates) per task; ties go to the
+lower index. A node without a profile is used only where none with one fits.
+"""
+
+from __future__ import annotations
+
+from wattflow.engine.settings import Settings
+from wattflow.policy import costs
+from wattflow.policy.base import Policy
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """(P(k + c) − P(k)) · runtime + cold start + transfer + wake, in joules."""
+    for c in range(out.size):
+        out[c] = costs.added_j(state, task, variant, c)
+
+
+LEAST_ENERGY = Policy(
+    "least-energy", "fewest added joules, wake and cold start included", score=score, settings=Settings(wakes=True)
+)
+LEAST_ENERGY_SLEEP = Policy(
+    "least-energy-sleep",
+    "least energy, and nodes sleep after idling half a minute",
+    score=score,
+    settings=Settings(wakes=True),
+    sleep_after_s=30.0,
+)

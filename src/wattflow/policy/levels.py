@@ -1,0 +1,150 @@
+"""Levels of a workload's DAGs: how long before each task, how long from it on, and what that leaves as slack.
+
+Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as the mean of those
+with one. Data and waiting are left out. O(tasks + edges), compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine.jit import jit
+from wattflow.engine.tables import EXTRA, record_table
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Per task, in seconds.
+
+    Attributes:
+        seconds: Estimated runtime at mean speed.
+        before: Earliest start after the workflow's submission: the longest path that leads to the task.
+        rest: The longest path from the task to the end, the task included.
+        path: Critical path of the task's workflow.
+        work: Core seconds of the task's workflow.
+        phase: Number of tasks on the longest chain before it.
+    """
+
+    seconds: Floats
+    before: Floats
+    rest: Floats
+    path: Floats
+    work: Floats
+    phase: NDArray[np.int64]
+
+    @property
+    def slack(self) -> Floats:
+        """How much longer the task may take without making its workflow longer."""
+        return np.maximum(0.0, self.path - self.before - self.rest)
+
+
+@jit
+def _forward(parent_start, parent, child_start, child, seconds, release, before, phase):  # type: ignore[no-untyped-def]
+    """Fill ``before`` and ``phase``; returns the topological order."""
+    count = seconds.size
+    waiting = np.empty(count, np.int64)
+    order = np.empty(count, np.int64)
+    n = 0
+    for t in range(count):
+        waiting[t] = parent_start[t + 1] - parent_start[t]
+        before[t] = release[t]
+        phase[t] = 0
+        if waiting[t] == 0:
+            order[n] = t
+            n += 1
+    at = 0
+    while at < n:
+        t = order[at]
+        at += 1
+        for e in range(child_start[t], child_start[t + 1]):
+            c = child[e]
+            before[c] = max(before[c], before[t] + seconds[t])
+            phase[c] = max(phase[c], phase[t] + 1)
+            waiting[c] -= 1
+            if waiting[c] == 0:
+                order[n] = c
+                n += 1
+    return order[:n]
+
+
+@jit
+def _backward(child_start, child, seconds, order, rest):  # type: ignore[no-untyped-def]
+    for i in range(order.size - 1, -1, -1):
+        t = order[i]
+        longest = 0.0
+        for e in range(child_start[t], child_start[t + 1]):
+            longest = max(longest, rest[child[e]])
+        rest[t] = longest + seconds[t]
+
+
+def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
+    """Seconds of each task in its first variant at the cluster's mean core speed; no NaN."""
+    known = workload.estimate_s[~np.isnan(workload.estimate_s)]
+    guess = float(known.mean()) if len(known) else 1.0
+    cores = np.array([node.cores for node in cluster.nodes], np.float64)
+    speed = float(np.average([node.speed for node in cluster.nodes], weights=cores))
+    factor = np.array([shape.variants[0].runtime_factor for shape in workload.shapes], np.float64)
+    seconds = np.where(np.isnan(workload.estimate_s), guess, workload.estimate_s)
+    return np.ascontiguousarray(seconds * factor[workload.shape] / speed)
+
+
+def levels(workload: Workload, cluster: Cluster) -> Levels:
+    """Compute all levels."""
+    count = len(workload)
+    seconds = estimated_seconds(workload, cluster)
+    child_start, child, _ = workload.children()
+    submit = workload.workflow_submit_s[workload.workflow] if count else np.zeros(0)
+    before, rest, phase = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
+    release = np.maximum(0.0, workload.release_s - submit)
+    order = _forward(
+        workload.parent_start.copy(), workload.parent.astype(np.int64), child_start, child.astype(np.int64),
+        seconds, np.ascontiguousarray(release), before, phase,
+    )  # fmt: skip
+    _backward(child_start, child.astype(np.int64), seconds, order, rest)
+    flows = max(1, len(workload.workflow_names))
+    path = np.zeros(flows)
+    np.maximum.at(path, workload.workflow, before + rest)
+    cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes], np.float64)
+    work = np.bincount(workload.workflow, weights=seconds * cores[workload.shape], minlength=flows)
+    return Levels(seconds, before, rest, path[workload.workflow], work[workload.workflow].astype(np.float64), phase)
+
+
+def note_slack(state: Any, workload: Workload, cluster: Cluster) -> Levels:
+    """Write each task's slack and latest start into the State; for a policy's ``prepare``.
+
+    A deadline, where there is one, stands for the end of the critical path.
+    """
+    found = levels(workload, cluster)
+    extra = per_task(state, workload)
+    submit = workload.workflow_submit_s[workload.workflow] if len(workload) else np.zeros(0)
+    due = np.where(np.isfinite(workload.deadline_s), workload.deadline_s, submit + found.path)
+    latest = np.maximum(due - found.rest, submit + found.before)
+    extra["start_at"][: len(workload)] = latest
+    extra["slack"][: len(workload)] = latest - submit - found.before
+    return found
+
+
+def per_task(state: Any, workload: Workload) -> Any:
+    """The table of further facts with a row for each task, made where the State has only one shared row."""
+    if len(state.extra) < len(workload):
+        extra = record_table(EXTRA, len(workload))
+        extra["deadline"] = workload.deadline_s
+        extra["input_bytes"] = workload.input_bytes
+        state.replace(extra=extra)
+        state.clock["extra_n"] = len(workload)
+    return state.extra
+
+
+def note(state: Any, values: Floats) -> None:
+    """Put a policy's own notes at the front of ``state.memory``, which grows as needed."""
+    memory = np.zeros(max(len(state.memory), len(values)))
+    memory[: len(values)] = values
+    state.replace(memory=memory)

@@ -1,0 +1,35 @@
+"""Min-Min and Max-Min: of all waiting tasks, the one whose best completion is earliest (or latest) goes first.
+
+Maheswaran, Ali, Siegel, Hensgen, Freund: Dynamic mapping of a class of independent tasks onto heterogeneous computing
+systems, J. Parallel Distrib. Comput. 59(2), 1999, doi:10.1006/jpdc.1999.1581. O(waiting × candidates) per placement;
+ties go to the task that entered first, then to the lower index.
+"""
+
+from __future__ import annotations
+
+from wattflow.engine import view
+from wattflow.engine.settings import Settings
+from wattflow.policy import costs
+from wattflow.policy.base import Policy
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Completion: wake, cold start, data and run. Only nodes with room are seen, so there is no further wait."""
+    for c in range(out.size):
+        out[c] = view.ready_in_s(state, task, variant, c) + costs.seconds(state, task, variant, c)
+
+
+MIN_MIN = Policy(
+    "min-min",
+    "the task that can complete first, where it completes first",
+    "10.1006/jpdc.1999.1581",
+    score=score,
+    settings=Settings(selection="best_pair"),
+)
+MAX_MIN = Policy(
+    "max-min",
+    "the task whose best completion is latest, where it completes first",
+    "10.1006/jpdc.1999.1581",
+    score=score,
+    settings=Settings(selection="best_pair", largest=True),
+)

@@ -1,0 +1,70 @@
+"""PEAKS' rule: the node whose power rises least, by its power model of utilisation.
+
+PEAKS (Power Efficiency Aware Kubernetes Scheduler, https://github.com/sustainable-computing-io/peaks) predicts a
+node's watts as K0 + K1 · e^(K2 · utilisation) and scores the jump that a pod causes. Here each model goes through the
+profile's watts at 0, 50 and 100 % (a straight line where these lie on one). Devices have no part in the rule.
+
+O(candidates) per task; ties go to the lower index. A node without a profile is used only where none with one fits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine import view
+from wattflow.engine.jit import jit
+from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import levels
+from wattflow.policy.base import Policy
+
+
+@jit
+def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
+    """K0 + K1 e^(K2 x), x in per cent; with K2 = 0 the straight line K0 + K1 x."""
+    k0 = state.memory[3 * cls]
+    k1 = state.memory[3 * cls + 1]
+    k2 = state.memory[3 * cls + 2]
+    if k2 == 0.0:
+        return k0 + k1 * utilisation
+    return k0 + k1 * math.exp(k2 * utilisation)
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """P(utilisation after) − P(utilisation before)."""
+    for c in range(out.size):
+        node = state.candidates.node[c]
+        cls = state.nodes.cls[node]
+        if state.classes.known_power[cls] == 0:
+            out[c] = UNKNOWN_COST
+            continue
+        per_core = 100.0 / (state.classes.threads[cls] * MICRO)
+        before = min(100.0, state.nodes.alloc_u[node] * per_core)
+        after = min(100.0, (state.nodes.alloc_u[node] + state.variants.cores_u[variant]) * per_core)
+        out[c] = model_w(state, cls, after) - model_w(state, cls, before)
+
+
+def fit(idle_w: float, half_w: float, full_w: float) -> tuple[float, float, float]:
+    """(K0, K1, K2) through the watts at 0, 50 and 100 %."""
+    first, second = half_w - idle_w, full_w - half_w
+    if first <= 0 or second <= 0 or abs(second / first - 1.0) < 1e-9:
+        return idle_w, (full_w - idle_w) / 100.0, 0.0
+    growth = second / first  # e^(50 K2)
+    k1 = first / (growth - 1.0)
+    return idle_w - k1, k1, math.log(growth) / 50.0
+
+
+def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
+    """Fit every class's model."""
+    rows = []
+    for cls in range(len(state.classes)):
+        threads = float(state.classes.threads[cls])
+        rows.append(fit(*(float(view.watts(state.handle(), cls, share * threads)) for share in (0.0, 0.5, 1.0))))
+    levels.note(state, np.array(rows, np.float64).ravel())
+
+
+PEAKS = Policy("peaks", "smallest rise of power by the node's power model", score=score, prepare=prepare)

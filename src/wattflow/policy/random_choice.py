@@ -1,0 +1,19 @@
+"""Random: any node with room, each with the same chance, from the run's own seeded stream.
+
+O(nodes) per task; ties have probability 0.
+"""
+
+from __future__ import annotations
+
+from wattflow.engine import view
+from wattflow.engine.settings import Settings
+from wattflow.policy.base import Policy
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """A uniform draw per candidate; the smallest wins."""
+    for c in range(out.size):
+        out[c] = view.random_unit(state)
+
+
+RANDOM = Policy("random", "any node with room, by a seeded draw", score=score, settings=Settings(grouped=False))

@@ -1,0 +1,222 @@
+"""`check_policy`: does a policy keep the contract? Ours run it in the tests; so may yours.
+
+    from wattflow.testing import check_policy
+    check_policy(my_policy)
+
+It runs the policy on sample states, looks at the State in the middle of each run, and asks for the costs of tasks that
+are still to be placed, as they are and with facts taken away. All that is wrong is listed in one `BrokenPolicy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine import fit, jit
+from wattflow.engine.tables import ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
+from wattflow.model.errors import BrokenPolicy
+from wattflow.policy import bind
+from wattflow.policy.base import Policy
+from wattflow.sim import kernel
+from wattflow.sim.simulate import Simulation
+from wattflow.testing.sample_states import Sample, sample_states
+
+Costs = NDArray[np.float64]
+
+MAY_CHANGE = ("memory", "params", "actions", "cost", "candidates", "scratch", "gang")
+MAY_CHANGE_IN_CLOCK = ("retry_at", "random", "action_n", "cursor", "candidate_n")
+_TASKS_PER_LOOK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One question to a policy: the costs of a task's variant in a State."""
+
+    where: str
+    state: Any
+    task: int
+    variant: int
+    count: int
+
+
+def check_policy(policy: Policy, states: Sequence[Sample] | None = None) -> None:
+    """Raise `BrokenPolicy`, which lists everything found, unless the policy keeps its contract.
+
+    Costs are finite or inf, never NaN; the same State gives the same costs; nothing in the State changes but memory,
+    params, actions and the time to retry; unknown estimates and watts are borne; an unknown node loses to every known
+    one (where the policy looks at watts at all) and is used when there is no other; an empty list of candidates is
+    borne; every task is finished, no child before its parent.
+    """
+    problems = list(_check_words(policy))
+    for sample in states if states is not None else sample_states():
+        problems += _check_run(policy, sample)
+        for look in looks(policy, sample):
+            problems += _check_look(policy, look)
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in dict.fromkeys(problems))
+        raise BrokenPolicy(f"policy {policy.name!r} breaks its contract:\n{listed}")
+
+
+def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
+    """States in the middle of the policy's own run, with tasks that are not placed yet."""
+    run = Simulation(sample.workload, sample.cluster, policy, seed=1)
+    for at_s in sample.looks_s:
+        run.advance(at_s)
+        state: Any = run.state
+        waiting = np.flatnonzero((state.tasks.state == WAITING) | (state.tasks.state == READY))
+        for task in waiting[:_TASKS_PER_LOOK].tolist():
+            shape = int(state.tasks.form[task])
+            first = int(state.shapes.variant_first[shape])
+            for variant in range(first, first + int(state.shapes.variant_n[shape])):
+                copy = state.copy()
+                count = int(fit.candidates(copy.handle(), variant, task))
+                copy.clock["candidate_n"] = count
+                where = f"{sample.name}, {at_s:g} s, task {task}, variant {variant - first}"
+                yield Look(where, copy, task, variant, count)
+
+
+def costs_of(policy: Policy, look: Look) -> tuple[Costs, Any]:
+    """Costs of all candidates of a look, and the State after the call; the look itself stays as it is."""
+    state = look.state.copy()
+    out = np.full(look.count, -1.0)
+    if policy.score is None:
+        return np.zeros(look.count), state
+    with np.errstate(over="ignore"):
+        _callable(policy, state, 1)(_handle(policy, state), look.task, look.variant, out)
+    return out, state
+
+
+def _handle(policy: Policy, state: Any) -> Any:
+    return state.handle() if policy.compiled else state
+
+
+def _callable(policy: Policy, state: Any, which: int) -> Callable[..., Any]:
+    function = (policy.priority, policy.score, policy.act)[which]
+    assert function is not None
+    if not policy.compiled or not jit.COMPILED:
+        return function
+    compiled: Callable[..., Any] = bind._compile(kernel.function_types(state)[which], function)
+    return compiled
+
+
+def _check_words(policy: Policy) -> Iterator[str]:
+    if not policy.name or policy.name != policy.name.strip().lower() or " " in policy.name:
+        yield f"its name {policy.name!r} must be lower case without blanks"
+    if not policy.summary:
+        yield "it has no summary"
+    if len(policy.params) > 16:
+        yield f"it has {len(policy.params)} parameters; 16 fit"
+
+
+def _check_run(policy: Policy, sample: Sample) -> Iterator[str]:
+    run = Simulation(sample.workload, sample.cluster, policy, seed=1).run()
+    if not run.finished.all():
+        yield f"{sample.name}: {int((~run.finished).sum())} tasks were never finished"
+        return
+    start, end = run.start_s_by_task(), run.end_s_by_task()
+    for task in range(len(sample.workload)):
+        for parent in sample.workload.parents_of(task).tolist():
+            if end[parent] > start[task] + 1e-9:
+                yield f"{sample.name}: task {task} started before its parent {parent} ended"
+
+
+def _check_look(policy: Policy, look: Look) -> Iterator[str]:
+    costs, after = costs_of(policy, look)
+    again, _ = costs_of(policy, look)
+    if np.isnan(costs).any() or (costs == -np.inf).any():
+        yield f"{look.where}: costs {costs} hold NaN or −inf"
+    if costs.tobytes() != again.tobytes():
+        yield f"{look.where}: the same State gave {costs}, then {again}"
+    yield from _check_effects(look, after)
+    held = look.count > 0 and bool(np.isinf(costs).all())
+    if held and look.state.clock.running[0] == 0 and not np.isfinite(after.clock.retry_at[0]) and not _offers(look):
+        yield f"{look.where}: holds the task on an idle cluster and sets no time to try again"
+    if look.count:
+        yield from _check_unknown(policy, look, costs)
+    yield from _check_rest(policy, look)
+
+
+def _offers(look: Look) -> bool:
+    """Whether the task has further variants, of which another may be the one to take."""
+    return int(look.state.shapes.variant_n[look.state.tasks.form[look.task]]) > 1
+
+
+def _check_effects(look: Look, after: Any) -> Iterator[str]:
+    for table in TABLES:
+        if table in MAY_CHANGE:
+            continue
+        before, now = getattr(look.state, table), getattr(after, table)
+        if table != "clock":
+            if before.tobytes() != now.tobytes():
+                yield f"{look.where}: it changes state.{table}"
+            continue
+        for name in before.dtype.names:
+            if name not in MAY_CHANGE_IN_CLOCK and before[name].tobytes() != now[name].tobytes():
+                yield f"{look.where}: it changes state.clock.{name}"
+
+
+def _changed(look: Look, change: Callable[[Any], None]) -> Look:
+    state = look.state.copy()
+    change(state)
+    return Look(look.where, state, look.task, look.variant, look.count)
+
+
+def _check_unknown(policy: Policy, look: Look, costs: Costs) -> Iterator[str]:
+    def forget_estimate(state: Any) -> None:
+        state.tasks.estimate[look.task] = np.nan
+
+    without, _ = costs_of(policy, _changed(look, forget_estimate))
+    if np.isnan(without).any():
+        yield f"{look.where}: NaN without an estimate"
+    nodes = look.state.candidates.node[: look.count]
+    classes = look.state.nodes.cls[nodes]
+    for cls in np.unique(classes[look.state.classes.known_power[classes] == 1]).tolist():
+
+        def forget_watts(state: Any, forgotten: int = cls) -> None:
+            state.classes.known_power[forgotten] = 0
+
+        changed = _changed(look, forget_watts)
+        unknown, after = costs_of(policy, changed)
+        if np.isnan(unknown).any():
+            yield f"{look.where}: NaN where watts are unknown"
+        if unknown.tobytes() == costs.tobytes():
+            continue  # It does not look at watts here.
+        dark = changed.state.classes.known_power[classes] == 0
+        finite = np.isfinite(unknown)
+        if (
+            (finite & ~dark).any()
+            and (finite & dark).any()
+            and unknown[dark & finite].min() < unknown[~dark & finite].max()
+        ):
+            yield f"{look.where}: a node without a profile costs {unknown[dark].min():g}, less than one with: {unknown}"
+        if np.isfinite(costs).any() and not finite.any() and not np.isfinite(after.clock.retry_at[0]):
+            yield f"{look.where}: a node without a profile is refused though there is no other"
+        if (unknown[finite] > 4 * UNKNOWN_COST).any():
+            yield f"{look.where}: the cost of the unknown is beyond all bounds: {unknown}"
+
+
+def _check_rest(policy: Policy, look: Look) -> Iterator[str]:
+    """Empty candidates, priority and act."""
+    empty, after = costs_of(policy, Look(look.where, look.state, look.task, look.variant, 0))
+    if len(empty):
+        yield f"{look.where}: costs for no candidates"
+    with np.errstate(over="ignore"):
+        if policy.priority is not None:
+            after = look.state.copy()
+            key = _callable(policy, after, 0)(_handle(policy, after), look.task)
+            if np.isnan(key):
+                yield f"{look.where}: its priority is NaN"
+            yield from _check_effects(look, after)
+        if policy.act is not None:
+            after = look.state.copy()
+            _callable(policy, after, 2)(_handle(policy, after))
+            yield from _check_effects(look, after)
+            rows = after.actions[: int(after.clock.action_n[0])]
+            if (
+                (rows.kind < 0) | (rows.kind > ACT_FREQUENCY) | (rows.node < 0) | (rows.node >= len(after.nodes))
+            ).any():
+                yield f"{look.where}: an action of no known kind, or on no node"

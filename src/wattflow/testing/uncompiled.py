@@ -1,0 +1,62 @@
+"""The same costs without compilation: a second interpreter with ``NUMBA_DISABLE_JIT=1`` scores the same States.
+
+    python -m wattflow.testing.uncompiled QUESTIONS ANSWERS
+
+is that interpreter's side; `uncompiled_costs` starts it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine.tables import TABLES, State, Table
+from wattflow.policy.base import Policy
+from wattflow.testing.check_policy import Look
+
+
+def uncompiled_costs(questions: Sequence[tuple[Policy, Look]]) -> list[NDArray[np.float64]]:
+    """Costs of each look, computed as plain Python. The policies' functions must be importable by name."""
+    rows = []
+    for policy, look in questions:
+        assert policy.score is not None
+        tables = {name: np.asarray(getattr(look.state, name)) for name in TABLES}
+        rows.append((policy.score.__module__, policy.score.__qualname__, tables, look.task, look.variant, look.count))
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder) / "questions", Path(folder) / "answers"
+        asked.write_bytes(pickle.dumps(rows))
+        command = [sys.executable, "-m", "wattflow.testing.uncompiled", str(asked), str(answered)]
+        subprocess.run(command, check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
+        answers: list[NDArray[np.float64]] = pickle.loads(answered.read_bytes())
+    return answers
+
+
+def _answer(module: str, name: str, tables: dict[str, Any], place: tuple[int, int, int]) -> NDArray[np.float64]:
+    score = getattr(importlib.import_module(module), name)
+    records = {key: table.view(Table) if table.dtype.names else table for key, table in tables.items()}
+    task, variant, count = place
+    out = np.full(count, -1.0)
+    with np.errstate(all="ignore"):
+        score(State(**records), task, variant, out)
+    return out
+
+
+def main(asked: str, answered: str) -> None:
+    """Read questions, write answers."""
+    rows = pickle.loads(Path(asked).read_bytes())
+    answers = [_answer(module, name, tables, place) for module, name, tables, *place in rows]
+    Path(answered).write_bytes(pickle.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,54 @@
+"""Whatever the policy: every task of every generated case is finished, and no child starts before its parent ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reference.cases import random_case
+from wattflow.model.cluster import Cluster
+from wattflow.policy import registry
+from wattflow.sim import SimOptions, simulate
+
+FEATURES = (
+    "dag", "arrivals", "memory", "tags", "gpu", "multi_device", "fpga", "transfers", "zones", "cold", "sleep",
+    "serverless", "parts", "frequency", "carbon", "estimates", "zero_runtimes",
+)  # fmt: skip
+ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
+
+
+def without_time_limits(cluster: Cluster) -> Cluster:
+    """A platform may rightly end a task that takes longer than was estimated; here none does."""
+    nodes = (
+        node if node.serverless is None else replace(node, serverless=replace(node.serverless, time_limit_s=math.inf))
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize("name", ONLINE)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10_000), features=st.sets(st.sampled_from(FEATURES), max_size=8))
+def test_every_task_is_finished_after_its_parents(name: str, seed: int, features: set[str]) -> None:
+    if features & {"cold", "transfers", "sleep", "fpga"}:
+        features.discard("zero_runtimes")
+    workload, cluster, _ = random_case(seed, {"dag", *features})
+    cluster = without_time_limits(cluster)
+    run = simulate(workload, cluster, name, seed=seed, options=SimOptions())
+    assert run.finished.all()
+    start, end = run.start_s_by_task(), run.end_s_by_task()
+    for task in range(len(workload)):
+        for parent in workload.parents_of(task):
+            assert end[parent] <= start[task] + 1e-9
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_the_same_seed_gives_the_same_run(name: str) -> None:
+    workload, cluster, _ = random_case(11, {"dag", "arrivals", "gpu", "cold", "sleep", "transfers"})
+    first, second = (simulate(workload, cluster, name, seed=5) for _ in range(2))
+    assert first.attempts.tobytes() == second.attempts.tobytes()
+    assert first.energy_j.tobytes() == second.energy_j.tobytes()

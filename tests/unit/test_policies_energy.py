@@ -1,0 +1,302 @@
+"""Energy, GPU and serverless policies against decisions worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Serverless, Sleep, Zone
+from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.policy import daydream, levels, peaks, registry
+from wattflow.sim import SimOptions, simulate
+from wattflow.sim.simulate import Simulation
+
+GIB = 2**30
+
+
+def node(name: str, cores: int = 2, core_w: float = 5.0, idle_w: float = 10.0, **facts) -> Node:
+    profile = PowerProfile((0.0, float(cores)), (idle_w, idle_w + core_w * cores))
+    return Node(name, cores, 64 * GIB, **({"power": profile} | facts))
+
+
+def jobs(runtime_s: list[float], release_s: list[float] | None = None, **columns) -> Workload:
+    release = np.array(release_s or [0.0] * len(runtime_s))
+    return Workload.of_columns("jobs", release_s=release, runtime_s=np.array(runtime_s, float), **columns)
+
+
+def run(workload: Workload, nodes: list[Node], policy: str, **options):
+    return simulate(workload, Cluster("by-hand", tuple(nodes)), registry.load(policy), options=SimOptions(**options))
+
+
+def places(workload: Workload, nodes: list[Node], policy: str, **options) -> str:
+    rows = run(workload, nodes, policy, **options).attempts
+    return "".join(nodes[n].name for n in rows["node"][np.argsort(rows["task"], kind="stable")])
+
+
+def edges(*pairs: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([a for a, _ in pairs], np.int32), np.array([b for _, b in pairs], np.int32)
+
+
+# The HPE algorithm
+
+
+def test_hpe_takes_the_fewest_added_watts() -> None:
+    assert places(jobs([9.0] * 3), [node("a", 4, core_w=8), node("b", 4, core_w=5)], "hpe") == "bbb"
+
+
+def test_hpe_guarantees_four_fifths_and_then_prices_the_last_core() -> None:
+    # b holds 4 requests; a fifth fits only by its 80 % (5 · 0.8 = 4) and costs P(4) − P(3). The sixth must go to a.
+    steep = PowerProfile((0.0, 1.0, 2.0, 3.0, 4.0), (10.0, 12.0, 14.0, 16.0, 26.0))
+    a, b = node("a", 4, core_w=11), replace(node("b", 4), power=steep)
+    # Added watts on b: 2, 2, 2, 10, then 10 for the one beyond; on a: 11.
+    assert places(jobs([9.0] * 6), [a, b], "hpe") == "bbbbba"
+    # With a at 9 W a core, b's last core is dearer.
+    assert places(jobs([9.0] * 6), [node("a", 4, core_w=9), b], "hpe") == "bbbaaa"
+    done = run(jobs([9.0] * 6), [a, b], "hpe")
+    assert np.allclose(done.attempts["guarantee"], 0.8)
+
+
+def test_hpe_respects_the_tdp() -> None:
+    # Dynamic watts on b: 5 each; a TDP of 12 W leaves room for two.
+    assert places(jobs([9.0] * 4), [node("a", 4, core_w=8), node("b", 4, core_w=5, tdp_w=12.0)], "hpe") == "bbaa"
+
+
+def test_hpe_starts_all_of_the_paper_s_jobs() -> None:
+    nodes = [
+        node(f"n{i}", 48, idle_w=60, threads_per_core=2, allocatable_cores=c) for i, c in enumerate((48, 48, 47, 47))
+    ]
+    fifo, hpe = run(jobs([82.0] * 210), nodes, "fifo"), run(jobs([82.0] * 210), nodes, "hpe")
+    assert int((fifo.attempts["placed_s"] == 0).sum()) == 190
+    assert int((hpe.attempts["placed_s"] == 0).sum()) == 210
+
+
+def test_hpe_dial_gives_each_task_what_its_slack_bears() -> None:
+    # 0 → {1: 10 s, 2: 2 s} → 3. Task 2 has 8 s of slack: 2 / (2 + 8) = 0.2, so the least, 60 %; the others have none.
+    workload = jobs([1, 10, 2, 1], edges=edges((0, 1), (0, 2), (1, 3), (2, 3)))
+    done = run(workload, [node("a", 4)], "hpe-dial")
+    by_task = dict(zip(done.attempts["task"].tolist(), done.attempts["guarantee"].tolist(), strict=True))
+    assert by_task == pytest.approx({0: 1.0, 1: 1.0, 2: 0.6, 3: 1.0})
+
+
+# Watts and joules
+
+
+def test_peaks_fits_its_model_through_three_points() -> None:
+    k0, k1, k2 = peaks.fit(50.0, 80.0, 140.0)
+    assert [k0 + k1 * np.exp(k2 * x) for x in (0, 50, 100)] == pytest.approx([50, 80, 140])
+    assert peaks.fit(50.0, 75.0, 100.0) == (50.0, 0.5, 0.0)
+
+
+def test_peaks_takes_the_smallest_jump_of_its_model() -> None:
+    convex = PowerProfile((0.0, 2.0, 4.0), (10.0, 14.0, 30.0))
+    # b's model rises by 4 / 3 for the first core, 8 / 3 for the second, 16 / 3 for the third; a by 3.
+    nodes = [node("a", 4, core_w=3.0), replace(node("b", 4), power=convex)]
+    assert places(jobs([9.0] * 3), nodes, "peaks") == "bba"
+
+
+def test_least_energy_weighs_watts_with_seconds() -> None:
+    # 8 W at speed 2 are 4 J per second of work, 5 W at speed 1 are 5 J.
+    assert places(jobs([9.0]), [node("a", core_w=5.0), node("b", core_w=8.0, speed=2.0)], "least-energy") == "b"
+
+
+def test_least_energy_pays_for_waking() -> None:
+    sleepy = node("b", core_w=4.0, idle_w=10.0, sleep=Sleep(1.0, 5.0, wake_w=10.0, after_s=1.0))
+    nodes = [node("a", core_w=5.0), sleepy]
+    # Saves 1 J a second and costs 50 J to wake: worth it from 50 s on.
+    assert places(jobs([40.0], [3.0]), nodes, "least-energy", from_zero=True) == "a"
+    assert places(jobs([60.0], [3.0]), nodes, "least-energy", from_zero=True) == "b"
+
+
+def test_sleep_by_timeout_is_carried_by_the_policy() -> None:
+    sleepy = [node("a", sleep=Sleep(1.0, 5.0))]
+    workload = jobs([1.0, 1.0], [0.0, 100.0])
+    assert run(workload, sleepy, "fifo").scalars["sleeps"] == 0
+    assert run(workload, sleepy, "fifo-sleep").scalars["sleeps"] == 1
+
+
+def test_an_unknown_node_loses_and_is_used_when_alone() -> None:
+    dark = replace(node("d", 2, speed=9.0), power=None)
+    for policy in ("hpe", "peaks", "least-energy", "wattflow", "topsis", "taskflow", "pwr"):
+        assert places(jobs([9.0] * 2), [dark, node("a", 2)], policy) == "aa", policy
+        assert places(jobs([9.0]), [dark], policy) == "d", policy
+
+
+def test_topsis_takes_the_candidate_that_dominates() -> None:
+    nodes = [node("a", 2, core_w=5.0), node("b", 4, core_w=4.0)]
+    assert places(jobs([9.0]), nodes, "topsis") == "b"
+
+
+# Delay
+
+
+def test_taskflow_waits_for_the_frugal_node_within_its_slack() -> None:
+    # f: 1 core of 2 W; g: 4 cores of 9 W. Task 0 (10 s) is the critical path and takes f; task 1 (2 s) may start as
+    # late as 8 s, f is busy until 10 s, so it waits until 8 s and then goes where it ends first.
+    frugal, greedy = node("f", 1, core_w=2.0), node("g", 4, core_w=9.0)
+    workload = jobs([10, 2], workflow=np.zeros(2, np.int32))
+    done = run(workload, [frugal, greedy], "taskflow")
+    assert done.start_s_by_task().tolist() == pytest.approx([0.0, 8.0])
+    # With a critical path of 14 s it starts at 10 s on the frugal node, when that becomes free.
+    longer = jobs([10, 2, 14], workflow=np.zeros(3, np.int32))
+    rows = run(longer, [frugal, greedy], "taskflow").attempts
+    second = rows[rows["task"] == 1][0]
+    assert (second["start_s"], second["node"]) == (pytest.approx(10.0), 0)
+
+
+def test_carbon_delay_waits_for_the_clean_hours() -> None:
+    zone = Zone("default", Series(100.0, (500.0, 400.0, 100.0, 600.0)), carbon_known=True)
+    cluster = Cluster("clean", (node("a"),), (zone,))
+    done = simulate(jobs([50.0]), cluster, registry.load("carbon-delay", delay_s=250.0))
+    assert done.start_s_by_task().tolist() == [200.0]
+    # Only 150 s may be lost: the cleanest start is then 100 s, when a mean of 400 is reached.
+    done = simulate(jobs([50.0]), cluster, registry.load("carbon-delay", delay_s=150.0))
+    assert done.start_s_by_task().tolist() == [100.0]
+    done = simulate(jobs([50.0]), cluster, registry.load("carbon-delay", delay_s=50.0))
+    assert done.start_s_by_task().tolist() == [0.0]
+
+
+def test_carbon_delay_never_waits_without_a_series() -> None:
+    assert run(jobs([50.0]), [node("a")], "carbon-delay").start_s_by_task().tolist() == [0.0]
+
+
+# GPUs
+
+
+def gpu_node(name: str, gpus: int = 2, **facts) -> Node:
+    card = Device("gpu", "a", 16 * GIB, "mps", power=DeviceProfile((0.0, 1.0), (10.0, 110.0)))
+    return node(name, 8, devices=(card,) * gpus, **facts)
+
+
+def shares(*sizes: float) -> Workload:
+    kinds = sorted(set(sizes))
+    shapes = [Shape(0, (Variant("gpu", 1, 0, "gpu", 1, size),)) for size in kinds]
+    return jobs([100.0] * len(sizes), shapes=shapes, shape=np.array([kinds.index(s) for s in sizes], np.int32))
+
+
+def test_fgd_puts_a_half_beside_a_half() -> None:
+    # Half and whole GPUs are asked for. A half on the half-used card leaves no fragment that a whole task cannot use.
+    done = run(shares(0.5, 0.5, 1.0), [gpu_node("a")], "fgd")
+    rows = done.attempts[np.argsort(done.attempts["task"])]
+    assert rows["device"].tolist() == [0, 0, 1]
+    assert (rows["start_s"] == 0).all()
+
+
+def test_fgd_gradient_by_hand() -> None:
+    # Shapes: 0.5 and 1.0 with frequency 2/3 and 1/3. An idle card has no fragments; half-used, its rest of 0.5 is lost
+    # to the whole task: 0.5 / 3. Filling the rest takes that away again.
+    from wattflow.policy import fgd
+
+    sim = Simulation(shares(0.5, 0.5, 1.0), Cluster("by-hand", (gpu_node("a", 1),)), registry.load("fgd"))
+    state = sim.state
+    handle = state.handle()
+    half = int(state.shapes.variant_first[0])
+    assert fgd.fragments(handle, 0, -1, -1) == 0.0
+    assert fgd.fragments(handle, 0, half, 0) == pytest.approx(0.5 / 3)
+    state.devices.share_u[0] = 500_000
+    assert fgd.fragments(handle, 0, -1, -1) == pytest.approx(0.5 / 3)
+    assert fgd.fragments(handle, 0, half, 0) == 0.0
+
+
+def test_pwr_prefers_the_frugal_card_where_fragments_tie() -> None:
+    hungry = Device("gpu", "a", 16 * GIB, "mps", power=DeviceProfile((0.0, 1.0), (10.0, 310.0)))
+    nodes = [node("h", 8, devices=(hungry,)), gpu_node("f", 1)]
+    assert places(shares(1.0), nodes, "fgd") == "h"
+    assert places(shares(1.0), nodes, "pwr") == "f"
+
+
+# Serverless
+
+
+def test_fifer_waits_for_a_warm_container() -> None:
+    # A cold start of 10 s, tasks of 4 s with 16 s of slack each: the second waits 4 s more rather than starting cold.
+    workload = jobs([4.0, 4.0], [0.0, 1.0], functions=(Function("f", 10.0),))
+    done = run(workload, [node("a", 4)], "fifer")
+    assert done.start_s_by_task().tolist() == pytest.approx([10.0, 14.0])
+    assert done.scalars["cold_starts"] == 1
+    cold = run(workload, [node("a", 4)], "fifo")
+    assert cold.scalars["cold_starts"] == 2
+
+
+def test_fifer_makes_another_container_when_the_batch_is_full() -> None:
+    # B = ⌊36 / 4⌋ = 9 for one running container: ten that wait are one too many, and a second container is made at 1 s.
+    # Both are warm at 14 and 15 s, and nine more runs of 4 s end within everyone's slack, at 37 s.
+    workload = jobs([4.0] * 11, [0.0] + [1.0] * 10, functions=(Function("f", 10.0),))
+    nodes = Cluster("by-hand", (node("a", 12),))
+    assert simulate(workload, nodes, registry.load("fifer", objective=10.0)).scalars["cold_starts"] == 2
+
+
+def test_daydream_fits_a_weibull() -> None:
+    rng = np.random.default_rng(0)
+    k, scale = daydream.weibull(12.0 * rng.weibull(1.7, 200_000))
+    assert (k, scale) == (pytest.approx(1.7, rel=0.02), pytest.approx(12.0, rel=0.02))
+    assert daydream.weibull(np.array([4.0, 4.0])) == (50.0, 4.0)
+
+
+def test_daydream_has_containers_ready_for_the_next_phase() -> None:
+    # g's four tasks follow f's one: their containers are made while f runs.
+    shapes = [Shape(0, (Variant(),)), Shape(1, (Variant(),))]
+    workload = jobs(
+        [20.0, 5.0, 5.0, 5.0, 5.0], shapes=shapes, shape=np.array([0, 1, 1, 1, 1], np.int32),
+        functions=(Function("f", 1.0), Function("g", 6.0)), edges=edges((0, 1), (0, 2), (0, 3), (0, 4)),
+    )  # fmt: skip
+    hot = run(workload, [node("a", 8)], "daydream")
+    assert hot.makespan_s == pytest.approx(1 + 20 + 5)
+    assert run(workload, [node("a", 8)], "fifo").makespan_s == pytest.approx(1 + 20 + 6 + 5)
+
+
+def test_mashup_sends_only_wide_phases_to_the_platform() -> None:
+    platform = node("p", 100, speed=0.8, serverless=Serverless())
+    nodes = [node("v", 2), platform]
+    # Two tasks fit into one wave of 10 s on v; the platform would take 12.5 s. Ten would need five waves.
+    assert places(jobs([10.0] * 2), nodes, "mashup") == "vv"
+    assert places(jobs([10.0] * 10), nodes, "mashup") == "p" * 10
+
+
+# Our own
+
+
+def test_wattflow_lets_a_node_sleep_and_packs_the_other() -> None:
+    sleep = Sleep(1.0, 5.0)
+    nodes = [node("a", 4, idle_w=50, sleep=sleep), node("b", 4, idle_w=50, sleep=sleep)]
+    assert len(set(places(jobs([30.0] * 4), nodes, "wattflow"))) == 1
+    assert len(set(places(jobs([30.0] * 4), nodes, "fifo"))) == 2
+
+
+def test_wattflow_slows_down_only_what_has_slack() -> None:
+    # At level 1 a task takes twice as long on a quarter of the watts. Task 2 has the slack for it.
+    levels_offered = (Frequency(), Frequency(0.5, 0.25))
+    workload = jobs([10, 50, 10, 10], edges=edges((0, 1), (0, 2), (1, 3), (2, 3)))
+    done = run(workload, [node("a", 4, core_w=20.0, idle_w=60.0, frequencies=levels_offered)], "wattflow")
+    spans = done.end_s_by_task() - done.start_s_by_task()
+    assert spans.tolist() == pytest.approx([10.0, 50.0, 20.0, 10.0])
+    assert done.makespan_s == pytest.approx(70.0)
+
+
+def test_wattflow_beats_hpe_on_a_stream_with_sleepable_nodes() -> None:
+    sleep = Sleep(2.0, 10.0)
+    nodes = [
+        node(name, 8, core_w=w, idle_w=80, speed=s, sleep=sleep)
+        for name, w, s in (("a", 5, 0.6), ("b", 8, 1.2), ("c", 9, 1.2))
+    ]
+    rng = np.random.default_rng(7)
+    workload = jobs(rng.lognormal(3, 0.5, 40).tolist(), np.sort(rng.uniform(0, 1500, 40)).tolist())
+    hpe, ours = run(workload, nodes, "hpe"), run(workload, nodes, "wattflow")
+    assert ours.total_j < 0.7 * hpe.total_j
+    assert ours.makespan_s <= hpe.makespan_s
+
+
+# Levels
+
+
+def test_levels_of_a_diamond() -> None:
+    workload = jobs([1, 10, 2, 1], edges=edges((0, 1), (0, 2), (1, 3), (2, 3)))
+    found = levels.levels(workload, Cluster("one", (node("a", speed=2.0),)))
+    assert found.before.tolist() == [0, 0.5, 0.5, 5.5]
+    assert found.rest.tolist() == [6, 5.5, 1.5, 0.5]
+    assert found.slack.tolist() == [0, 0, 4, 0]
+    assert found.phase.tolist() == [0, 1, 1, 2]
+    assert found.work.tolist() == [7] * 4
