@@ -1,0 +1,247 @@
+"""Runtime of a task on a machine: backbone × machine factor, a smoothed residual, calibrated intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.predict import backbone as lines
+from wattflow.predict import conformal, factors, kriging
+from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
+
+KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK = "known", "new source", "new machine", "new task"
+_FAR = 3.0
+_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Tasks, machines, sources and input data by number."""
+
+    tasks: tuple[str, ...]
+    machines: tuple[str, ...]
+    sources: tuple[str, ...]
+    data: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: Observations, benchmarks: Benchmarks) -> Names:
+        machines = sorted(set(rows.machine.tolist()) | set(benchmarks))
+        data = sorted(set(rows.data.tolist()) - {""})
+        return cls(tuple(np.unique(rows.task).tolist()), tuple(machines), tuple(np.unique(rows.source).tolist()),
+                   tuple(data))  # fmt: skip
+
+
+def numbers(texts: Texts, names: Sequence[str]) -> Ints:
+    """Position of each text among the names; −1 where it is not one."""
+    position = {name: i for i, name in enumerate(names)}
+    return np.array([position.get(text, -1) for text in texts.tolist()], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Observations as numbers."""
+
+    task: Ints
+    machine: Ints
+    size: Floats
+    data: Ints
+
+    def take(self, rows: Ints) -> Rows:
+        return Rows(self.task[rows], self.machine[rows], self.size[rows], self.data[rows])
+
+    @property
+    def places(self) -> kriging.Places:
+        size = np.where(np.isfinite(self.size), self.size, 0.0)
+        return kriging.Places(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Backbone with all offsets filled, and the process over its residual. ``ran`` marks pairs really seen."""
+
+    backbone: lines.Backbone
+    ran: Ints
+    process: kriging.Kriging
+
+    def predict(self, rows: Rows) -> Floats:
+        """Natural log of seconds; NaN for an unknown task."""
+        known = np.flatnonzero((rows.task >= 0) & np.isfinite(self.backbone.slope[rows.task]))
+        result = np.full(len(rows.task), np.nan)
+        some = rows.take(known)
+        machine = np.where(some.machine < 0, self.backbone.offset.shape[1] - 1, some.machine)
+        some = replace(some, machine=machine)
+        result[known] = self.backbone.predict(some.task, machine, some.size)
+        result[known] += self.process.predict(some.task, some.places)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Per row: point and interval in seconds, and what about the row was new to the model."""
+
+    runtime_s: Floats
+    low_s: Floats
+    high_s: Floats
+    novelty: Texts
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeModel:
+    """A fitted model of runtimes. The last column of offsets stands for a machine nothing is known about."""
+
+    names: Names
+    size_column: int
+    core: Core
+    calibrations: dict[str, conformal.Calibration]
+
+    def rows(self, observations: Observations) -> Rows:
+        size = observations.sizes[:, self.size_column] if observations.sizes.shape[1] else np.full(
+            len(observations), np.nan)  # fmt: skip
+        return Rows(numbers(observations.task, self.names.tasks), numbers(observations.machine, self.names.machines),
+                    size, numbers(observations.data, self.names.data))  # fmt: skip
+
+    def predict(self, observations: Observations, level: float = 0.9) -> Prediction:
+        """Predict every row. A task the model never saw has NaN everywhere: unknown stays unknown."""
+        rows = self.rows(observations)
+        log_s = self.core.predict(rows)
+        novelty = self.novelty(observations, rows)
+        point, low, high = (np.full(len(log_s), np.nan) for _ in range(3))
+        for kind, calibration in self.calibrations.items():
+            some = np.flatnonzero((novelty == kind) & np.isfinite(log_s))
+            task = rows.task[some]
+            point[some] = np.exp(calibration.point(log_s[some], task))
+            ends = calibration.interval(log_s[some], task, level)
+            low[some], high[some] = np.exp(ends[0]), np.exp(ends[1])
+        return Prediction(point, low, high, novelty, level)
+
+    def novelty(self, observations: Observations, rows: Rows) -> Texts:
+        """What is new about each row, the worst first: task, machine, source."""
+        machine = np.where(rows.machine < 0, self.core.ran.shape[1] - 1, rows.machine)
+        kind = np.full(len(rows.task), KNOWN, dtype="<U12")
+        kind[~np.isin(observations.source, self.names.sources)] = NEW_SOURCE
+        kind[self.core.ran[np.maximum(rows.task, 0), machine] == 0] = NEW_MACHINE
+        kind[rows.task < 0] = NEW_TASK
+        return kind
+
+
+def fit(observations: Observations, benchmarks: Benchmarks | None = None, seed: int = 0) -> RuntimeModel:
+    """Fit runtimes of finished tasks. ``benchmarks`` place machines that ran few tasks or none."""
+    known = np.isfinite(observations.runtime_s) & (observations.runtime_s > 0)
+    observations = observations.take(known)
+    names = Names.of(observations, benchmarks or {})
+    trainer = _Trainer(observations, names, factors.benchmark_table(benchmarks or {}, names.machines, names.tasks))
+    trainer.choose_size()
+    everything = np.arange(len(observations))
+    scales = trainer.tune(everything, seed)
+    core = trainer.fit(everything, scales)
+    calibrations = {kind: trainer.calibrate(kind, scales) for kind in (KNOWN, NEW_SOURCE, NEW_MACHINE)}
+    return RuntimeModel(names, trainer.size_column, core, calibrations)
+
+
+class _Trainer:
+    """One training set; fits cores on parts of it and measures what they miss on the rest."""
+
+    def __init__(self, observations: Observations, names: Names, table: factors.BenchmarkTable) -> None:
+        self.observations, self.names, self.table = observations, names, table
+        self.log_s = np.log(observations.runtime_s)
+        self.task = numbers(observations.task, names.tasks)
+        self.machine = numbers(observations.machine, names.machines)
+        self.data = numbers(observations.data, names.data)
+        self.size_column = 0
+        self.distance = _distances(table, len(names.machines))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return len(self.names.tasks), len(self.names.machines) + 1
+
+    def rows(self, chosen: Ints) -> Rows:
+        sizes = self.observations.sizes
+        size = sizes[:, self.size_column] if sizes.shape[1] else np.full(len(self.observations), np.nan)
+        return Rows(self.task[chosen], self.machine[chosen], size[chosen], self.data[chosen])
+
+    def choose_size(self) -> None:
+        """The size that predicts best over held-out sources (or runs) with the backbone alone."""
+        costs = []
+        kind = NEW_SOURCE if len(self.names.sources) > 1 else KNOWN
+        for column in range(self.observations.sizes.shape[1]):
+            self.size_column = column
+            errors = []
+            for train, test, _ in self.folds(kind):
+                core = self.backbone(train)
+                rows = self.rows(test)
+                errors.append(np.abs(self.log_s[test] - core.predict(rows.task, rows.machine, rows.size)))
+            costs.append(float(np.nanmean(np.minimum(np.concatenate(errors), 1.0))))
+        self.size_column = int(np.argmin(costs)) if costs else 0
+
+    def backbone(self, chosen: Ints) -> lines.Backbone:
+        rows = self.rows(chosen)
+        return lines.fit_backbone(rows.task, rows.machine, rows.size, self.log_s[chosen], self.counts)
+
+    def tune(self, chosen: Ints, seed: int) -> Floats:
+        rows, fitted = self.rows(chosen), self.backbone(chosen)
+        residual = self.log_s[chosen] - fitted.predict(rows.task, rows.machine, rows.size)
+        return kriging.tune(residual, rows.task, rows.places, self.distance, seed)
+
+    def fit(self, chosen: Ints, scales: Floats) -> Core:
+        rows, fitted = self.rows(chosen), self.backbone(chosen)
+        residual = self.log_s[chosen] - fitted.predict(rows.task, rows.machine, rows.size)
+        process = kriging.fit_kriging(residual, rows.task, rows.places, self.distance, (self.counts[0], scales))
+        ran = np.isfinite(fitted.offset).astype(np.int64)
+        return Core(replace(fitted, offset=_filled(fitted.offset, self.table)), ran, process)
+
+    def calibrate(self, kind: str, scales: Floats) -> conformal.Calibration:
+        """Residuals of rows that were new in this way, from inner folds."""
+        residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
+        for train, test, g in self.folds(kind):
+            core = self.fit(train, scales)
+            residual[test] = self.log_s[test] - core.predict(self.rows(test))
+            group[test] = g
+        return conformal.calibrate(residual, self.task, group, self.counts[0])
+
+    def folds(self, kind: str) -> Iterator[tuple[Ints, Ints, int]]:
+        """(train, test, group): by run, by source or by machine; fewer than two groups fall back to runs."""
+        column = {KNOWN: self.observations.run, NEW_SOURCE: self.observations.source,
+                  NEW_MACHINE: self.observations.machine}[kind]  # fmt: skip
+        found, group = np.unique(column, return_inverse=True)
+        if len(found) < 2:
+            found, group = np.unique(self.observations.run, return_inverse=True)
+        if len(found) > _FOLDS:
+            group = np.random.default_rng(0).permutation(len(found))[group] % _FOLDS
+        for g in range(int(group.max()) + 1):
+            yield np.flatnonzero(group != g), np.flatnonzero(group == g), g
+
+
+def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
+    """How unlike machines are, by their benchmarks; far where nothing is known."""
+    distance = np.full((machines + 1, machines + 1), _FAR)
+    for a in range(machines + 1):
+        for b in range(machines + 1):
+            if a == b:
+                distance[a, b] = 0.0
+            elif max(a, b) < machines and len(table.log_s):
+                found = table.distance(table.log_s[:, a], table.log_s[:, b])
+                distance[a, b] = found if np.isfinite(found) else _FAR
+    return distance
+
+
+def _filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
+    """Offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
+    filled = offset.copy()
+    some = np.isfinite(offset)
+    seen = np.flatnonzero(some.any(axis=0))
+    mean = np.where(some, offset, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
+    for m in range(offset.shape[1]):
+        missing = np.flatnonzero(~some[:, m] & some.any(axis=1))
+        if not len(missing):
+            continue
+        if some[:, m].any():
+            effect = float(np.median((offset[:, m] - mean)[some[:, m]]))
+            filled[missing, m] = mean[missing] + effect
+        elif m < table.log_s.shape[1] and np.isfinite(table.log_s[:, m]).any():
+            filled[missing, m] = factors.predict_offsets(offset, table, seen, table.log_s[:, m])[missing]
+        else:
+            filled[missing, m] = mean[missing]
+    return filled
