@@ -126,3 +126,14 @@ def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
         if len(times) and not np.all(times == 1.0):
             benchmarks.setdefault(str(machine), {})[f"{workflow.lower()}/{task}"] = float(np.median(times))
     return benchmarks
+
+
+def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
+    """Kepler's nx12 rows in time order: counters by name, and platform (wall) or package watts."""
+    file, label = {"wall": ("acpi_basic", "platform_power"), "package": ("rapl_basic", "package_power")}[scope]
+    counters = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
+    table = Table(data / KEPLER / f"{file}.csv.gz", ("timestamp", *counters, label))
+    order = np.argsort(table.numbers("timestamp"), kind="stable")
+    watts = table.numbers(label)[order]
+    good = np.isfinite(watts) & (watts > 0)
+    return {name: table.numbers(name)[order][good] for name in counters}, watts[good]
