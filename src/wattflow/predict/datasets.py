@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.model.errors import InvalidInput, MissingData, Problem
-from wattflow.predict.observations import Floats, Observations, Texts
+from wattflow.predict import serverless
+from wattflow.predict.observations import Floats, Observations, Texts, concatenate
 
 LOTARU = "nextflow_traces/lotaru_heterogeneous"
 GREENFAAS = "energy_labelled/greenfaas_sebs/task_energy.csv.gz"
@@ -137,3 +138,42 @@ def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
     watts = table.numbers(label)[order]
     good = np.isfinite(watts) & (watts > 0)
     return {name: table.numbers(name)[order][good] for name in counters}, watts[good]
+
+
+def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
+    """GreenFaaS calls with attributed energy, in order of start, and how many had no energy and are left out."""
+    table = Table(
+        data / GREENFAAS,
+        ("block_id", "func_name", "machine", "endpoint_status", "start", "duration_s", "avg_power_W", "energy_J"),
+    )
+    start = np.array([np.datetime64(text, "us").astype(np.int64) / 1e6 for text in table.texts("start")])
+    power, duration = table.numbers("avg_power_W"), table.numbers("duration_s")
+    good = (power > 0) & (duration > 0) & (table.numbers("energy_J") > 0)
+    rows = np.flatnonzero(good)
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    block, begin = table.texts("block_id")[rows], start[rows] - start[rows].min()
+    return serverless.Calls(
+        function=table.texts("func_name")[rows], machine=table.texts("machine")[rows], block=block,
+        wave=serverless.waves(block, begin), warm=(table.texts("endpoint_status")[rows] == "WARM").astype(np.float64),
+        start_s=begin, duration_s=duration[rows], power_w=power[rows],
+    ), int((~good).sum())  # fmt: skip
+
+
+def sizey(data: Path) -> Observations:
+    """Sizey's Nextflow runs: finished tasks with requested and peak memory. The run is the sample (tag)."""
+    parts = []
+    for path in sorted((data / SIZEY).glob("*.csv.gz")):
+        table = Table(path, ("process", "tag", "status", "cpus", "memory", "realtime", "%cpu", "peak_rss", "task_id"))
+        done = table.texts("status") == "COMPLETED"
+        workflow = path.name.removesuffix(".csv.gz")
+        tag, number = table.texts("tag"), table.texts("task_id")
+        sample = [f"{workflow}|{t if t not in ('', '-') else f'task {n}'}" for t, n in zip(tag, number, strict=True)]
+        parts.append(Observations.of(
+            task=[f"{workflow}/{process}" for process in table.texts("process")],
+            run=sample, workflow=[workflow] * len(table), runtime_s=table.numbers("realtime") / 1000.0,
+            request_cores=table.numbers("cpus"), request_bytes=table.numbers("memory"),
+            used_cores=table.numbers("%cpu") / 100.0, peak_bytes=table.numbers("peak_rss"),
+        ).take(done))  # fmt: skip
+    if not parts:
+        raise MissingData(f"no Sizey traces in {data / SIZEY}; WATTFLOW_DATA names the folder of real data")
+    return concatenate(parts)

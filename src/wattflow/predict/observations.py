@@ -126,3 +126,11 @@ def _family(name: str) -> str:
     parts = name.split("-")
     kept = [part for part in parts[:2] if not any(c.isdigit() for c in part)]
     return (kept[0] if kept else parts[0]).lower()
+
+
+def concatenate(parts: Sequence[Observations]) -> Observations:
+    """Rows of several tables with the same sizes, one after the other."""
+    joined = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
+              for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
+    shared = set.intersection(*(set(p.columns) for p in parts))
+    return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)

@@ -6,8 +6,8 @@ numeric (``x <= threshold`` goes left); a missing value follows the side the tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -94,6 +94,30 @@ class _Builder:
         whole: list[NDArray[np.int64]] = [table[:, i].astype(np.int64) for i in (0, 2, 3, 4)]
         return Trees(np.array(self.root, np.int64), whole[0], table[:, 1].copy(), whole[1], whole[2], whole[3],
                      table[:, 5].copy(), base)  # fmt: skip
+
+
+def none(base: float = 0.0) -> Trees:
+    """No trees at all: the base everywhere."""
+    return _Builder().build(base)
+
+
+def mean(ensembles: Sequence[Trees]) -> Trees:
+    """The mean of several ensembles as one."""
+    count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
+
+    def joined(name: str, moved: bool) -> Ints:
+        return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
+
+    return Trees(joined("root", True), joined("feature", False),
+                 np.concatenate([e.threshold for e in ensembles]), joined("left", True), joined("right", True),
+                 joined("missing", False), np.concatenate([e.value for e in ensembles]) / count,
+                 sum(e.base for e in ensembles) / count)  # fmt: skip
+
+
+def renamed(ensemble: Trees, columns: Ints) -> Trees:
+    """The same trees over a wider table in which their feature i stands at ``columns[i]``."""
+    feature = np.where(ensemble.feature >= 0, columns[np.maximum(ensemble.feature, 0)], -1)
+    return replace(ensemble, feature=feature)
 
 
 def from_lightgbm(booster: lightgbm.Booster) -> Trees:
