@@ -1,8 +1,8 @@
 """Intervals that hold their coverage: split-conformal quantiles of residuals that the model did not see.
 
 Residuals come from grouped folds (a run, a source or a machine left out), are divided by a scale of their task, and
-their quantiles, with the finite-sample correction, give the interval (Lei et al., 2018, doi 10.1080/01621459.2017.1307116).
-The two tails are calibrated separately, so the interval need not be symmetric.
+their quantiles, with the finite-sample correction, give the interval (Lei et al., 2018, doi
+10.1080/01621459.2017.1307116). The two tails are calibrated separately, so the interval need not be symmetric.
 """
 
 from __future__ import annotations
@@ -78,6 +78,23 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
     if len(ordered) > _KEPT:
         ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)
     return Calibration(scale, ordered, shift, len(residual))
+
+
+def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
+    """Calibrate for rows of a whole new group (a workflow): as wrong as the worst group left out, in both directions.
+
+    A handful of groups cannot promise a level for the next one, so the interval is wide on purpose.
+    """
+    known = np.isfinite(residual)
+    residual, group = residual[known], group[known]
+    if not len(residual):
+        return Calibration(np.ones(1), np.linspace(-9, 9, 61), 0.0, 0)
+    parts = [residual[group == g] for g in np.unique(group).tolist()]
+    worst = max(parts, key=lambda part: float(np.quantile(np.abs(part), 0.9)))
+    scores = np.sort(np.concatenate([worst, -worst]))
+    if len(scores) < 40:
+        scores = np.sort(np.repeat(scores, -(-40 // len(scores))))
+    return Calibration(np.ones(1), scores, 0.0, len(residual))
 
 
 def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:

@@ -1,6 +1,7 @@
 """What the backbone leaves over, smoothed: a Gaussian process per task over machine, size and input data.
 
-    k = o²·M + [same data]·(i² + d²·M) + S·(s² + c²·M),   M = exp(−dist²/2l²) over machines, S = exp(−Δlog²/2x²) over sizes
+    k = o²·M + [same data]·(i² + d²·M) + S·(s² + c²·M)
+    M = exp(−dist²/2l²) over machines,  S = exp(−Δlog²/2x²) over sizes
 
 Machines are near when their micro-benchmarks are; the same data on another machine shares an effect of its own. The
 eight scales are common to all tasks and chosen by marginal likelihood on the training rows. Away from the data the

@@ -7,13 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Provenance
 from wattflow.predict import backbone as lines
-from wattflow.predict import conformal, factors, kriging
+from wattflow.predict import conformal, factors, kriging, text
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
 
 KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK = "known", "new source", "new machine", "new task"
+ADVICE = {
+    KNOWN: "",
+    NEW_SOURCE: "",
+    NEW_MACHINE: "run the micro-benchmarks or a few tasks on this machine to narrow the interval",
+    NEW_TASK: "never profiled: run the workflow once on down-sampled input and fit again",
+}
 _FAR = 3.0
 _FOLDS = 5
+_LEAST_ROWS = 20
+_NEIGHBOURS, _SHARPNESS = 3, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +86,45 @@ class Core:
         result[known] += self.process.predict(some.task, some.places)
         return result
 
+    def resemble(self, rows: Rows, likeness: Floats) -> Floats:
+        """Natural log of seconds of unknown tasks: what the known tasks most like them by name would take.
+
+        ``likeness`` is [row, known task]; tasks this core never fitted do not count.
+        """
+        fitted = np.isfinite(self.backbone.slope)
+        weight = np.where(fitted[None, :], np.maximum(likeness, 1e-3) ** _SHARPNESS, 0.0)
+        total, mass = np.zeros(len(rows.task)), np.zeros(len(rows.task))
+        nearest = np.argsort(-weight, axis=1, kind="stable")[:, :_NEIGHBOURS]
+        machine = np.where(rows.machine < 0, self.backbone.offset.shape[1] - 1, rows.machine)
+        for rank in range(nearest.shape[1]):
+            task = nearest[:, rank]
+            found = self.backbone.predict(task, machine, rows.size)
+            share = np.where(np.isfinite(found), weight[np.arange(len(task)), task], 0.0)
+            total += share * np.where(np.isfinite(found), found, 0.0)
+            mass += share
+        return np.where(mass > 0, total / np.maximum(mass, 1e-300), np.nan)
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Per row: point and interval in seconds, and what about the row was new to the model."""
+    """Per row: point and interval in seconds, and what about the row was new to the model.
+
+    A never-profiled task has no point (NaN), only the wide interval of the tasks it resembles.
+    """
 
     runtime_s: Floats
     low_s: Floats
     high_s: Floats
     novelty: Texts
     level: float
+
+    def provenance(self) -> list[Provenance]:
+        """``modelled``, or ``guessed`` where the task was never profiled."""
+        return [Provenance.GUESSED if kind == NEW_TASK else Provenance.MODELLED for kind in self.novelty.tolist()]
+
+    def advice(self) -> list[str]:
+        """What to do about the novelty of each row, one per kind found."""
+        return [ADVICE[kind] for kind in (NEW_MACHINE, NEW_TASK) if (self.novelty == kind).any()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +143,31 @@ class RuntimeModel:
                     size, numbers(observations.data, self.names.data))  # fmt: skip
 
     def predict(self, observations: Observations, level: float = 0.9) -> Prediction:
-        """Predict every row. A task the model never saw has NaN everywhere: unknown stays unknown."""
+        """Predict every row. A task the model never saw has no point, only a wide interval: unknown stays unknown."""
         rows = self.rows(observations)
         log_s = self.core.predict(rows)
         novelty = self.novelty(observations, rows)
+        unknown = np.flatnonzero(novelty == NEW_TASK)
+        if len(unknown):
+            names, which = np.unique(observations.task[unknown], return_inverse=True)
+            likeness = text.likeness(names.tolist(), self.names.tasks)[which]
+            log_s[unknown] = self.core.resemble(rows.take(unknown), likeness)
         point, low, high = (np.full(len(log_s), np.nan) for _ in range(3))
         for kind, calibration in self.calibrations.items():
             some = np.flatnonzero((novelty == kind) & np.isfinite(log_s))
-            task = rows.task[some]
-            point[some] = np.exp(calibration.point(log_s[some], task))
+            task = np.maximum(rows.task[some], 0)
+            if kind == NEW_TASK:
+                task = np.zeros(len(some), np.int64)
+            else:
+                point[some] = np.exp(calibration.point(log_s[some], task))
             ends = calibration.interval(log_s[some], task, level)
             low[some], high[some] = np.exp(ends[0]), np.exp(ends[1])
         return Prediction(point, low, high, novelty, level)
+
+    def scale(self, task: str) -> float:
+        """Typical log error of a known task on a known machine; 1 for an unknown one."""
+        known = self.calibrations.get(KNOWN)
+        return float(known.scale[self.names.tasks.index(task)]) if known and task in self.names.tasks else 1.0
 
     def novelty(self, observations: Observations, rows: Rows) -> Texts:
         """What is new about each row, the worst first: task, machine, source."""
@@ -127,17 +179,29 @@ class RuntimeModel:
         return kind
 
 
-def fit(observations: Observations, benchmarks: Benchmarks | None = None, seed: int = 0) -> RuntimeModel:
-    """Fit runtimes of finished tasks. ``benchmarks`` place machines that ran few tasks or none."""
+def fit(
+    observations: Observations,
+    benchmarks: Benchmarks | None = None,
+    kinds: Sequence[str] = (KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK),
+    seed: int = 0,
+) -> RuntimeModel:
+    """Fit runtimes of finished tasks.
+
+    Args:
+        benchmarks: Place machines that ran few tasks or none.
+        kinds: Novelties to calibrate intervals for; rows that are new in another way get no interval.
+    """
     known = np.isfinite(observations.runtime_s) & (observations.runtime_s > 0)
     observations = observations.take(known)
+    if len(observations) < _LEAST_ROWS:
+        raise InvalidInput("training rows", f"{len(observations)} with a runtime; at least {_LEAST_ROWS} are needed")
     names = Names.of(observations, benchmarks or {})
     trainer = _Trainer(observations, names, factors.benchmark_table(benchmarks or {}, names.machines, names.tasks))
     trainer.choose_size()
     everything = np.arange(len(observations))
     scales = trainer.tune(everything, seed)
     core = trainer.fit(everything, scales)
-    calibrations = {kind: trainer.calibrate(kind, scales) for kind in (KNOWN, NEW_SOURCE, NEW_MACHINE)}
+    calibrations = {kind: trainer.calibrate(kind, scales) for kind in kinds}
     return RuntimeModel(names, trainer.size_column, core, calibrations)
 
 
@@ -195,19 +259,24 @@ class _Trainer:
     def calibrate(self, kind: str, scales: Floats) -> conformal.Calibration:
         """Residuals of rows that were new in this way, from inner folds."""
         residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
+        likeness = text.likeness(self.names.tasks, self.names.tasks) if kind == NEW_TASK else None
         for train, test, g in self.folds(kind):
-            core = self.fit(train, scales)
-            residual[test] = self.log_s[test] - core.predict(self.rows(test))
+            core, rows = self.fit(train, scales), self.rows(test)
+            found = core.predict(rows) if likeness is None else core.resemble(rows, likeness[rows.task])
+            residual[test] = self.log_s[test] - found
             group[test] = g
+        if kind == NEW_TASK:
+            return conformal.calibrate_worst_group(residual, group)
         return conformal.calibrate(residual, self.task, group, self.counts[0])
 
     def folds(self, kind: str) -> Iterator[tuple[Ints, Ints, int]]:
-        """(train, test, group): by run, by source or by machine; fewer than two groups fall back to runs."""
-        column = {KNOWN: self.observations.run, NEW_SOURCE: self.observations.source,
-                  NEW_MACHINE: self.observations.machine}[kind]  # fmt: skip
-        found, group = np.unique(column, return_inverse=True)
-        if len(found) < 2:
-            found, group = np.unique(self.observations.run, return_inverse=True)
+        """(train, test, group): by run, source, machine or workflow; with one group only, by task or run."""
+        rows = self.observations
+        column = {KNOWN: rows.run, NEW_SOURCE: rows.source, NEW_MACHINE: rows.machine, NEW_TASK: rows.workflow}[kind]
+        for candidate in (column, rows.task if kind == NEW_TASK else rows.run, np.arange(len(rows)).astype(np.str_)):
+            found, group = np.unique(candidate, return_inverse=True)
+            if len(found) > 1:
+                break
         if len(found) > _FOLDS:
             group = np.random.default_rng(0).permutation(len(found))[group] % _FOLDS
         for g in range(int(group.max()) + 1):

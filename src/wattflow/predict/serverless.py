@@ -7,7 +7,7 @@ other machines; boosted trees correct it for how busy the endpoint is. Energy is
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class Calls:
     def energy_j(self) -> Floats:
         return self.duration_s * self.power_w
 
+    def take(self, rows: Ints) -> Calls:
+        """The chosen calls."""
+        return Calls(**{part.name: getattr(self, part.name)[rows] for part in fields(self)})
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -49,6 +53,10 @@ class Seen:
     table: Floats
     recent_log_s: Floats
     recent_log_w: Floats
+
+    def take(self, rows: Ints) -> Seen:
+        """The chosen rows."""
+        return Seen(self.table[rows], self.recent_log_s[rows], self.recent_log_w[rows])
 
 
 def observe(calls: Calls) -> Seen:
@@ -82,7 +90,7 @@ def observe(calls: Calls) -> Seen:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Duration and watts of calls, with intervals of their product. Function medians stand in where no call finished."""
+    """Duration and watts of calls, with intervals of their product. Function medians stand in before any finished."""
 
     functions: tuple[str, ...]
     median_log: Floats

@@ -62,7 +62,7 @@ def _predict_row(row, root, feature, threshold, left, right, missing, value, bas
             x = row[feature[node]]
             if x != x:
                 if missing[node] == 2:
-                    go_left = 0.0 <= threshold[node]
+                    go_left = threshold[node] >= 0.0
                 else:
                     go_left = missing[node] == 1
             else:

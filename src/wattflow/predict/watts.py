@@ -115,5 +115,3 @@ def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, floa
     watts = model.predict(table)[0]
     return PowerProfile(tuple(float(k) for k in busy), tuple(float(w) for w in watts), model.scope,
                         Provenance.MODELLED, source)  # fmt: skip
-
-
