@@ -164,7 +164,7 @@ def corrected(rows: Observations, model: runtime.RuntimeModel) -> tuple[float, f
     """Median errors (%) of each machine's tasks after its 50th: undrifted, drifted, and drifted with correction."""
     found = model.predict(rows)
     error = np.log(rows.runtime_s) - np.log(found.runtime_s)
-    size = rows.sizes[:, model.size_column]
+    size = model.size(rows)
     before, lost, after = [], [], []
     for _, (_, mine) in leave_one_out(rows.machine):
         order = mine[np.random.default_rng(0).permutation(len(mine))]
@@ -200,7 +200,7 @@ def speed(data: Path) -> list[Figure]:
     rows, benchmarks = datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     model = runtime.fit(rows, benchmarks, kinds=(runtime.KNOWN,))
     one = fast.RowPredictor(model)
-    asked = (str(rows.task[0]), str(rows.machine[0]), float(rows.sizes[0, model.size_column]), str(rows.data[0]))
+    asked = (str(rows.task[0]), str(rows.machine[0]), float(model.size(rows)[0]), str(rows.data[0]))
     ours = microseconds(lambda: one.predict_s(*asked), 5000)
     table = np.log(rows.sizes + 1)
     target = np.log(rows.runtime_s)

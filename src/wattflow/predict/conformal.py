@@ -41,12 +41,15 @@ class Calibration:
         shift: The point prediction is lowered by ``shift · scale²``: for relative error the best point is not the
             median but the median weighted by 1/runtime, which for log-normal errors lies σ² lower.
         count: Residuals it was made from.
+        median_error, mean_error: Relative error of the point on those left-out rows; NaN where there were too few.
     """
 
     scale: Floats
     scores: Floats
     shift: float
     count: int
+    median_error: float = math.nan
+    mean_error: float = math.nan
 
     def point(self, log_value: Floats, task: Ints) -> Floats:
         """The point of least expected relative error."""
@@ -73,11 +76,13 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
         rows = group == g
         scores[rows] = residual[rows] / scale[task[rows]]
     scale = _scales(residual, task, tasks)
-    shift = min(_SHIFTS, key=lambda c: _mean_relative_error(residual, c * np.minimum(scale[task] ** 2, _SHIFT_MOST)))
+    lower = np.minimum(scale[task] ** 2, _SHIFT_MOST)
+    shift = min(_SHIFTS, key=lambda c: float(np.mean(_relative_errors(residual, c * lower))))
     ordered = np.sort(scores)
     if len(ordered) > _KEPT:
         ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)
-    return Calibration(scale, ordered, shift, len(residual))
+    error = _relative_errors(residual, shift * lower)
+    return Calibration(scale, ordered, shift, len(residual), float(np.median(error)), float(np.mean(error)))
 
 
 def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
@@ -106,5 +111,5 @@ def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:
     return np.asarray(np.sqrt((_PRIOR_ROWS * overall + total) / (_PRIOR_ROWS + count)) + 1e-6)
 
 
-def _mean_relative_error(residual: Floats, lowered: Floats) -> float:
-    return float(np.mean(np.abs(np.exp(-lowered - residual) - 1.0)))
+def _relative_errors(residual: Floats, lowered: Floats) -> Floats:
+    return np.asarray(np.abs(np.exp(-lowered - residual) - 1.0))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.model.errors import InvalidInput, MissingData, Problem
+from wattflow.model.profile import Scope
 from wattflow.predict import serverless
 from wattflow.predict.observations import Floats, Observations, Texts, concatenate
 
@@ -16,6 +17,7 @@ LOTARU = "nextflow_traces/lotaru_heterogeneous"
 GREENFAAS = "energy_labelled/greenfaas_sebs/task_energy.csv.gz"
 KEPLER = "energy_labelled/kepler_nx12"
 SIZEY = "nextflow_traces/sizey"
+KEPLER_SCOPES = {"platform": Scope.WALL, "package": Scope.PACKAGE}
 LOTARU_SIZES = (
     "TaskInputSizeUncompressed",
     "TaskInputSize",
@@ -46,6 +48,10 @@ class Table:
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._table.column_names)
 
     def has(self, name: str) -> bool:
         return name in self._table.column_names

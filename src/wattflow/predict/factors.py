@@ -89,7 +89,7 @@ def _estimate_complete(
     mean = offset.mean(axis=1)
     usable = np.isfinite(column) & np.isfinite(table.log_s[:, seen]).all(axis=1)
     if not usable.any():
-        return mean
+        return np.asarray(mean)
     bench = table.log_s[usable][:, seen]
     centre = bench.mean(axis=1, keepdims=True)
     ratio = column[usable] - centre[:, 0]
@@ -99,4 +99,4 @@ def _estimate_complete(
     common_weight = (((bench - centre) - behaviour.mean(axis=0)) ** 2).mean(axis=1) + tolerance**2
     common_weight = common_weight**-power
     together = float(common_weight @ ratio / common_weight.sum())
-    return mean + (1.0 - common) * (weight @ ratio) / weight.sum(axis=1) + common * together
+    return np.asarray(mean + (1.0 - common) * (weight @ ratio) / weight.sum(axis=1) + common * together)

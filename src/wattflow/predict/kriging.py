@@ -110,9 +110,10 @@ def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, 
             continue
         where = places.take(rows)
         matrix = covariance(scales, where, where, distance)
-        trust, solved = np.ones(len(rows)), np.zeros(len(rows))
+        trust: Floats = np.ones(len(rows))
+        solved: Floats = np.zeros(len(rows))
         for _ in range(_ROBUST_ROUNDS):
-            solved = np.linalg.solve(matrix + np.diag(noise**2 / trust), residual[rows])
+            solved = np.asarray(np.linalg.solve(matrix + np.diag(noise**2 / trust), residual[rows]), np.float64)
             trust = np.minimum(1.0, _HUBER / np.maximum(np.abs(residual[rows] - matrix @ solved) / noise, 1e-9))
         order.append(rows)
         weights.append(solved)

@@ -21,7 +21,19 @@ from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import backbone, boosting, conformal, kriging, needs, network, runtime, serverless, trees, watts
+from wattflow.predict import (
+    backbone,
+    boosting,
+    conformal,
+    kriging,
+    needs,
+    network,
+    runtime,
+    serverless,
+    tasks,
+    trees,
+    watts,
+)
 
 VERSION = 1
 _TYPES: dict[str, type] = {
@@ -29,6 +41,7 @@ _TYPES: dict[str, type] = {
     for kind in (
         backbone.Backbone, boosting.Chosen, boosting.Setting, conformal.Calibration, kriging.Kriging, kriging.Places,
         needs.NeedModel, network.Network, runtime.Core, runtime.Names, runtime.RuntimeModel, serverless.CallModel,
+        tasks.TaskModel,
         trees.Trees, watts.Line, watts.WattsModel,
     )
 }  # fmt: skip

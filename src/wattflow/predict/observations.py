@@ -130,7 +130,7 @@ def _family(name: str) -> str:
 
 def concatenate(parts: Sequence[Observations]) -> Observations:
     """Rows of several tables with the same sizes, one after the other."""
-    joined = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
+    joined: dict[str, object] = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
               for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
     shared = set.intersection(*(set(p.columns) for p in parts))
-    return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)
+    return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)  # type: ignore[arg-type]

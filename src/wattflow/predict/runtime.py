@@ -132,15 +132,23 @@ class RuntimeModel:
     """A fitted model of runtimes. The last column of offsets stands for a machine nothing is known about."""
 
     names: Names
-    size_column: int
+    size_name: str
     core: Core
     calibrations: dict[str, conformal.Calibration]
 
+    def size(self, observations: Observations) -> Floats:
+        """The size this model predicts from; unknown where the table has no such column."""
+        if self.size_name in observations.size_names:
+            return observations.sizes[:, observations.size_names.index(self.size_name)]
+        return np.full(len(observations), np.nan)
+
     def rows(self, observations: Observations) -> Rows:
-        size = observations.sizes[:, self.size_column] if observations.sizes.shape[1] else np.full(
-            len(observations), np.nan)  # fmt: skip
-        return Rows(numbers(observations.task, self.names.tasks), numbers(observations.machine, self.names.machines),
-                    size, numbers(observations.data, self.names.data))  # fmt: skip
+        return Rows(
+            numbers(observations.task, self.names.tasks),
+            numbers(observations.machine, self.names.machines),
+            self.size(observations),
+            numbers(observations.data, self.names.data),
+        )
 
     def predict(self, observations: Observations, level: float = 0.9) -> Prediction:
         """Predict every row. A task the model never saw has no point, only a wide interval: unknown stays unknown."""
@@ -202,7 +210,8 @@ def fit(
     scales = trainer.tune(everything, seed)
     core = trainer.fit(everything, scales)
     calibrations = {kind: trainer.calibrate(kind, scales) for kind in kinds}
-    return RuntimeModel(names, trainer.size_column, core, calibrations)
+    size_name = observations.size_names[trainer.size_column] if observations.size_names else ""
+    return RuntimeModel(names, size_name, core, calibrations)
 
 
 class _Trainer:

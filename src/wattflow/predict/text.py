@@ -31,4 +31,4 @@ def likeness(one: Sequence[str], other: Sequence[str]) -> Floats:
     """Cosine similarity, [one, other], of the parts after the workflow's name."""
     left = np.array([vector(text.rsplit("/", 1)[-1]) for text in one]).reshape(len(one), _BUCKETS)
     right = np.array([vector(text.rsplit("/", 1)[-1]) for text in other]).reshape(len(other), _BUCKETS)
-    return left @ right.T
+    return np.asarray(left @ right.T)

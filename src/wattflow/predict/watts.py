@@ -12,7 +12,7 @@ import numpy as np
 
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 from wattflow.predict import boosting, conformal, network, trees
-from wattflow.predict.observations import Floats
+from wattflow.predict.observations import Floats, Ints
 
 COUNTERS = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
 _SETTINGS = (boosting.Setting(), boosting.Setting(loss="l2"), boosting.Setting(trainer="sklearn"))
@@ -90,7 +90,7 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
         case ["line"]:
             raw = np.exp(rows[:, : len(COUNTERS)]) / 1e9
             design = np.column_stack([np.ones(len(raw)), raw]) / np.exp(target)[:, None]
-            return Line(np.linalg.lstsq(design, np.ones(len(raw)), rcond=None)[0])
+            return Line(np.asarray(np.linalg.lstsq(design, np.ones(len(raw)), rcond=None)[0], np.float64))
         case ["network"]:
             return network.fit_network(rows, target)
         case ["boosting", number]:
@@ -102,10 +102,20 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
 _BANDS = 6
 
 
-def _band(log_w: Floats, least: float, most: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _band(log_w: Floats, least: float, most: float) -> Ints:
     """Bands of predicted watts, so that idle and full load have intervals of their own."""
     share = (log_w - np.log(least)) / max(np.log(most) - np.log(least), 1e-9)
-    return np.clip((share * _BANDS).astype(np.int64), 0, _BANDS - 1)
+    return np.asarray(np.clip((share * _BANDS).astype(np.int64), 0, _BANDS - 1))
+
+
+def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dict[str, float]]:
+    """Median counters seen with about k busy threads (CPU milliseconds per second / 1000), for the k that were seen."""
+    busy = np.clip(np.rint(np.asarray(counters[COUNTERS[0]]) / 1000.0), 0, threads).astype(np.int64)
+    return {
+        int(k): {name: float(np.median(np.asarray(counters[name])[busy == k])) for name in COUNTERS}
+        for k in np.unique(busy)
+        if np.sum(busy == k) >= 5
+    }
 
 
 def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, float]], source: str) -> PowerProfile:
