@@ -103,12 +103,12 @@ def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
 
 
 def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:
-    """Root mean square of the residuals of each task, drawn towards that of all."""
-    clipped = np.clip(residual, -2.0, 2.0) ** 2
-    overall = float(np.mean(clipped)) if len(clipped) else 1.0
+    """Root mean square of the residuals of each task, drawn on the log scale towards that of the typical task."""
     count = np.bincount(task, minlength=tasks)
-    total = np.bincount(task, weights=clipped, minlength=tasks)
-    return np.asarray(np.sqrt((_PRIOR_ROWS * overall + total) / (_PRIOR_ROWS + count)) + 1e-6)
+    total = np.bincount(task, weights=np.clip(residual, -2.0, 2.0) ** 2, minlength=tasks)
+    own = 0.5 * np.log(total / np.maximum(count, 1) + 1e-8)
+    typical = float(np.median(own[count > 0])) if (count > 0).any() else 0.0
+    return np.asarray(np.exp((_PRIOR_ROWS * typical + count * own) / (_PRIOR_ROWS + count)))
 
 
 def _relative_errors(residual: Floats, lowered: Floats) -> Floats:

@@ -100,7 +100,7 @@ class Corrector:
             place = self.tasks[task]
             x[place] = 1.0
             if size > 0 and np.isfinite(self.typical[task]):
-                x[place + 1] = float(np.clip(np.log(size) - self.typical[task], -3.0, 3.0))
+                x[place + 1] = float(np.clip(np.log(size) - self.typical[task], -8.0, 8.0))
         return x
 
 
