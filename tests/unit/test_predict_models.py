@@ -11,7 +11,7 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import modelfile, needs, network, serverless, tasks, watts
+from wattflow.predict import boosting, modelfile, needs, network, serverless, tasks, watts
 from wattflow.predict.observations import Observations
 
 
@@ -94,6 +94,9 @@ def test_an_unknown_learner_is_named() -> None:
         watts.train("oracle", np.ones((3, 7)), np.ones(3))
 
 
+QUICK = (boosting.Setting(rounds=0), boosting.Setting(rounds=20))
+
+
 def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
     rng = np.random.default_rng(seed)
     function = np.array(["f", "g"])[np.arange(count) // (count // 2)]
@@ -119,11 +122,11 @@ def test_calls_are_predicted_from_the_past_only() -> None:
 def test_energy_of_calls_is_predicted_and_covered() -> None:
     some = calls()
     seen = serverless.observe(some)
-    model = serverless.fit(some, seen, some.wave)
+    model = serverless.fit(some, seen, some.wave, settings=QUICK)
     energy, low, high = model.predict(some, seen)
     assert np.median(np.abs(energy / some.energy_j - 1)) < 0.2
     assert np.mean((some.energy_j >= low) & (some.energy_j <= high)) > 0.8
-    cold = serverless.fit(some, seen, some.wave, history=False).predict(some, seen)[0]
+    cold = serverless.fit(some, seen, some.wave, history=False, settings=QUICK).predict(some, seen)[0]
     assert np.isfinite(cold).all()
 
 
@@ -186,7 +189,7 @@ def test_models_come_back_from_files_as_they_were(tmp_path: Path, watts_model: w
     np.testing.assert_array_equal(back.predict(counters)[0], watts_model.predict(counters)[0])
     some = calls()
     seen = serverless.observe(some)
-    fitted = serverless.fit(some, seen, some.wave)
+    fitted = serverless.fit(some, seen, some.wave, settings=QUICK)
     modelfile.save(tmp_path / "c", fitted, modelfile.Manifest("calls"))
     np.testing.assert_array_equal(
         modelfile.load(tmp_path / "c")[0].predict(some, seen)[1], fitted.predict(some, seen)[1])  # fmt: skip

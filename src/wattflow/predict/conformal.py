@@ -8,7 +8,7 @@ their quantiles, with the finite-sample correction, give the interval (Lei et al
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,6 +83,12 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
         ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)
     error = _relative_errors(residual, shift * lower)
     return Calibration(scale, ordered, shift, len(residual), float(np.median(error)), float(np.mean(error)))
+
+
+def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
+    """The same scores on a scale that has a further, independent error of this size on the log scale."""
+    scale = np.hypot(calibration.scale, extra)
+    return replace(calibration, scale=scale, median_error=math.nan, mean_error=math.nan)
 
 
 def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:

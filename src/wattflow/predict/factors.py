@@ -15,7 +15,8 @@ import numpy as np
 
 from wattflow.predict.observations import Benchmarks, Floats, Ints
 
-_GRID = tuple(itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0), (0.0, 0.25, 0.5)))
+_NO_BENCHMARKS = 0.5  # natural log: machines nothing is known of differ by about this much
+_GRID = tuple(itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,17 @@ class BenchmarkTable:
         """Root mean square difference of two machines' columns over the benchmarks both have."""
         both = np.isfinite(one) & np.isfinite(other)
         return float(np.sqrt(np.mean((one[both] - other[both]) ** 2))) if both.any() else float("nan")
+
+    def disagreement(self) -> float:
+        """How differently benchmarks rate one machine against another: the error to expect of a factor from them."""
+        spreads = []
+        for a in range(self.log_s.shape[1]):
+            for b in range(a):
+                ratio = self.log_s[:, a] - self.log_s[:, b]
+                ratio = ratio[np.isfinite(ratio)]
+                if len(ratio) > 2:
+                    spreads.append(float(ratio.std()))
+        return float(np.median(spreads)) if spreads else _NO_BENCHMARKS
 
 
 def benchmark_table(benchmarks: Benchmarks, machines: Sequence[str], tasks: Sequence[str]) -> BenchmarkTable:

@@ -14,15 +14,17 @@ from wattflow.predict import conformal, factors, kriging, text
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
 
 KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK = "known", "new source", "new machine", "new task"
+NEW_BOTH = "new machine and source"
 ADVICE = {
     KNOWN: "",
     NEW_SOURCE: "",
     NEW_MACHINE: "run the micro-benchmarks or a few tasks on this machine to narrow the interval",
+    NEW_BOTH: "run the micro-benchmarks or a few tasks on this machine to narrow the interval",
     NEW_TASK: "never profiled: run the workflow once on down-sampled input and fit again",
 }
 _FAR = 3.0
 _FOLDS = 5
-_LEAST_ROWS = 20
+_LEAST_ROWS, _LEAST_MACHINES = 20, 3
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 
 
@@ -124,7 +126,7 @@ class Prediction:
 
     def advice(self) -> list[str]:
         """What to do about the novelty of each row, one per kind found."""
-        return [ADVICE[kind] for kind in (NEW_MACHINE, NEW_TASK) if (self.novelty == kind).any()]
+        return [ADVICE[kind] for kind in (NEW_MACHINE, NEW_BOTH, NEW_TASK) if (self.novelty == kind).any()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +175,17 @@ class RuntimeModel:
         return Prediction(point, low, high, novelty, level)
 
     def scale(self, task: str) -> float:
-        """Typical log error of a known task on a known machine; 1 for an unknown one."""
-        known = self.calibrations.get(KNOWN)
-        return float(known.scale[self.names.tasks.index(task)]) if known and task in self.names.tasks else 1.0
+        """Typical log error of a known task, on a known machine where that was measured; 1 for an unknown task."""
+        found = self.calibrations.get(KNOWN) or self.calibrations.get(NEW_MACHINE)
+        return float(found.scale[self.names.tasks.index(task)]) if found and task in self.names.tasks else 1.0
 
     def novelty(self, observations: Observations, rows: Rows) -> Texts:
         """What is new about each row, the worst first: task, machine, source."""
         machine = np.where(rows.machine < 0, self.core.ran.shape[1] - 1, rows.machine)
-        kind = np.full(len(rows.task), KNOWN, dtype="<U12")
-        kind[~np.isin(observations.source, self.names.sources)] = NEW_SOURCE
-        kind[self.core.ran[np.maximum(rows.task, 0), machine] == 0] = NEW_MACHINE
+        kind = np.full(len(rows.task), KNOWN, dtype="<U24")
+        elsewhere = ~np.isin(observations.source, self.names.sources)
+        strange = self.core.ran[np.maximum(rows.task, 0), machine] == 0
+        kind[elsewhere], kind[strange], kind[elsewhere & strange] = NEW_SOURCE, NEW_MACHINE, NEW_BOTH
         kind[rows.task < 0] = NEW_TASK
         return kind
 
@@ -210,6 +213,12 @@ def fit(
     scales = trainer.tune(everything, seed)
     core = trainer.fit(everything, scales)
     calibrations = {kind: trainer.calibrate(kind, scales) for kind in kinds}
+    if NEW_MACHINE in calibrations and len(np.unique(trainer.machine)) < _LEAST_MACHINES:
+        spread = trainer.table.disagreement()
+        calibrations[NEW_MACHINE] = conformal.widened(calibrations[NEW_MACHINE], spread)
+    if NEW_MACHINE in calibrations and NEW_SOURCE in calibrations:
+        extra = calibrations[NEW_MACHINE].scale
+        calibrations[NEW_BOTH] = conformal.widened(calibrations[NEW_SOURCE], extra)
     size_name = observations.size_names[trainer.size_column] if observations.size_names else ""
     return RuntimeModel(names, size_name, core, calibrations)
 

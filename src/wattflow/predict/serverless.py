@@ -109,7 +109,13 @@ class CallModel:
         return np.exp(log_j), np.exp(low), np.exp(high)
 
 
-def fit(calls: Calls, seen: Seen, group: Texts, history: bool = True) -> CallModel:
+def fit(
+    calls: Calls,
+    seen: Seen,
+    group: Texts,
+    history: bool = True,
+    settings: tuple[boosting.Setting, ...] = boosting.SETTINGS,
+) -> CallModel:
     """Fit on finished calls; inner folds keep ``group`` together. ``history`` lets predictions use finished calls."""
     functions = tuple(np.unique(calls.function).tolist())
     logs = np.column_stack([np.log(calls.duration_s), np.log(calls.power_w)])
@@ -118,7 +124,7 @@ def fit(calls: Calls, seen: Seen, group: Texts, history: bool = True) -> CallMod
     model = CallModel(functions, medians, empty, empty, conformal.calibrate(np.zeros(0), np.zeros(0, np.int64),
                       np.zeros(0, np.int64), 2), history)  # fmt: skip
     rows, anchors = _rows(model, calls, seen)
-    parts = [boosting.choose(rows, logs[:, c] - anchors[:, c], group) for c in (0, 1)]
+    parts = [boosting.choose(rows, logs[:, c] - anchors[:, c], group, settings) for c in (0, 1)]
     residual = parts[0].residual + parts[1].residual
     number = np.unique(group, return_inverse=True)[1].astype(np.int64) % 10
     calibration = conformal.calibrate(residual, _known(seen, history), number, 2)
