@@ -88,7 +88,8 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
 def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
     """The same scores on a scale that has a further, independent error of this size on the log scale."""
     scale = np.hypot(calibration.scale, extra)
-    return replace(calibration, scale=scale, median_error=math.nan, mean_error=math.nan)
+    shift = calibration.shift * float(np.median((calibration.scale / scale) ** 2))  # the point stays where it was
+    return replace(calibration, scale=scale, shift=shift, median_error=math.nan, mean_error=math.nan)
 
 
 def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:

@@ -16,6 +16,7 @@ import numpy as np
 from wattflow.predict.observations import Benchmarks, Floats, Ints
 
 _NO_BENCHMARKS = 0.5  # natural log: machines nothing is known of differ by about this much
+_DEFAULT = (0.1, 1.0, 10.0, 0.0)  # too few machines to choose by: mostly the benchmark of the task itself
 _GRID = tuple(itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)))
 
 
@@ -64,7 +65,7 @@ def benchmark_table(benchmarks: Benchmarks, machines: Sequence[str], tasks: Sequ
 
 def predict_offsets(offset: Floats, table: BenchmarkTable, seen: Ints, new: Floats) -> Floats:
     """Offsets [task] of a machine with benchmark logs ``new`` from the offsets of the machines ``seen``."""
-    setting = _GRID[0]
+    setting = _DEFAULT
     if len(seen) >= 3:
         costs = [_left_out_cost(offset, table, seen, setting) for setting in _GRID]
         setting = _GRID[int(np.argmin(costs))]
