@@ -213,14 +213,25 @@ def fit(
     scales = trainer.tune(everything, seed)
     core = trainer.fit(everything, scales)
     calibrations = {kind: trainer.calibrate(kind, scales) for kind in kinds}
-    if NEW_MACHINE in calibrations and len(np.unique(trainer.machine)) < _LEAST_MACHINES:
-        spread = trainer.table.disagreement()
-        calibrations[NEW_MACHINE] = conformal.widened(calibrations[NEW_MACHINE], spread)
-    if NEW_MACHINE in calibrations and NEW_SOURCE in calibrations:
-        extra = calibrations[NEW_MACHINE].scale
-        calibrations[NEW_BOTH] = conformal.widened(calibrations[NEW_SOURCE], extra)
+    _add_machine_errors(calibrations, trainer)
     size_name = observations.size_names[trainer.size_column] if observations.size_names else ""
     return RuntimeModel(names, size_name, core, calibrations)
+
+
+def _add_machine_errors(calibrations: dict[str, conformal.Calibration], trainer: _Trainer) -> None:
+    """Widen what could not be left out: machines where there are too few, machine and source together."""
+    if NEW_MACHINE not in calibrations:
+        return
+    few = len(np.unique(trainer.machine)) < _LEAST_MACHINES
+    alone = calibrations[NEW_MACHINE].scale
+    if few:
+        spread = trainer.table.disagreement()
+        calibrations[NEW_MACHINE] = conformal.widened(calibrations[NEW_MACHINE], spread)
+        alone = np.full(len(alone), spread)
+    elif KNOWN in calibrations:  # the part of the error that is the machine's
+        alone = np.sqrt(np.maximum(alone**2 - calibrations[KNOWN].scale ** 2, 0.0))
+    if NEW_SOURCE in calibrations:
+        calibrations[NEW_BOTH] = conformal.widened(calibrations[NEW_SOURCE], alone)
 
 
 class _Trainer:
