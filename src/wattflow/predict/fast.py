@@ -40,14 +40,15 @@ class RowPredictor:
         if k < 0:
             return math.nan
         m = self._machine.get(machine, self._ran.shape[1] - 1)
-        log_s = _log_seconds(k, m, size, self._data.get(data, -1), *self._arrays)
+        log_s = _log_seconds(k, m, size, self._data.get(data, -1), self._arrays)
         kind = runtime.KNOWN if self._ran[k, m] else runtime.NEW_MACHINE
         shift = self._shift.get(kind)
         return math.exp(log_s - (shift[k] if shift is not None else 0.0))
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _log_seconds(k, m, size, data, line, offset, near, scales, start, machines, log_sizes, datas, weight):  # type: ignore[no-untyped-def]
+def _log_seconds(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
+    line, offset, near, scales, start, machines, log_sizes, datas, weight = arrays
     known = size if size == size else line[k, 3]
     seconds = max(line[k, 0] + line[k, 1] * known / 1e9, line[k, 2])
     log_size = math.log((size if size == size else 0.0) / 1e9 + 1e-6)

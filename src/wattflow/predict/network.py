@@ -31,11 +31,13 @@ class Network:
 
     def predict_row(self, row: Floats) -> float:
         """One row, compiled."""
-        return float(_forward(row, self.mean, self.spread, self.w1, self.b1, self.w2, self.b2, self.w3, self.b3))
+        weights = (self.w1, self.b1, self.w2, self.b2, self.w3)
+        return float(_forward(row, self.mean, self.spread, weights, self.b3))
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _forward(row, mean, spread, w1, b1, w2, b2, w3, b3):  # type: ignore[no-untyped-def]
+def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
+    w1, b1, w2, b2, w3 = weights
     first = np.empty(b1.size)
     for j in range(b1.size):
         total = b1[j]

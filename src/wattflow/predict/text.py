@@ -1,7 +1,7 @@
 """Likeness of task names and command lines: cosine of hashed character n-grams.
 
-Antici et al. (2023, doi 10.1145/3624062.3624273) predict jobs from such text. Here it finds the known tasks that a
-never-profiled task resembles.
+Antici et al. (2025, doi 10.1016/j.future.2025.108064) predict jobs from their text. Here it finds the known tasks
+that a never-profiled task resembles.
 """
 
 from __future__ import annotations

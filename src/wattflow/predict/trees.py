@@ -42,19 +42,20 @@ class Trees:
     def predict(self, rows: Floats) -> Floats:
         """Sum over the trees for each row."""
         out = np.empty(len(rows))
-        table = np.ascontiguousarray(rows, np.float64)
-        _predict_rows(table, self.root, self.feature, self.threshold, self.left, self.right,
-                      self.missing, self.value, self.base, out)  # fmt: skip
+        _predict_rows(np.ascontiguousarray(rows, np.float64), self._arrays(), self.base, out)
         return out
 
     def predict_row(self, row: Floats) -> float:
         """One row; the caller hands over a contiguous float64 vector."""
-        return float(_predict_row(row, self.root, self.feature, self.threshold, self.left, self.right,
-                                  self.missing, self.value, self.base))  # fmt: skip
+        return float(_predict_row(row, self._arrays(), self.base))
+
+    def _arrays(self) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]:
+        return self.root, self.feature, self.threshold, self.left, self.right, self.missing, self.value
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _predict_row(row, root, feature, threshold, left, right, missing, value, base):  # type: ignore[no-untyped-def]
+def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
+    root, feature, threshold, left, right, missing, value = arrays
     total = base
     for t in range(root.size):
         node = root[t]
@@ -73,9 +74,9 @@ def _predict_row(row, root, feature, threshold, left, right, missing, value, bas
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _predict_rows(rows, root, feature, threshold, left, right, missing, value, base, out):  # type: ignore[no-untyped-def]
+def _predict_rows(rows, arrays, base, out):  # type: ignore[no-untyped-def]
     for i in range(rows.shape[0]):
-        out[i] = _predict_row(rows[i], root, feature, threshold, left, right, missing, value, base)
+        out[i] = _predict_row(rows[i], arrays, base)
 
 
 class _Builder:
