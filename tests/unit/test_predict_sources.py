@@ -129,6 +129,12 @@ def test_a_workload_becomes_rows() -> None:
     assert rows.request_cores[:2].tolist() == [1.0, 2.0]
 
 
+def test_runtimes_that_stand_in_for_unknown_ones_are_not_learned() -> None:
+    known = np.array([True, False, True])
+    some = Workload.of_columns("app", release_s=np.zeros(3), runtime_s=np.ones(3), columns={"runtime_known": known})
+    np.testing.assert_array_equal(np.isfinite(of_workload(some).runtime_s), known)
+
+
 def test_predictions_become_estimates() -> None:
     some = workload()
     model = runtime.fit(of_workload(some))

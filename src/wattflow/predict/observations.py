@@ -102,6 +102,7 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
     cores = np.array([workload.shapes[s].variants[0].cores for s in workload.shape.tolist()])
     memory = np.array([float(workload.shapes[s].variants[0].memory_bytes) for s in workload.shape.tolist()])
     percent = workload.columns.get("avg_cpu_pct")
+    recorded = workload.columns.get("runtime_known", np.ones(len(workload), bool))
     extra = {
         "used_cores": np.asarray(percent, np.float64) / 100.0 if percent is not None else None,
         "peak_bytes": workload.columns.get("peak_memory_bytes"),
@@ -112,7 +113,7 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
         machine=np.asarray(machines, np.str_),
         run=np.array([workload.workflow_names[w] for w in workload.workflow.tolist()]),
         workflow=workflow,
-        runtime_s=workload.runtime_s,
+        runtime_s=np.where(np.asarray(recorded, bool), workload.runtime_s, np.nan),
         sizes=read[:, None],
         size_names=("input_bytes",),
         request_cores=cores,
