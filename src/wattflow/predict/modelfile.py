@@ -64,7 +64,7 @@ class Manifest:
 
 
 def save(path: Path, model: object, manifest: Manifest) -> str:
-    """Write the model; returns its sha256."""
+    """Write the model, whole or not at all; returns its sha256."""
     arrays: dict[str, NDArray[np.generic]] = {}
     document = {
         "format": "wattflow-model", "version": VERSION, "kind": manifest.kind, "note": manifest.note,
@@ -72,12 +72,14 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
         "model": _encode(model, arrays, "m"),
     }  # fmt: skip
     document["sha256"] = _digest(document, arrays)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    part = path.with_name(path.name + ".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "manifest.json", json.dumps(document, sort_keys=True, indent=1).encode())
         for name in sorted(arrays):
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
             _write(archive, f"{name}.npy", buffer.getvalue())
+    part.replace(path)
     return str(document["sha256"])
 
 
