@@ -19,3 +19,6 @@ bench-meters: $(BIN)/.dev ## What reading a meter ten times a second costs
 .PHONY: energy-set
 energy-set: $(BIN)/.dev ## All shared WfInstances on three clusters, with modelled joules, for both archives (out/energy-set)
 	$(RUN) scripts/energy_set.py out/energy-set
+.PHONY: bench-predict
+bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
+	$(RUN) benchmarks/predict.py

@@ -1,0 +1,1 @@
+"""Predictions: runtime, memory and CPU need, watts and joules, each with an interval and its provenance."""

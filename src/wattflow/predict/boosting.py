@@ -1,0 +1,105 @@
+"""Gradient boosting with settings chosen inside the training rows, returned as flat trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.model.errors import MissingExtra
+from wattflow.predict import trees
+from wattflow.predict.evaluate import group_folds
+from wattflow.predict.observations import Floats, Texts
+
+Cost = Callable[[Floats], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What boosting may vary. ``loss`` is ``l1``, ``l2`` or ``both`` (the mean of one of each); no rounds, no trees."""
+
+    trainer: str = "lightgbm"
+    loss: str = "l1"
+    leaves: int = 15
+    rounds: int = 200
+    rate: float = 0.05
+    least_rows: int = 10
+
+
+SETTINGS = (
+    Setting(rounds=0),
+    Setting(leaves=7, rounds=40),
+    Setting(loss="l2"),
+    Setting(loss="both", leaves=31, rounds=200),
+    Setting(trainer="sklearn", loss="both"),
+)
+
+
+def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.Trees:
+    """Train with one setting."""
+    if setting.rounds == 0:
+        return trees.none()
+    if setting.loss == "both":
+        return trees.mean([fit(rows, target, replace(setting, loss=loss), seed) for loss in ("l1", "l2")])
+    train = _sklearn if setting.trainer == "sklearn" else _lightgbm
+    varied = np.flatnonzero([np.ptp(column[np.isfinite(column)]) > 0 if np.isfinite(column).any() else False
+                             for column in rows.T])  # fmt: skip
+    if not len(varied):
+        return trees.none(float(np.median(target)))
+    return trees.renamed(train(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)
+
+
+def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees.Trees:
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingExtra("boosting needs LightGBM; install wattflow[predict]") from None
+    options = {
+        "objective": "regression_l1" if setting.loss == "l1" else "regression",
+        "learning_rate": setting.rate, "num_leaves": setting.leaves, "min_child_samples": setting.least_rows,
+        "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.9, "seed": seed, "verbose": -1,
+        "num_threads": 1, "deterministic": True, "force_row_wise": True,
+    }  # fmt: skip
+    booster = lightgbm.train(options, lightgbm.Dataset(rows, target), setting.rounds)
+    return trees.from_lightgbm(booster)
+
+
+def _sklearn(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees.Trees:
+    try:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+    except ImportError:
+        raise MissingExtra("boosting needs scikit-learn; install wattflow[predict]") from None
+    model = HistGradientBoostingRegressor(
+        loss="absolute_error" if setting.loss == "l1" else "squared_error", max_iter=setting.rounds,
+        learning_rate=setting.rate, max_leaf_nodes=setting.leaves, min_samples_leaf=setting.least_rows,
+        early_stopping=False, random_state=seed,
+    ).fit(rows, target)  # fmt: skip
+    return trees.from_sklearn(model)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The winner of an inner comparison: its trees, its setting, and its left-out residuals."""
+
+    model: trees.Trees
+    setting: Setting
+    residual: Floats
+    costs: dict[str, float]
+
+
+def choose(rows: Floats, target: Floats, group: Texts, settings: tuple[Setting, ...] = SETTINGS) -> Chosen:
+    """Fit the setting of least left-out error over grouped folds; an error counts at most 1, so no wild row decides."""
+    best: tuple[float, Setting, Floats] | None = None
+    costs: dict[str, float] = {}
+    folds = list(group_folds(group, 3))
+    for setting in settings:
+        residual = np.full(len(target), np.nan)
+        for train, test in folds:
+            residual[test] = target[test] - fit(rows[train], target[train], setting).predict(rows[test])
+        cost = float(np.mean(np.minimum(np.abs(residual), 1.0)))
+        costs[f"{setting.trainer}-{setting.loss}-{setting.leaves}"] = cost
+        if best is None or cost < best[0]:
+            best = (cost, setting, residual)
+    assert best is not None
+    return Chosen(fit(rows, target, best[1]), best[1], best[2], costs)

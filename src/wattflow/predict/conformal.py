@@ -1,0 +1,122 @@
+"""Intervals that hold their coverage: split-conformal quantiles of residuals that the model did not see.
+
+Residuals come from grouped folds (a run, a source or a machine left out), are divided by a scale of their task, and
+their quantiles, with the finite-sample correction, give the interval (Lei et al., 2018, doi
+10.1080/01621459.2017.1307116). The two tails are calibrated separately, so the interval need not be symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.predict.observations import Floats, Ints
+
+_PRIOR_ROWS, _KEPT = 5.0, 1001
+_SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SHIFT_MOST = 0.5
+
+
+def upper_quantile(scores: Floats, level: float) -> float:
+    """The ⌈(n + 1)·level⌉-th smallest score; infinite where n is too small to promise the level."""
+    rank = math.ceil((len(scores) + 1) * level)
+    return float(np.sort(scores)[rank - 1]) if 1 <= rank <= len(scores) else (math.inf if rank > 0 else -math.inf)
+
+
+def split_conformal(residual: Floats, level: float) -> tuple[float, float]:
+    """(low, high) to add to a prediction so that ``level`` of new residuals fall between."""
+    tail = (1.0 - level) / 2.0
+    return -upper_quantile(-residual, 1.0 - tail), upper_quantile(residual, 1.0 - tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How wrong predictions of one kind are.
+
+    Attributes:
+        scale: Typical size of the log residual of each task.
+        scores: Sorted residuals divided by their scale, thinned.
+        shift: The point prediction is lowered by ``shift · scale²``: for relative error the best point is not the
+            median but the median weighted by 1/runtime, which for log-normal errors lies σ² lower.
+        count: Residuals it was made from.
+        median_error, mean_error: Relative error of the point on those left-out rows; NaN where there were too few.
+    """
+
+    scale: Floats
+    scores: Floats
+    shift: float
+    count: int
+    median_error: float = math.nan
+    mean_error: float = math.nan
+
+    def point(self, log_value: Floats, task: Ints) -> Floats:
+        """The point of least expected relative error."""
+        return log_value - self.shift * np.minimum(self.scale[task] ** 2, _SHIFT_MOST)
+
+    def interval(self, log_value: Floats, task: Ints, level: float) -> tuple[Floats, Floats]:
+        """Lower and upper end on the log scale."""
+        low, high = split_conformal(self.scores, level)
+        return log_value + low * self.scale[task], log_value + high * self.scale[task]
+
+
+def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibration:
+    """Calibrate from residuals left out group by group; a row's score never uses its own group's scale."""
+    known = np.isfinite(residual)
+    residual, task, group = residual[known], task[known], group[known]
+    if len(residual) < 20:
+        return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, len(residual))
+    scores = np.zeros(len(residual))
+    for g in np.unique(group).tolist():
+        out = group == g
+        if not (~out).any():
+            out = np.zeros(len(residual), bool)
+        scale = _scales(residual[~out], task[~out], tasks)
+        rows = group == g
+        scores[rows] = residual[rows] / scale[task[rows]]
+    scale = _scales(residual, task, tasks)
+    lower = np.minimum(scale[task] ** 2, _SHIFT_MOST)
+    shift = min(_SHIFTS, key=lambda c: float(np.mean(_relative_errors(residual, c * lower))))
+    ordered = np.sort(scores)
+    if len(ordered) > _KEPT:
+        ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)
+    error = _relative_errors(residual, shift * lower)
+    return Calibration(scale, ordered, shift, len(residual), float(np.median(error)), float(np.mean(error)))
+
+
+def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
+    """The same scores on a scale that has a further, independent error of this size on the log scale."""
+    scale = np.hypot(calibration.scale, extra)
+    shift = calibration.shift * float(np.median((calibration.scale / scale) ** 2))  # the point stays where it was
+    return replace(calibration, scale=scale, shift=shift, median_error=math.nan, mean_error=math.nan)
+
+
+def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
+    """Calibrate for rows of a whole new group (a workflow): as wrong as the worst group left out, in both directions.
+
+    A handful of groups cannot promise a level for the next one, so the interval is wide on purpose.
+    """
+    known = np.isfinite(residual)
+    residual, group = residual[known], group[known]
+    if not len(residual):
+        return Calibration(np.ones(1), np.linspace(-9, 9, 61), 0.0, 0)
+    parts = [residual[group == g] for g in np.unique(group).tolist()]
+    worst = max(parts, key=lambda part: float(np.quantile(np.abs(part), 0.9)))
+    scores = np.sort(np.concatenate([worst, -worst]))
+    if len(scores) < 40:
+        scores = np.sort(np.repeat(scores, -(-40 // len(scores))))
+    return Calibration(np.ones(1), scores, 0.0, len(residual))
+
+
+def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:
+    """Root mean square of the residuals of each task, drawn on the log scale towards that of the typical task."""
+    count = np.bincount(task, minlength=tasks)
+    total = np.bincount(task, weights=np.clip(residual, -2.0, 2.0) ** 2, minlength=tasks)
+    own = 0.5 * np.log(total / np.maximum(count, 1) + 1e-8)
+    typical = float(np.median(own[count > 0])) if (count > 0).any() else 0.0
+    return np.asarray(np.exp((_PRIOR_ROWS * typical + count * own) / (_PRIOR_ROWS + count)))
+
+
+def _relative_errors(residual: Floats, lowered: Floats) -> Floats:
+    return np.asarray(np.abs(np.exp(-lowered - residual) - 1.0))

@@ -1,0 +1,159 @@
+"""Models as files: one zip of plain arrays and a JSON manifest, hashed; never pickle.
+
+The manifest holds the format's version, the kind of model, the files it was trained on with their hashes and licences,
+and its held-out metrics. The same model gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Scope
+from wattflow.predict import (
+    backbone,
+    boosting,
+    conformal,
+    kriging,
+    needs,
+    network,
+    runtime,
+    serverless,
+    tasks,
+    trees,
+    watts,
+)
+
+VERSION = 1
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        backbone.Backbone, boosting.Chosen, boosting.Setting, conformal.Calibration, kriging.Kriging, kriging.Places,
+        needs.NeedModel, network.Network, runtime.Core, runtime.Names, runtime.RuntimeModel, serverless.CallModel,
+        tasks.TaskModel,
+        trees.Trees, watts.Line, watts.WattsModel,
+    )
+}  # fmt: skip
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a model file says about itself.
+
+    Attributes:
+        data: One entry per training file: path below the data folder, sha256, rows, licence.
+        metrics: Held-out figures by name.
+    """
+
+    kind: str
+    data: tuple[Mapping[str, object], ...] = ()
+    metrics: Mapping[str, float] = ()  # type: ignore[assignment]
+    note: str = ""
+
+
+def save(path: Path, model: object, manifest: Manifest) -> str:
+    """Write the model, whole or not at all; returns its sha256."""
+    arrays: dict[str, NDArray[np.generic]] = {}
+    document = {
+        "format": "wattflow-model", "version": VERSION, "kind": manifest.kind, "note": manifest.note,
+        "data": [dict(entry) for entry in manifest.data], "metrics": dict(manifest.metrics),
+        "model": _encode(model, arrays, "m"),
+    }  # fmt: skip
+    document["sha256"] = _digest(document, arrays)
+    part = path.with_name(path.name + ".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        _write(archive, "manifest.json", json.dumps(document, sort_keys=True, indent=1).encode())
+        for name in sorted(arrays):
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
+            _write(archive, f"{name}.npy", buffer.getvalue())
+    part.replace(path)
+    return str(document["sha256"])
+
+
+def load(path: Path) -> tuple[Any, Manifest]:
+    """Read a model and its manifest. A file that was changed, or that another version wrote, is refused."""
+    if not path.exists():
+        raise InvalidInput(str(path), "no such model file; `wattflow fit` writes one")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            document = json.loads(archive.read("manifest.json"))
+            arrays = {
+                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
+                for name in archive.namelist()
+                if name.endswith(".npy")
+            }
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        raise InvalidInput(str(path), f"not a model file: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != "wattflow-model":
+        raise InvalidInput(str(path), "not a model file: its manifest does not say wattflow-model")
+    if document.get("version") != VERSION:
+        raise InvalidInput(
+            str(path), f"model format {document.get('version')}, this wattflow reads {VERSION}; fit again"
+        )
+    claimed = document.pop("sha256", None)
+    if claimed != _digest(document, arrays):
+        raise InvalidInput(str(path), "its contents do not match its hash: the file was changed; fit it again")
+    manifest = Manifest(document["kind"], tuple(document["data"]), document["metrics"], document["note"])
+    return _decode(document["model"], arrays, str(path)), manifest
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _DATE)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
+
+
+def _digest(document: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> str:
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _encode(value: Any, arrays: dict[str, NDArray[np.generic]], name: str) -> Any:
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, enum.Enum):
+        return {"scope": value.value}
+    if is_dataclass(value):
+        parts = {f.name: _encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in fields(value)}
+        return {"type": type(value).__name__, "fields": parts}
+    if isinstance(value, tuple):
+        return {"tuple": [_encode(part, arrays, f"{name}.{i}") for i, part in enumerate(value)]}
+    if isinstance(value, Mapping):
+        return {"map": [[key, _encode(part, arrays, f"{name}.{i}")] for i, (key, part) in enumerate(value.items())]}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise TypeError(f"{name}: a {type(value).__name__} cannot be part of a model file")
+
+
+def _decode(value: Any, arrays: Mapping[str, NDArray[np.generic]], path: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "scope" in value:
+        return Scope(value["scope"])
+    if "tuple" in value:
+        return tuple(_decode(part, arrays, path) for part in value["tuple"])
+    if "map" in value:
+        return {key: _decode(part, arrays, path) for key, part in value["map"]}
+    kind = _TYPES.get(value.get("type", ""))
+    if kind is None:
+        raise InvalidInput(path, f"unknown part {value.get('type')!r} in the model file")
+    return kind(**{name: _decode(part, arrays, path) for name, part in value["fields"].items()})

@@ -1,0 +1,117 @@
+"""Online correction: after each finished task the log error of its prediction moves a small linear model.
+
+    log(true / predicted) ≈ machine effect + task effect + task slope · (log size − typical)
+
+solved by recursive least squares with forgetting (Ljung, *System Identification*, 1999, chapter 11). A slower machine
+moves one coefficient, so a handful of tasks of any kind is enough. A refit in the background replaces the model only
+when it did better on the tasks that finished meanwhile (`shadow_test`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wattflow.predict.observations import Floats
+
+_MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
+_LEAST_NOISE, _CLIP = 0.03, 3.0
+
+
+class RecursiveLeastSquares:
+    """Coefficients of a linear model, exact after every observation.
+
+    With ``forgetting`` 1 the result is that of ridge regression on all observations so far, with penalty 1 / variance.
+    """
+
+    def __init__(self, variance: Floats, forgetting: float = 1.0) -> None:
+        if not 0.5 < forgetting <= 1.0:
+            raise ValueError(f"forgetting must lie in (0.5, 1], not {forgetting}")
+        self.weight = np.zeros(len(variance))
+        self.covariance = np.diag(np.asarray(variance, np.float64))
+        self.forgetting = forgetting
+
+    def update(self, x: Floats, y: float, noise: float = 1.0) -> None:
+        """Fold in one observation ``y ≈ x · weight`` with this noise variance."""
+        px = self.covariance @ x
+        gain = px / (self.forgetting * noise + float(x @ px))
+        self.weight += gain * (y - float(x @ self.weight))
+        self.covariance = (self.covariance - np.outer(gain, px)) / self.forgetting
+
+    def grow(self, variance: Floats) -> None:
+        """Add coefficients with these prior variances."""
+        old = len(self.weight)
+        self.weight = np.append(self.weight, np.zeros(len(variance)))
+        wider = np.zeros((len(self.weight), len(self.weight)))
+        wider[:old, :old] = self.covariance
+        wider[old:, old:] = np.diag(variance)
+        self.covariance = wider
+
+
+@dataclass(slots=True)
+class Corrector:
+    """Corrects log predictions by machine, task and size from what finished. Names are learned as they come."""
+
+    forgetting: float = 0.995
+    machines: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    typical: dict[str, float] = field(default_factory=dict)
+    solver: RecursiveLeastSquares = field(init=False)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.solver = RecursiveLeastSquares(np.zeros(0), self.forgetting)
+
+    def finished(
+        self, task: str, machine: str, log_error: float, size: float = float("nan"), scale: float = 0.1
+    ) -> None:
+        """A task finished: ``log_error`` = log(true / predicted), ``scale`` its expected size."""
+        self._learn(task, machine, size)
+        x = self._row(task, machine, size)
+        noise = max(scale, _LEAST_NOISE)
+        expected = float(x @ self.solver.weight)
+        spread = float(np.sqrt(noise**2 + x @ self.solver.covariance @ x))
+        error = expected + float(np.clip(log_error - expected, -_CLIP * spread, _CLIP * spread))
+        self.solver.update(x, error, noise**2)
+        self.count += 1
+
+    def correction(self, task: str, machine: str, size: float = float("nan")) -> float:
+        """What to add to the log prediction; 0 where nothing has finished."""
+        if machine not in self.machines and task not in self.tasks:
+            return 0.0
+        return float(self._row(task, machine, size) @ self.solver.weight)
+
+    def _learn(self, task: str, machine: str, size: float) -> None:
+        if machine not in self.machines:
+            self.machines[machine] = len(self.solver.weight)
+            self.solver.grow(np.array([_MACHINE**2]))
+        if task not in self.tasks:
+            self.tasks[task] = len(self.solver.weight)
+            self.typical[task] = float(np.log(size)) if size > 0 else float("nan")
+            self.solver.grow(np.array([_TASK**2, _SLOPE**2]))
+
+    def _row(self, task: str, machine: str, size: float) -> Floats:
+        x = np.zeros(len(self.solver.weight))
+        if machine in self.machines:
+            x[self.machines[machine]] = 1.0
+        if task in self.tasks:
+            place = self.tasks[task]
+            x[place] = 1.0
+            if size > 0 and np.isfinite(self.typical[task]):
+                x[place + 1] = float(np.clip(np.log(size) - self.typical[task], -8.0, 8.0))
+        return x
+
+
+def shadow_test(current: Sequence[float], candidate: Sequence[float], least: int = 30, gain: float = 0.02) -> bool:
+    """Whether a refitted model replaces the current one: absolute log errors of both on the same finished tasks.
+
+    The candidate must win by ``gain`` in the mean and not lose by a paired sign count.
+    """
+    ours, theirs = np.abs(np.asarray(current, np.float64)), np.abs(np.asarray(candidate, np.float64))
+    if len(ours) != len(theirs):
+        raise ValueError(f"errors of the same tasks are compared, not {len(ours)} and {len(theirs)}")
+    if len(ours) < least:
+        return False
+    return bool(theirs.mean() < ours.mean() * (1.0 - gain) and np.sum(theirs < ours) >= np.sum(theirs > ours))

@@ -1,0 +1,70 @@
+"""All that is predicted of a task: runtime, memory, cores and watts apart; energy is runtime times watts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.predict import needs
+from wattflow.predict import runtime as times
+from wattflow.predict.observations import Benchmarks, Floats, Observations
+
+_LEAST_POWER_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModel:
+    """Models of one set of finished tasks; None where the set said nothing of it."""
+
+    runtime: times.RuntimeModel
+    memory: needs.NeedModel | None
+    cores: needs.NeedModel | None
+    power: times.RuntimeModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrediction:
+    """Per row. Unknown is NaN; ``power`` is None where no watts were learned."""
+
+    runtime: times.Prediction
+    request_bytes: Floats
+    request_cores: Floats
+    power: times.Prediction | None
+
+    @property
+    def energy_j(self) -> tuple[Floats, Floats, Floats]:
+        """(joules, low, high): the product; the ends take both log intervals as independent."""
+        time_s, watts = self.runtime, self.power
+        if watts is None:
+            unknown = np.full(len(time_s.runtime_s), np.nan)
+            return unknown, unknown, unknown
+        point = time_s.runtime_s * watts.runtime_s
+        centre = [np.log(np.sqrt(p.low_s * p.high_s)) for p in (time_s, watts)]
+        below = np.hypot(*(c - np.log(p.low_s) for c, p in zip(centre, (time_s, watts), strict=True)))
+        above = np.hypot(*(np.log(p.high_s) - c for c, p in zip(centre, (time_s, watts), strict=True)))
+        middle = centre[0] + centre[1]
+        return point, np.exp(middle - below), np.exp(middle + above)
+
+
+def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
+    """Fit everything the rows allow."""
+    group = np.where(rows.run != "", rows.run, np.arange(len(rows)).astype(np.str_))
+    memory = needs.fit(rows.task, rows.peak_bytes, group) if np.isfinite(rows.peak_bytes).any() else None
+    cores = needs.fit(rows.task, rows.used_cores, group, 0.05) if np.isfinite(rows.used_cores).any() else None
+    known = np.isfinite(rows.energy_j) & (rows.energy_j > 0) & (rows.runtime_s > 0)
+    power = None
+    if known.sum() >= _LEAST_POWER_ROWS:
+        some = rows.take(known)
+        power = times.fit(replace(some, runtime_s=some.energy_j / some.runtime_s), benchmarks)
+    return TaskModel(times.fit(rows, benchmarks), memory, cores, power)
+
+
+def predict(model: TaskModel, rows: Observations, level: float = 0.9) -> TaskPrediction:
+    """Predict every row."""
+    return TaskPrediction(
+        model.runtime.predict(rows, level),
+        model.memory.request(rows.task, rows.request_bytes) if model.memory else rows.request_bytes,
+        model.cores.request(rows.task, rows.request_cores) if model.cores else rows.request_cores,
+        model.power.predict(rows, level) if model.power else None,
+    )

@@ -1,0 +1,158 @@
+"""Boosted trees as flat arrays, evaluated by one compiled loop: microseconds for a single row.
+
+LightGBM and scikit-learn train; their trees are copied into `Trees`, which needs neither to predict. All splits are
+numeric (``x <= threshold`` goes left); a missing value follows the side the trainer chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.predict.observations import Floats, Ints
+
+if TYPE_CHECKING:
+    import lightgbm
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """An ensemble. Node i is a leaf where ``feature[i] < 0``; tree t starts at node ``root[t]``.
+
+    Attributes:
+        missing: 1 where NaN goes left, 0 where it goes right, 2 where NaN counts as zero.
+        base: Added to the sum of the leaves.
+    """
+
+    root: Ints
+    feature: Ints
+    threshold: Floats
+    left: Ints
+    right: Ints
+    missing: Ints
+    value: Floats
+    base: float
+
+    def predict(self, rows: Floats) -> Floats:
+        """Sum over the trees for each row."""
+        out = np.empty(len(rows))
+        _predict_rows(np.ascontiguousarray(rows, np.float64), self._arrays(), self.base, out)
+        return out
+
+    def predict_row(self, row: Floats) -> float:
+        """One row; the caller hands over a contiguous float64 vector."""
+        return float(_predict_row(row, self._arrays(), self.base))
+
+    def _arrays(self) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]:
+        return self.root, self.feature, self.threshold, self.left, self.right, self.missing, self.value
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
+    root, feature, threshold, left, right, missing, value = arrays
+    total = base
+    for t in range(root.size):
+        node = root[t]
+        while feature[node] >= 0:
+            x = row[feature[node]]
+            if x != x:
+                if missing[node] == 2:
+                    go_left = threshold[node] >= 0.0
+                else:
+                    go_left = missing[node] == 1
+            else:
+                go_left = x <= threshold[node]
+            node = left[node] if go_left else right[node]
+        total += value[node]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _predict_rows(rows, arrays, base, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        out[i] = _predict_row(rows[i], arrays, base)
+
+
+class _Builder:
+    """Collects nodes of one tree after another."""
+
+    def __init__(self) -> None:
+        self.root: list[int] = []
+        self.nodes: list[list[float]] = []  # feature, threshold, left, right, missing, value
+
+    def add(self, feature: int, threshold: float, missing: int, value: float) -> int:
+        self.nodes.append([feature, threshold, -1, -1, missing, value])
+        return len(self.nodes) - 1
+
+    def build(self, base: float) -> Trees:
+        table = np.array(self.nodes, np.float64).reshape(len(self.nodes), 6)
+        whole: list[NDArray[np.int64]] = [table[:, i].astype(np.int64) for i in (0, 2, 3, 4)]
+        return Trees(np.array(self.root, np.int64), whole[0], table[:, 1].copy(), whole[1], whole[2], whole[3],
+                     table[:, 5].copy(), base)  # fmt: skip
+
+
+def none(base: float = 0.0) -> Trees:
+    """No trees at all: the base everywhere."""
+    return _Builder().build(base)
+
+
+def mean(ensembles: Sequence[Trees]) -> Trees:
+    """The mean of several ensembles as one."""
+    count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
+
+    def joined(name: str, moved: bool) -> Ints:
+        return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
+
+    return Trees(joined("root", True), joined("feature", False),
+                 np.concatenate([e.threshold for e in ensembles]), joined("left", True), joined("right", True),
+                 joined("missing", False), np.concatenate([e.value for e in ensembles]) / count,
+                 sum(e.base for e in ensembles) / count)  # fmt: skip
+
+
+def renamed(ensemble: Trees, columns: Ints) -> Trees:
+    """The same trees over a wider table in which their feature i stands at ``columns[i]``."""
+    feature = np.where(ensemble.feature >= 0, columns[np.maximum(ensemble.feature, 0)], -1)
+    return replace(ensemble, feature=feature)
+
+
+def from_lightgbm(booster: lightgbm.Booster) -> Trees:
+    """Copy a LightGBM regression booster. Categorical splits are refused."""
+    builder = _Builder()
+    for tree in booster.dump_model()["tree_info"]:
+        builder.root.append(_add_lightgbm(builder, tree["tree_structure"]))
+    return builder.build(0.0)
+
+
+def _add_lightgbm(builder: _Builder, node: Mapping[str, Any]) -> int:
+    if "leaf_value" in node:
+        return builder.add(-1, 0.0, 0, float(node["leaf_value"]))
+    if node["decision_type"] != "<=":
+        raise ValueError(f"only numeric splits can be flattened, not {node['decision_type']!r}")
+    missing = 2 if node["missing_type"] != "NaN" else int(node["default_left"])
+    place = builder.add(int(node["split_feature"]), float(node["threshold"]), missing, 0.0)
+    for side, column in (("left_child", 2), ("right_child", 3)):
+        builder.nodes[place][column] = _add_lightgbm(builder, node[side])
+    return place
+
+
+def from_sklearn(model: HistGradientBoostingRegressor) -> Trees:
+    """Copy a fitted HistGradientBoostingRegressor. Categorical splits are refused."""
+    builder = _Builder()
+    for predictor in (stage[0] for stage in model._predictors):
+        offset = len(builder.nodes)
+        builder.root.append(offset)
+        for node in predictor.nodes:
+            if node["is_categorical"]:
+                raise ValueError("only numeric splits can be flattened")
+            feature = -1 if node["is_leaf"] else int(node["feature_idx"])
+            place = builder.add(feature, float(node["num_threshold"]), int(node["missing_go_to_left"]),
+                                float(node["value"]))  # fmt: skip
+            if feature >= 0:
+                builder.nodes[place][2:4] = [offset + int(node["left"]), offset + int(node["right"])]
+    return builder.build(float(np.ravel(model._baseline_prediction)[0]))

@@ -1,0 +1,257 @@
+"""Watts, networks, function calls, needs and model files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Scope
+from wattflow.predict import boosting, modelfile, needs, network, serverless, tasks, watts
+from wattflow.predict.observations import Observations
+
+
+def usage(rows: int, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    busy = rng.uniform(0, 16, rows)
+    counters = {
+        "bpf_cpu_time_us": busy * 1000,
+        "cache_miss": busy * 1e5 * rng.uniform(0.5, 1.5, rows),
+        "cpu_cycles": busy * 3e9,
+        "cpu_instructions": busy * 3e9 * rng.uniform(0.5, 1.5, rows),
+    }
+    return counters, (60 + 30 * np.sqrt(busy)) * np.exp(rng.normal(0, 0.01, rows))
+
+
+@pytest.fixture(scope="module")
+def watts_model() -> watts.WattsModel:
+    return watts.fit(*usage(240), Scope.WALL, ("line", "network"))
+
+
+def test_a_network_learns_a_curve_and_its_compiled_row_agrees() -> None:
+    x = np.linspace(-2, 2, 200)[:, None]
+    found = network.fit_network(x, np.sin(2 * x[:, 0]), steps=800)
+    assert np.abs(found.predict(x) - np.sin(2 * x[:, 0])).mean() < 0.03
+    for row in x[::40]:
+        assert found.predict_row(np.ascontiguousarray(row)) == pytest.approx(found.predict(row[None])[0], abs=1e-12)
+
+
+def test_the_same_seed_gives_the_same_network() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    first, second = (network.fit_network(x, x[:, 0], steps=20) for _ in range(2))
+    np.testing.assert_array_equal(first.w1, second.w1)
+
+
+def test_network_gradients_equal_differences() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(12, 3)), rng.normal(size=12)
+    weights = [rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=(4, 4)), rng.normal(size=4),
+               rng.normal(size=4), rng.normal(size=1)]  # fmt: skip
+
+    def cost() -> float:
+        h = np.tanh(np.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3])
+        return float(np.mean((h @ weights[4] + weights[5] - y) ** 2))
+
+    for weight, slope in zip(weights, network._gradients(x, y, weights), strict=True):
+        for place in list(np.ndindex(weight.shape))[:4]:
+            old = weight[place]
+            weight[place] = old + 1e-6
+            above = cost()
+            weight[place] = old - 1e-6
+            below = cost()
+            weight[place] = old
+            assert slope[place] == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-7)
+
+
+def test_the_curved_learner_wins_over_the_line(watts_model: watts.WattsModel) -> None:
+    assert watts_model.kind == "network"
+    counters, truth = usage(200, seed=5)
+    found, low, high = watts_model.predict(counters)
+    assert np.mean(np.abs(found / truth - 1)) < 0.05
+    assert np.mean((truth >= low) & (truth <= high)) > 0.75
+
+
+def test_watts_far_outside_what_was_seen_are_held(watts_model: watts.WattsModel) -> None:
+    counters, truth = usage(50)
+    wild = {name: values * 1e3 for name, values in counters.items()}
+    assert watts_model.predict(wild)[0].max() <= truth.max() * 1.25
+
+
+def test_a_watts_model_can_stand_in_for_a_profile(watts_model: watts.WattsModel) -> None:
+    counters, _ = usage(400, seed=2)
+    profile = watts.power_profile(watts_model, watts.busy_counters(counters, 16), "read off a model")
+    assert profile.scope == Scope.WALL
+    assert profile.provenance == "modelled"
+    assert profile.at(8) == pytest.approx(60 + 30 * np.sqrt(8), rel=0.08)
+
+
+def test_an_unknown_learner_is_named() -> None:
+    with pytest.raises(ValueError, match="no learner named 'oracle'"):
+        watts.train("oracle", np.ones((3, 7)), np.ones(3))
+
+
+QUICK = (boosting.Setting(rounds=0), boosting.Setting(rounds=20))
+
+
+def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
+    rng = np.random.default_rng(seed)
+    function = np.array(["f", "g"])[np.arange(count) // (count // 2)]
+    machine = np.array(["x", "y"])[np.arange(count) // (count // 4) % 2]
+    block = np.char.add(function, machine)
+    start = np.arange(count) * 2.0
+    duration = np.where(function == "f", 1.0, 5.0) * np.exp(rng.normal(0, 0.05, count))
+    power = np.where(machine == "x", 2.0, 6.0) * np.exp(rng.normal(0, 0.05, count))
+    waves = serverless.waves(block, start)
+    return serverless.Calls(function, machine, block, waves, np.ones(count), start, duration, power)
+
+
+def test_calls_are_predicted_from_the_past_only() -> None:
+    some = calls()
+    seen = serverless.observe(some)
+    assert np.isnan(seen.recent_log_s[0])
+    later = serverless.Calls(some.function, some.machine, some.block, some.wave, some.warm, some.start_s,
+                             some.duration_s.copy(), some.power_w.copy())  # fmt: skip
+    later.power_w[100:] *= 50
+    np.testing.assert_array_equal(serverless.observe(later).table[:100], seen.table[:100])
+
+
+def test_energy_of_calls_is_predicted_and_covered() -> None:
+    some = calls()
+    seen = serverless.observe(some)
+    model = serverless.fit(some, seen, some.wave, settings=QUICK)
+    energy, low, high = model.predict(some, seen)
+    assert np.median(np.abs(energy / some.energy_j - 1)) < 0.2
+    assert np.mean((some.energy_j >= low) & (some.energy_j <= high)) > 0.8
+    cold = serverless.fit(some, seen, some.wave, history=False, settings=QUICK).predict(some, seen)[0]
+    assert np.isfinite(cold).all()
+
+
+def test_waves_split_at_gaps() -> None:
+    names = serverless.waves(np.array(["b", "b", "b", "c"]), np.array([0.0, 0.1, 1.0, 1.0]))
+    assert names[0] == names[1] != names[2]
+    assert names[3] != names[2]
+
+
+def test_requests_hold_their_failure_target() -> None:
+    rng = np.random.default_rng(0)
+    task = np.array(["small", "large"])[rng.integers(0, 2, 3000)]
+    need = np.where(task == "small", 1e8, 1e10) * np.exp(rng.normal(0, 0.2, 3000))
+    group = rng.integers(0, 300, 3000).astype(np.str_)
+    model = needs.fit(task[:2000], need[:2000], group[:2000])
+    asked = np.full(1000, 6e10)
+    request = model.request(task[2000:], asked)
+    waste, failures = needs.over_allocation(request, asked, need[2000:])
+    assert failures <= 0.01
+    assert waste < 0.5 * needs.over_allocation(asked, asked, need[2000:])[0]
+
+
+def test_an_unknown_task_keeps_the_users_request() -> None:
+    model = needs.fit(np.array(["a"] * 10), np.full(10, 5.0), np.arange(10).astype(np.str_))
+    assert model.request(np.array(["b", "a"]), np.array([64.0, 64.0])).tolist()[0] == 64.0
+    assert model.request(np.array(["a"]), np.array([64.0]))[0] < 8.0
+    assert model.request(np.array(["a"]), np.array([np.nan]))[0] < 8.0
+    assert needs.fit(np.array(["a"]), np.array([1.0]), np.array(["r"])).request(
+        np.array(["a"]), np.array([3.0])).tolist() == [3.0]  # fmt: skip
+
+
+def test_a_failed_try_counts_as_waste() -> None:
+    waste, failures = needs.over_allocation(np.array([4.0, 1.0]), np.array([8.0, 8.0]), np.array([3.0, 2.0]))
+    assert waste == 1.0 + (1.0 + 6.0)
+    assert failures == 0.5
+
+
+def rows() -> Observations:
+    rng = np.random.default_rng(0)
+    count = 120
+    return Observations.of(
+        task=[f"wf/t{i % 3}" for i in range(count)], machine=[f"m{i % 2}" for i in range(count)],
+        run=[f"r{i // 6}" for i in range(count)], workflow=["wf"] * count, sizes=rng.uniform(1e8, 1e9, (count, 1)),
+        size_names=("size",), runtime_s=rng.uniform(5, 9, count), peak_bytes=rng.uniform(1e8, 2e8, count),
+    )  # fmt: skip
+
+
+def test_models_come_back_from_files_as_they_were(tmp_path: Path, watts_model: watts.WattsModel) -> None:
+    table = rows()
+    manifest = modelfile.Manifest("tasks", ({"path": "x.csv", "sha256": "0", "licence": "own"},), {"rows": 120.0}, "n")
+    modelfile.save(tmp_path / "a", tasks.fit(table), manifest)
+    model, about = modelfile.load(tmp_path / "a")
+    assert about == manifest
+    np.testing.assert_array_equal(
+        tasks.predict(model, table).runtime.high_s, tasks.predict(tasks.fit(table), table).runtime.high_s)  # fmt: skip
+    modelfile.save(tmp_path / "b", watts_model, modelfile.Manifest("watts"))
+    counters, _ = usage(20)
+    back = modelfile.load(tmp_path / "b")[0]
+    assert back.scope is Scope.WALL
+    np.testing.assert_array_equal(back.predict(counters)[0], watts_model.predict(counters)[0])
+    some = calls()
+    seen = serverless.observe(some)
+    fitted = serverless.fit(some, seen, some.wave, settings=QUICK)
+    modelfile.save(tmp_path / "c", fitted, modelfile.Manifest("calls"))
+    np.testing.assert_array_equal(
+        modelfile.load(tmp_path / "c")[0].predict(some, seen)[1], fitted.predict(some, seen)[1])  # fmt: skip
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path, watts_model: watts.WattsModel) -> None:
+    first, second = (modelfile.save(tmp_path / n, watts_model, modelfile.Manifest("watts")) for n in "ab")
+    assert first == second
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def changed(path: Path, target: Path, name: str, content: bytes) -> None:
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for entry in old.namelist():
+            new.writestr(entry, content if entry == name else old.read(entry))
+
+
+def test_a_changed_file_is_refused(tmp_path: Path, watts_model: watts.WattsModel) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    modelfile.save(path, watts_model, modelfile.Manifest("watts", metrics={"error": 0.2}))
+    with zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        array = next(n for n in archive.namelist() if n.endswith("scores.npy"))
+        content = bytearray(archive.read(array))
+    content[-1] ^= 1
+    changed(path, other, array, bytes(content))
+    with pytest.raises(InvalidInput, match="do not match its hash"):
+        modelfile.load(other)
+    manifest["metrics"]["error"] = 0.01
+    changed(path, other, "manifest.json", json.dumps(manifest).encode())
+    with pytest.raises(InvalidInput, match="do not match its hash"):
+        modelfile.load(other)
+    manifest["version"] = 99
+    changed(path, other, "manifest.json", json.dumps(manifest).encode())
+    with pytest.raises(InvalidInput, match="model format 99"):
+        modelfile.load(other)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such model file"):
+        modelfile.load(tmp_path / "none")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(InvalidInput, match="not a model file"):
+        modelfile.load(tmp_path / "text")
+    with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
+        archive.writestr("manifest.json", "{}")
+    with pytest.raises(InvalidInput, match="does not say wattflow-model"):
+        modelfile.load(tmp_path / "zip")
+
+
+def test_pickled_arrays_are_never_read(tmp_path: Path, watts_model: watts.WattsModel) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    modelfile.save(path, watts_model, modelfile.Manifest("watts"))
+    evil = tmp_path / "evil.npy"
+    np.save(evil, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with zipfile.ZipFile(path) as archive:
+        array = next(n for n in archive.namelist() if n.endswith(".npy"))
+    changed(path, other, array, evil.read_bytes())
+    with pytest.raises(InvalidInput, match="not a model file"):
+        modelfile.load(other)
+
+
+def test_only_plain_parts_are_written(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="cannot be part of a model file"):
+        modelfile.save(tmp_path / "a", object(), modelfile.Manifest("x"))

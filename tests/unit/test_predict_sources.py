@@ -1,0 +1,231 @@
+"""Readers, tables, estimates and the two commands."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from wattflow.cli.fit import fit
+from wattflow.cli.predict import predict
+from wattflow.model.errors import InvalidInput, MissingData
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.predict import datasets, estimates, modelfile, runtime, sources, watts
+from wattflow.predict.evaluate import Figure, HeldOut, group_folds, leave_one_out
+from wattflow.predict.observations import Observations, concatenate, of_workload
+
+LOTARU_HEAD = ("Label", "Machine", "Workflow", "Task", "Realtime", "%cpu", "cpus", "memory", "peak_rss",
+               "rchar", "wchar", *datasets.LOTARU_SIZES)  # fmt: skip
+
+
+def write_table(path: Path, head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def task_rows(count: int = 90) -> list[tuple[object, ...]]:
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(count):
+        size = float(rng.uniform(1e8, 5e9))
+        found.append(("wf", f"t{i % 3}", f"m{i // 3 % 2}", f"r{i // 6}", size, (1 + i % 3) * (2 + size / 1e9), 1e9))
+    return found
+
+
+TASK_HEAD = ("workflow", "task", "machine", "run", "size_in", "runtime_s", "peak_bytes")
+
+
+def test_lotaru_rows_that_copy_another_machine_are_dropped(tmp_path: Path) -> None:
+    sizes = (10, 20, 30, 40, 50)
+    one = ("train-1", "a", "wf", "T", 1000, 90.0, 1, 100, 50, 7, 8, *sizes)
+    copy = ("train-1", "b", *one[2:])
+    other = ("train-1", "c", "wf", "T", 1001, *one[5:])
+    write_table(tmp_path / datasets.LOTARU / "execution_reports.csv.gz", LOTARU_HEAD, [one, copy, other])
+    assert datasets.lotaru(tmp_path).machine.tolist() == ["a", "c"]
+    assert len(datasets.lotaru(tmp_path, keep_copies=True)) == 3
+    assert datasets.lotaru(tmp_path).runtime_s.tolist() == [1.0, 1.001]
+
+
+def test_benchmarks_that_were_not_measured_are_left_out(tmp_path: Path) -> None:
+    head = ("Workflow", "Task", "Machine", "Realtime1", "Realtime2", "Realtime3")
+    rows = [("Wf", "A", "m", 3.0, 2.0, 9.0), ("Wf", "B", "m", -1.0, -1.0, -1.0), ("Wf", "C", "m", 1.0, 1.0, 1.0)]
+    write_table(tmp_path / datasets.LOTARU / "microbenchmarks.csv", head, rows)
+    assert datasets.lotaru_benchmarks(tmp_path) == {"m": {"wf/A": 3.0}}
+
+
+def test_missing_files_and_columns_are_all_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
+        datasets.lotaru(tmp_path)
+    with pytest.raises(MissingData, match="no Sizey traces"):
+        datasets.sizey(tmp_path)
+    write_table(tmp_path / datasets.GREENFAAS, ("block_id", "machine"), [("x", "y")])
+    with pytest.raises(InvalidInput, match=r"(?s)func_name.*energy_J"):
+        datasets.greenfaas(tmp_path)
+
+
+def test_a_task_table_is_checked(tmp_path: Path) -> None:
+    bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
+    with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
+        sources.task_table(bad)
+    with pytest.raises(InvalidInput, match="row 3: the task has no name"):
+        sources.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
+    with pytest.raises(InvalidInput, match="no rows"):
+        sources.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
+    with pytest.raises(InvalidInput, match="neither a file nor one of"):
+        sources.rows_of(str(tmp_path / "nothing"), tmp_path)
+    good = sources.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
+    assert good.task[1] == "wf/t1"
+    assert good.size_names == ("size_in",)
+    dash = sources.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
+    assert np.isnan(dash.runtime_s[0])
+    assert dash.runtime_s[1] == 3.0
+
+
+def test_rows_of_unequal_length_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="1 values for 2 rows"):
+        Observations.of(task=["a", "b"], runtime_s=[1.0])
+    with pytest.raises(TypeError, match="no such columns: colour"):
+        Observations.of(task=["a"], colour=["red"])
+
+
+def test_tables_are_joined_and_taken() -> None:
+    one = Observations.of(task=["a", "b"], runtime_s=[1.0, 2.0])
+    both = concatenate([one, one.take(np.array([1]))])
+    assert both.task.tolist() == ["a", "b", "b"]
+    assert both.take(both.task == "b").runtime_s.tolist() == [2.0, 2.0]
+
+
+def workload(count: int = 60) -> Workload:
+    rng = np.random.default_rng(1)
+    size = rng.uniform(1e8, 5e9, count)
+    shapes = (Shape(0, (Variant(),)), Shape(1, (Variant(cores=2.0),)))
+    kind = np.arange(count, dtype=np.int32) % 2
+    return Workload.of_columns(
+        "app", release_s=np.zeros(count), runtime_s=np.where(kind == 0, 2.0, 7.0) * size / 1e9, shapes=shapes,
+        functions=(Function("f"), Function("g")), shape=kind, input_bytes=size,
+        edges=(np.array([0]), np.array([1])), edge_bytes=np.array([5.0]),
+    )  # fmt: skip
+
+
+def test_a_workload_becomes_rows() -> None:
+    some = workload()
+    rows = of_workload(some, "m")
+    assert rows.task[:2].tolist() == ["app/f", "app/g"]
+    assert rows.sizes[1, 0] == some.input_bytes[1] + 5.0
+    assert rows.sizes[0, 0] == some.input_bytes[0]
+    assert rows.request_cores[:2].tolist() == [1.0, 2.0]
+
+
+def test_runtimes_that_stand_in_for_unknown_ones_are_not_learned() -> None:
+    known = np.array([True, False, True])
+    some = Workload.of_columns("app", release_s=np.zeros(3), runtime_s=np.ones(3), columns={"runtime_known": known})
+    np.testing.assert_array_equal(np.isfinite(of_workload(some).runtime_s), known)
+
+
+def test_predictions_become_estimates() -> None:
+    some = workload()
+    model = runtime.fit(of_workload(some))
+    estimated = estimates.with_predictions(some, model)
+    assert np.median(np.abs(estimated.estimate_s / some.runtime_s - 1)) < 0.1
+    np.testing.assert_array_equal(estimated.runtime_s, some.runtime_s)
+    strange = Workload.of_columns("other", release_s=np.zeros(2), runtime_s=np.ones(2))
+    assert np.isnan(estimates.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
+
+
+def test_an_error_of_known_size_is_put_on_the_truth() -> None:
+    some = workload(4000)
+    wrong = estimates.with_error(some, 0.3, seed=1)
+    log = np.log(wrong.estimate_s / some.runtime_s)
+    assert abs(log.std() - 0.3) < 0.02
+    assert abs(np.median(log)) < 0.03
+    np.testing.assert_array_equal(wrong.estimate_s, estimates.with_error(some, 0.3, seed=1).estimate_s)
+    np.testing.assert_array_equal(estimates.with_error(some, 0.0).estimate_s, some.runtime_s)
+    with pytest.raises(ValueError, match="runtime error"):
+        estimates.with_error(some, -1.0)
+
+
+def test_figures_say_ok_or_short() -> None:
+    assert Figure("a", 5.0, "%", 6.0, 6.7).line() == "figure a 5 % goal 6 floor 6.7 ok"
+    assert Figure("b", 94.0, "%", (87.0, 93.0)).line().endswith("goal 87-93 short")
+    assert not Figure("c", float("nan"), "%", 6.0).ok
+    assert Figure("d", 0.96, "", 0.95, higher_is_better=True).ok
+
+
+def test_splits_keep_groups_together_and_missing_predictions_count() -> None:
+    group = np.array(list("aabbccdd"))
+    for train, test in group_folds(group, 3):
+        assert not set(group[train]) & set(group[test])
+        assert len(train) + len(test) == 8
+    assert [name for name, _ in leave_one_out(group)] == list("abcd")
+    found = HeldOut(np.array([1.0, np.nan]), np.zeros(2), np.array([2.0, np.nan]), np.ones(2))
+    assert found.mean_pct == 50.0
+    assert found.coverage_pct == 50.0
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    made = typer.Typer()
+    made.command("fit")(fit)
+    made.command("predict")(predict)
+    return made
+
+
+def test_fit_then_predict_a_table(tmp_path: Path, app: typer.Typer) -> None:
+    table = write_table(tmp_path / "tasks.csv", TASK_HEAD, task_rows())
+    result = CliRunner().invoke(app, ["fit", str(table), str(tmp_path / "m.model")])
+    assert result.exit_code == 0, result.output
+    asked = write_table(tmp_path / "ask.csv", ("workflow", "task", "machine", "size_in"),
+                        [("wf", "t1", "m0", 1e9), ("wf", "never", "m0", 1e9)])  # fmt: skip
+    out = tmp_path / "out.csv"
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "m.model"), str(asked), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "down-sampled" in result.output
+    with out.open(newline="") as file:
+        known, unknown = csv.DictReader(file)
+    assert float(known["runtime_s"]) == pytest.approx(6.0, rel=0.1)
+    assert (known["provenance"], known["energy_j"]) == ("modelled", "")
+    assert (unknown["runtime_s"], unknown["provenance"], unknown["novelty"]) == ("", "guessed", "new task")
+    assert float(unknown["runtime_high_s"]) > float(unknown["runtime_low_s"])
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
+    manifest = modelfile.Manifest("watts")
+    modelfile.save(tmp_path / "w", watts.Line(np.ones(3)), manifest)
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), "x.csv"])
+    assert isinstance(result.exception, InvalidInput)
+    assert "needs a model of tasks" in str(result.exception)
+
+
+def test_the_packaged_watts_model_is_what_its_manifest_says(data_dir: Path) -> None:
+    path = Path(datasets.__file__).parents[1] / "data" / "models" / "kepler-nx12-platform.model"
+    model, manifest = modelfile.load(path)
+    assert {entry["licence"] for entry in manifest.data} == {"Apache-2.0"}
+    for entry in manifest.data:
+        assert datasets.file_sha256(data_dir / str(entry["path"])) == entry["sha256"]
+    counters, truth = datasets.kepler(data_dir, "wall")
+    found, _, _ = model.predict(counters)
+    assert np.mean(np.abs(found / truth - 1)) < 0.05
+
+
+def test_the_shared_sets_are_read(data_dir: Path) -> None:
+    lotaru = datasets.lotaru(data_dir)
+    assert np.all(lotaru.runtime_s > 0)
+    assert len(datasets.lotaru(data_dir, keep_copies=True)) - len(lotaru) == 154
+    assert set(np.unique(lotaru.machine)) <= set(datasets.lotaru_benchmarks(data_dir))
+    calls, left_out = datasets.greenfaas(data_dir)
+    assert len(calls) + left_out == 1614
+    assert np.all(np.diff(calls.start_s) >= 0)
+    assert np.isfinite(datasets.sizey(data_dir).peak_bytes).all()
