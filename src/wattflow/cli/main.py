@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from wattflow import __version__
-from wattflow.cli import clusters, compare, convert, demo, describe, generate, policies, simulate
+from wattflow.cli import (
+    clusters,
+    compare,
+    convert,
+    demo,
+    describe,
+    enrich,
+    fit,
+    generate,
+    meters,
+    policies,
+    predict,
+    profile,
+    profiles,
+    simulate,
+)
 from wattflow.cli.guard import guarded
 
 app = typer.Typer(
@@ -30,6 +45,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "convert": convert.convert,
     "policies": policies.policies,
     "clusters": clusters.clusters,
+    "meters": meters.meters,
+    "profile": profile.profile,
+    "profiles": profiles.profiles,
+    "enrich": enrich.enrich,
+    "fit": fit.fit,
+    "predict": predict.predict,
 }
 
 for _name, _command in COMMANDS.items():
