@@ -1,5 +1,9 @@
 # One target per benchmark; each ends with one line per figure: figure NAME VALUE UNIT goal GOAL ok|short
 
+.PHONY: bench-sim
+bench-sim: $(BIN)/.dev ## The simulator's speed, memory and compilation, beside SimPy
+	$(RUN) benchmarks/sim.py
+
 .PHONY: bench-start
 bench-start: $(BIN)/.base ## How long the command line takes to start and to compare
 	$(RUN) benchmarks/bench_start.py
