@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow import __version__
-from wattflow.cli import clusters, compare, convert, demo, describe, generate, policies, simulate
+from wattflow.cli import clusters, compare, convert, demo, describe, experiment, generate, policies, simulate
 from wattflow.cli.guard import guarded
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "convert": convert.convert,
     "policies": policies.policies,
     "clusters": clusters.clusters,
+    "experiment": experiment.experiment,
 }
 
 for _name, _command in COMMANDS.items():
