@@ -37,6 +37,7 @@ def response(run: Run) -> NDArray[np.float64]:
 def draw_watts(runs: Mapping[str, Run], published: Mapping[str, tuple[float, float]], path: Path) -> None:
     """Watts of all nodes over time, and, dashed, the published mean watts as long as the published makespan."""
     figure, (axes,) = _figure(1)
+    levels: list[float] = []
     for row, run in runs.items():
         edges, watts = power_curve(run).binned(len(run.cluster.nodes), BINS)
         axes.stairs(watts.sum(axis=0), edges, baseline=None, color=COLOURS[row], label=f"{LABELS[row]}, ours")
@@ -44,8 +45,11 @@ def draw_watts(runs: Mapping[str, Run], published: Mapping[str, tuple[float, flo
         axes.plot([0, makespan_s], [mean_w, mean_w], "--", color=COLOURS[row], label=f"{LABELS[row]}, published mean")
         axes.plot([run.makespan_s], [watts.sum(axis=0)[-1]], "o", color=COLOURS[row], markersize=4)
         axes.plot([makespan_s], [mean_w], "x", color=COLOURS[row], markersize=5)
-    axes.set(xlabel="time, s", ylabel="power of four nodes, W", title="210 PARSEC jobs (simulated, repetition 1)")
-    axes.set_ylim(480, 640)
+        levels += [mean_w, float(watts.sum(axis=0).min()), float(watts.sum(axis=0).max())]
+    low, high = min(levels), max(levels)
+    axes.set_ylim(low - 0.15 * (high - low), high + 0.75 * (high - low))
+    axes.set(xlabel="time, s", ylabel="power of all nodes, W (axis does not start at 0)")
+    axes.set_title("watts over time (simulated, first repetition)")
     axes.legend(fontsize=8, ncols=2, loc="upper right")
     _save(figure, path)
 
@@ -58,7 +62,7 @@ def draw_stretch(runs: Mapping[str, Run], path: Path) -> None:
             axes.plot(np.arange(1, len(values) + 1), np.sort(values), color=COLOURS[row], label=LABELS[row])
     left.set(xlabel="jobs, ascending", ylabel="start to end / time alone", title="stretch of each job")
     right.set(xlabel="jobs, ascending", ylabel="submission to end / time alone", title="with its wait")
-    left.legend(fontsize=8)
+    right.legend(fontsize=8)
     _save(figure, path)
 
 

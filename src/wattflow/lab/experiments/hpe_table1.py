@@ -258,9 +258,9 @@ def _identified(others: Mapping[str, Published], settings: Settings) -> str:
         for cut in cuts
     )
     return (
-        f"the first row does not settle the others: over {len(cuts)} calibrations that all reproduce it, energy-aware saves "
-        f"{min(seconds):.1f} to {max(seconds):.1f} % makespan and {min(joules):.1f} to {max(joules):.1f} % energy, and {good} "
-        "of them meet both goals; so a figure that is ok says compatible, not predicted"
+        f"the first row does not settle the others: over {len(cuts)} calibrations that all reproduce it, energy-aware "
+        f"saves {min(seconds):.1f} to {max(seconds):.1f} % makespan and {min(joules):.1f} to {max(joules):.1f} % "
+        f"energy; {good} of them meet both goals; so a figure that is ok says compatible, not predicted"
     )
 
 
@@ -294,7 +294,7 @@ def _pictures(
     names, mine, published_cut = [], [], []
     for row, base in (("no_request", "default"), ("energy_aware", "default"), ("energy_aware", "no_request")):
         for what in ("makespan_s", "energy_wh"):
-            names.append(f"{hpe_pictures.LABELS[row]}\nagainst {hpe_pictures.LABELS[base]}\n{what.split('_')[0]}")
+            names.append(f"{row}\nagainst {base}:\n{what.split('_')[0]}".replace("_", " "))
             mine.append(reduction(getattr(ours[base], what), getattr(ours[row], what)))
             published_cut.append(reduction(getattr(theirs[base], what), getattr(theirs[row], what)))
     return {
