@@ -26,3 +26,11 @@ energy-set: $(BIN)/.dev ## All shared WfInstances on three clusters, with modell
 .PHONY: bench-predict
 bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 	$(RUN) benchmarks/predict.py
+
+.PHONY: experiments
+experiments: $(BIN)/.dev ## Every published claim under experiments/, ours beside theirs (out/experiments)
+	@set -e; for file in experiments/*.toml; do $(WATTFLOW) experiment "$$file" --quiet; done
+
+.PHONY: bench-hpe
+bench-hpe: $(BIN)/.dev ## The HPE paper's CPU experiment: table, factorial, and what our policy saves beyond it
+	$(WATTFLOW) experiment hpe_table1
