@@ -113,9 +113,9 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
         wanted = int(state.memory[1 + 2 * i])
         needs = state.variants[wanted]
         lost = total
-        if needs.device == GPU and needs.need_u <= free_u and needs.memory <= free_mem:
-            if state.class_ok[wanted, row.cls] == 1:
-                lost = useless_u(state, wanted, gpus)
+        fits = needs.need_u <= free_u and needs.memory <= free_mem and state.class_ok[wanted, row.cls] == 1
+        if needs.device == GPU and fits:
+            lost = useless_u(state, wanted, gpus)
         mean += state.memory[2 + 2 * i] * lost
     return mean / MICRO
 

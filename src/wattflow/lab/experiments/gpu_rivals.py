@@ -99,7 +99,7 @@ def gpu_packing(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 def gpu_clustering(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """First nodes that run pods with the same GPU request, then those without GPU pods, then others; best fit within."""
+    """First nodes that run pods with the same GPU request, then those without GPU pods, then others; then best fit."""
     mine = kind_of(state, variant)
     for c in range(out.size):
         rule = 0.0

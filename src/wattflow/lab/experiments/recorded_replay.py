@@ -97,7 +97,9 @@ def as_recorded(workload: Workload, cluster: Cluster, params: Mapping[str, float
     number = {node.name: i for i, node in enumerate(cluster.nodes)}
     machines = workload.columns.get("machine")
     named = [""] * len(workload) if machines is None else [str(name) for name in machines]
-    return Plan(np.array([number.get(name, -1) for name in named], np.int32), np.arange(len(workload), dtype=np.float64))
+    return Plan(
+        np.array([number.get(name, -1) for name in named], np.int32), np.arange(len(workload), dtype=np.float64)
+    )
 
 
 RECORDED = Policy("as-recorded", "each task on the machine where it was recorded", plan=as_recorded)

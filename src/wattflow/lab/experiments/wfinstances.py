@@ -133,9 +133,9 @@ def _fit_row(some: Sequence[Replay], fit: overheads.Fit) -> tuple[str, ...]:
 
 
 NOTES = (
-    "Errors are (simulated − recorded) / recorded, medians over the files, with the least and the largest. Tasks run on "
-    "their recorded machines for their recorded seconds and nothing else takes time; 'with data' moves every file over "
-    "the links of the machines, 'any machine' drops the recorded placement.",
+    "Errors are (simulated − recorded) / recorded, medians over the files, with the least and the largest. Tasks run "
+    "on their recorded machines for their recorded seconds and nothing else takes time; 'with data' moves every file "
+    "over the links of the machines, 'any machine' drops the recorded placement.",
     "Recorded = simulated + seconds for each task on the longest chain + seconds for each task, or for each GB that "
     "tasks read, whichever predicts better; 'left out' is the error of predicting an instance from the others.",
     "No file has start times of tasks, so waiting in a queue, staging, submission and polling cannot be told apart.",
@@ -161,6 +161,7 @@ def draw(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], path: 
         axes.plot(ends, ends, color="black", linewidth=0.8)
         axes.fill_between(ends, ends / 2, ends * 2, color="0.92", zorder=0)
         axes.set(xscale="log", yscale="log", xlabel="recorded makespan, s", title=title)
-    bare.set(ylabel="simulated makespan, s", ylim=tuple(ends))
+    shortest = min(one.recorded_s for some in groups.values() for one in some)
+    bare.set(ylabel="simulated makespan, s", xlim=(shortest / 1.5, most), ylim=tuple(ends))
     figure.legend(loc="outside right center", fontsize=8, title="grey: within 2×")
     figure.savefig(path, dpi=120)
