@@ -8,7 +8,23 @@ from typing import Annotated
 import typer
 
 from wattflow import __version__
-from wattflow.cli import clusters, compare, convert, demo, describe, experiment, generate, policies, simulate
+from wattflow.cli import (
+    clusters,
+    compare,
+    convert,
+    demo,
+    describe,
+    enrich,
+    experiment,
+    fit,
+    generate,
+    meters,
+    policies,
+    predict,
+    profile,
+    profiles,
+    simulate,
+)
 from wattflow.cli.guard import guarded
 
 app = typer.Typer(
@@ -31,6 +47,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "policies": policies.policies,
     "clusters": clusters.clusters,
     "experiment": experiment.experiment,
+    "meters": meters.meters,
+    "profile": profile.profile,
+    "profiles": profiles.profiles,
+    "enrich": enrich.enrich,
+    "fit": fit.fit,
+    "predict": predict.predict,
 }
 
 for _name, _command in COMMANDS.items():

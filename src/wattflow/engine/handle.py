@@ -1,14 +1,15 @@
 """Tables as compiled code sees them: one pointer to a directory of base addresses and lengths.
 
-A StructRef of arrays was tried first. Each access then took and dropped reference counts, atomically, for the array and for the
-structure, and every store made the compiler load the base addresses anew: two fifths of the run time. Here a table has no
-owner to count for (the Python object that holds it outlives the call) and its address is known not to change.
+A StructRef of arrays was tried first. Each access then took and dropped reference counts, atomically, for the array
+and for the structure, and every store made the compiler load the base addresses anew: two fifths of the run time.
+Here a table has no owner to count for (the Python object that holds it outlives the call) and its address is known
+not to change.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -67,6 +68,10 @@ class Tables:
     __slots__ = ("_handle",)
     NAMES: ClassVar[tuple[str, ...]] = ()
     _kinds: ClassVar[dict[Any, TablesType]] = {}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, **tables: Any) -> None:
         for name in self.NAMES:
@@ -146,7 +151,7 @@ def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
 class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
     key = TablesType
 
-    def generic_resolve(self, kind: Any, name: str) -> Any:
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         at = kind.index(name)
         if at < 0:
             return None
@@ -171,7 +176,8 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
     size = context.get_abi_sizeof(context.get_data_type(item))
     rows = word(1)
     if dimensions == 1:
-        shape, strides = (rows,), (ir.IntType(64)(size),)
+        shape: tuple[Any, ...] = (rows,)
+        strides: tuple[Any, ...] = (ir.IntType(64)(size),)
     else:
         columns = word(2)
         shape = (rows, columns)

@@ -14,7 +14,8 @@ from typing import Any
 import numba
 from numba import types
 
-COMPILED = not numba.config.DISABLE_JIT
+_config: Any = numba.config
+COMPILED = not _config.DISABLE_JIT
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -29,7 +30,7 @@ def cache_folder(*parts: str) -> str:
 
 
 if COMPILED and "NUMBA_CACHE_DIR" not in os.environ:
-    numba.config.CACHE_DIR = cache_folder("engine", "sim")
+    _config.CACHE_DIR = cache_folder("engine", "sim")
 
 OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "boundscheck": False}
 
@@ -47,8 +48,8 @@ _INNER: set[str] = set()
 def inner(function: Any) -> Any:
     """Like `jit`, for a function that only compiled code calls.
 
-    It has no way in from Python, is not cached by itself, and is optimised and turned into machine code only as part of the
-    function that it ends up in: numba would do both at every level of the call tree, for all that lies below.
+    It has no way in from Python, is not cached by itself, and is optimised and turned into machine code only as part
+    of the function that it ends up in: numba would do both at every level of the call tree, for all that lies below.
     """
     if not COMPILED:
         return function
@@ -69,12 +70,14 @@ def _finalize_inner(library: Any) -> None:
 
 
 def _patch_numba() -> None:
-    """Put `_finalize_inner` in place for inner functions alone. Where numba has changed, all stays as it was, only slower."""
-    from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
+    """Put `_finalize_inner` in place, for inner functions alone. Where numba has changed, all stays as it was."""
+    from numba.core import codegen as numba_codegen
 
-    finalize, set_environment = CPUCodeLibrary.finalize, getattr(JITCPUCodegen, "set_env", None)
+    libraries: Any = numba_codegen.CPUCodeLibrary
+    generators: Any = numba_codegen.JITCPUCodegen
+    finalize, set_environment = libraries.finalize, getattr(generators, "set_env", None)
     parts = ("_get_module_for_linking", "_raise_if_finalized", "_optimize_final_module")
-    if set_environment is None or not all(hasattr(CPUCodeLibrary, part) for part in parts):
+    if set_environment is None or not all(hasattr(libraries, part) for part in parts):
         return
 
     def set_if_there(codegen: Any, name: str, environment: Any) -> None:
@@ -88,8 +91,8 @@ def _patch_numba() -> None:
         else:
             finalize(library)
 
-    CPUCodeLibrary.finalize = quick
-    JITCPUCodegen.set_env = set_if_there
+    libraries.finalize = quick
+    generators.set_env = set_if_there
 
 
 if COMPILED:
@@ -113,10 +116,10 @@ def compiled(signature: Any, function: Any, cache: bool = True, folder: str | No
     """Compile a function now, for one explicit signature; ``folder`` is where to keep it."""
     if not COMPILED:
         return function
-    usual = numba.config.CACHE_DIR
+    usual = _config.CACHE_DIR
     try:
         if folder is not None and "NUMBA_CACHE_DIR" not in os.environ:
-            numba.config.CACHE_DIR = folder
+            _config.CACHE_DIR = folder
         return numba.njit(signature, **(OPTIONS | {"cache": cache}))(function)
     finally:
-        numba.config.CACHE_DIR = usual
+        _config.CACHE_DIR = usual

@@ -39,7 +39,8 @@ CLOCK = np.dtype([
     ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"), ("asleep_n", "i8"), ("shapes_n", "i8"),
     ("held_first", "i8"), ("reserved", "i8"), ("bad_task", "i8"), ("bad_variant", "i8"), ("running", "i8"),
     ("node_events", "i8"), ("has_data", "i8"), ("random", "i8"), ("queue", "i8"),
-    ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"), ("grouped", "i8"),
+    ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"),
+    ("grouped", "i8"),
     ("has_score", "i8"), ("has_act", "i8"), ("cursor", "i8"), ("cold", "i8"), ("free_container", "i8"), ("more", "i8"),
     ("best_cost", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"), ("max_retries", "i8"),
     ("extra_n", "i8"), ("failed_tasks", "i8"), ("limits", "i8"),
@@ -48,7 +49,8 @@ NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
     ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("first_attempt", "i4"),
     ("device_first", "i4"), ("device_n", "i4"), ("first_container", "i4"), ("power_state", "i2"), ("frequency", "i2"),
-    ("freed_u", "i8"), ("freed_mem", "i8"), ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"), ("generation", "i8"),
+    ("freed_u", "i8"), ("freed_mem", "i8"), ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"),
+    ("generation", "i8"),
 ])  # fmt: skip
 CLASSES = np.dtype([
     ("first", "i4"), ("count", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
@@ -85,7 +87,8 @@ VARIANTS = np.dtype([
 TASKS = np.dtype([
     ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
     ("form", "i4"), ("workflow", "i4"), ("pending", "i4"), ("next", "i4"), ("previous", "i4"), ("node", "i4"),
-    ("pinned", "i4"), ("parts_left", "i4"), ("pinned_variant", "i2"), ("attempt", "i2"), ("state", "i1"), ("arrived", "i1"),
+    ("pinned", "i4"), ("parts_left", "i4"), ("pinned_variant", "i2"), ("attempt", "i2"), ("state", "i1"),
+    ("arrived", "i1"),
 ])  # fmt: skip
 EXTRA = np.dtype([("deadline", "f8"), ("rank", "f8"), ("slack", "f8"), ("input_bytes", "f8"), ("start_at", "f8")])
 """Per-task facts that only some policies and workloads need; one shared row when none does."""
@@ -112,7 +115,8 @@ TABLES = (
     "clock", "nodes", "classes", "class_nodes", "devices", "device_classes", "functions", "shapes", "variants", "tasks",
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
-    "device_grid", "child_start", "child", "parent_start", "parent", "parent_bytes", "gang", "scratch", "params", "memory",
+    "device_grid", "child_start", "child", "parent_start", "parent", "parent_bytes", "gang", "scratch", "params",
+    "memory",
 )  # fmt: skip
 """Tables of State."""
 

@@ -241,8 +241,8 @@ class Simulation:
     def _stuck(self) -> BrokenPolicy:
         waiting = int(self.state.clock.waiting[0])
         return BrokenPolicy(
-            f"policy {self.policy.name!r} leaves {waiting} tasks waiting at {float(self.state.clock.now[0]):g} s and nothing "
-            "more will happen: it must place a task that fits on an empty cluster, or set a time to try again"
+            f"policy {self.policy.name!r} leaves {waiting} tasks waiting at {float(self.state.clock.now[0]):g} s and "
+            "nothing more will happen: it must place a task that fits on an empty cluster, or set a time to try again"
         )
 
 

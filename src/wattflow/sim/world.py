@@ -1,7 +1,6 @@
-"""World: what the simulator knows and the engine does not: true runtimes, clocks of shared resources, joules, records."""
+"""World: what the simulator knows and the engine does not: true runtimes, shared clocks, joules, records."""
 
 from __future__ import annotations
-
 
 import numpy as np
 
