@@ -34,3 +34,11 @@ experiments: $(BIN)/.dev ## Every published claim under experiments/, ours besid
 .PHONY: bench-hpe
 bench-hpe: $(BIN)/.dev ## The HPE paper's CPU experiment: table, factorial, and what our policy saves beyond it
 	$(WATTFLOW) experiment hpe_table1
+
+.PHONY: bench-fgd
+bench-fgd: $(BIN)/.dev ## GPU allocation ratio of FGD and its rivals on the Alibaba lists (out/experiments/fgd)
+	$(RUN) -m wattflow.cli experiment fgd
+
+.PHONY: bench-wfinstances
+bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every shared instance (out/experiments/wfinstances)
+	$(RUN) -m wattflow.cli experiment wfinstances

@@ -20,7 +20,9 @@ from wattflow.lab.outcome import Outcome, Progress, no_progress
 from wattflow.model.errors import InvalidInput, unknown_name
 
 KINDS = {
+    "fgd": "wattflow.lab.experiments.fgd",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
+    "wfinstances": "wattflow.lab.experiments.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""
 
