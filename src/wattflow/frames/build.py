@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
-from wattflow.frames import draws, tables
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Frame
+from wattflow.frames.kernel import draws, tables
+from wattflow.frames.kernel.tables import State
 from wattflow.frames.policies import SCORES, FramePolicy
-from wattflow.frames.tables import State
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
 from wattflow.model.run import ATTEMPT
@@ -125,7 +125,7 @@ class _Builder:
             if k in used and not fits[k].any():
                 problems.append(Problem(f"shape {k}", "; ".join(sorted({r for r in reasons if r})[:3])))
             if k in used and shapes[k].parts > 1 and (self.frame.barriers is None or not self.frame.barriers.gangs):
-                problems.append(Problem(f"shape {k}", f"has {shapes[k].parts} parts; the frame has no gangs (barriers)"))
+                problems.append(Problem(f"shape {k}", f"has {shapes[k].parts} parts, but the frame no gangs"))
         if problems:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
         needs = [micro(variant.cores) if variant else 0 for variant in chosen] or [micro(1)]
@@ -181,7 +181,6 @@ class _Builder:
             "t_parts": np.zeros(rows if gangs else 1, np.int32),
             "t_preempted": np.zeros(rows if preempts else 1, np.int16),
             "t_bag": np.full(rows if probes else 1, -1, np.int32),
-            "t_copies": np.zeros(1, np.int8),
             "x_leader": np.zeros(max(1, probes), np.int32),
             "x_placer": np.zeros(max(1, probes), np.int16),
             "j_used": np.zeros(_jobs(load) if preempts else 1, np.int64),
@@ -216,7 +215,7 @@ class _Builder:
         self._levels()
 
     def _levels(self) -> None:
-        """Groups of one workflow and level each, in order; a barrier stands before every group but a workflow's first."""
+        """Groups of one workflow and level each; a barrier stands before all but a workflow's first."""
         group, left, start, member = (np.zeros(1, np.int32) for _ in range(4))
         barriers = self.frame.barriers
         if barriers is not None and barriers.levels and self.tasks:
@@ -333,6 +332,8 @@ class _Builder:
         self.arrays |= {
             "e_time": np.zeros(events), "e_key": np.zeros(events, np.int64), "e_what": np.zeros(events, np.int32),
             "e_who": np.zeros(events, np.int32), "e_other": np.zeros(events, np.int64),
+            "n_what": np.zeros(events, np.int32), "n_who": np.zeros(events, np.int32),
+            "n_other": np.zeros(events, np.int64),
         }  # fmt: skip
 
     def _delays(self) -> None:
@@ -408,7 +409,7 @@ def _cpu_variant(variants: Sequence[Variant]) -> Variant | None:
 
 
 def _cores(node: Node) -> float:
-    """Cores that a host offers: its requests' limit, but no more than its physical cores (frames know no SMT sharing)."""
+    """Cores that a host offers: its requests' limit, at most its physical cores (frames know no SMT)."""
     return min(node.request_cores, float(node.cores))
 
 

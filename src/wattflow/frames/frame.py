@@ -1,7 +1,8 @@
 """A scheduler frame as data: its components, the delays between them, and the mechanisms they share.
 
 A frame is what no local change of one component's algorithm can give, since several components must act together
-(Talluri et al., FGCS 153, 2024, doi:10.1016/j.future.2023.11.027). ``None`` means that a component or mechanism is absent.
+(Talluri et al., ExDe, Future Generation Computer Systems 153, 2024). ``None`` means that a component or mechanism is
+absent.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Delay:
     """Seconds drawn anew each time.
 
     Attributes:
-        kind: ``constant`` (always ``mean_s``), ``exponential`` (mean), ``lognormal`` (median ``mean_s``, σ of its log), or
-            ``choice`` among ``values_s`` by ``weights``.
+        kind: ``constant`` (always ``mean_s``), ``exponential`` (mean), ``lognormal`` (median ``mean_s``, σ of its log),
+            or ``choice`` among ``values_s`` by ``weights``.
     """
 
     mean_s: float = 0.0
@@ -62,7 +63,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Hands in tasks one after the other, each after ``service``; asks elsewhere when nobody answers for ``timeout_s``."""
+    """Hands in tasks, each after ``service``; asks elsewhere when nobody answers for ``timeout_s``."""
 
     service: Delay = NO_DELAY
     timeout_s: float = 1.0
@@ -82,9 +83,9 @@ class Placers:
 
     Attributes:
         service: Seconds of one decision.
-        rule: How a host is found: ``policy`` (the best score of the placer's hosts), ``random``, ``samples`` (least loaded of
-            ``samples`` hosts that are asked), ``probes`` (Sparrow: ``samples`` reservations per task, bound when a host has
-            room), ``hash`` (consistent hashing of the task's data object).
+        rule: How a host is found: ``policy`` (the best score of the placer's hosts), ``random``, ``samples`` (least
+            loaded of ``samples`` hosts that are asked), ``probes`` (Sparrow: ``samples`` reservations per task, bound
+            when a host has room), ``hash`` (consistent hashing of the task's data object).
         refresh_s: The view of the hosts is so old at most; 0 is always exact.
         partition: ``disjoint`` gives each placer its own hosts.
         route: How clients find a placer where no broker splits the work.
@@ -131,7 +132,7 @@ class DataManager:
         cache_objects: Objects that a host's cache holds (least recently used goes first); 0 is no cache.
         fetch: Seconds to bring an object from remote storage to a host.
         object_bytes: Size of an object, for the joules of moving it.
-        intermediate: Outputs of parents: ``free``, ``local`` (on the host that ran the parent; others fetch them) or ``stored``.
+        intermediate: Outputs of parents: ``free``, ``local`` (on the parent's host; others fetch them) or ``stored``.
         moves: When a host is removed its objects move to their new owners instead of being forgotten.
     """
 
@@ -145,7 +146,7 @@ class DataManager:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Hybrid frames: tasks estimated at ``long_s`` or more go to the first placer, which may not use the ``reserved`` share."""
+    """Hybrid frames: tasks of ``long_s`` or more go to the first placer, which may not use the ``reserved`` share."""
 
     long_s: float = 10.0
     reserved: float = 0.1
@@ -179,7 +180,7 @@ class Rebalancing:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """A task that has run ``after`` times its estimate gets a copy; the first to end wins, the other's joules are lost."""
+    """A task that has run ``after`` times its estimate gets a copy; the first to end wins, the other is lost."""
 
     after: float = 2.0
 
@@ -236,7 +237,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Barriers:
-    """``gangs``: tasks of several parts start all at once. ``levels``: a level of a workflow waits for the whole one before."""
+    """``gangs``: tasks of several parts start at once. ``levels``: a level of a workflow waits for all of the one before."""
 
     gangs: bool = True
     levels: bool = False

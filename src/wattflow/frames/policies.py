@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wattflow.frames import tables
+from wattflow.frames.kernel import tables
 from wattflow.model.errors import unknown_name
 
 ORDERS = ("fifo", "sjf")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames import build, kernel, policies, tables
+from wattflow.frames import build, policies
 from wattflow.frames.frame import Frame
+from wattflow.frames.kernel import loop, tables
+from wattflow.frames.kernel.tables import State
 from wattflow.frames.policies import FramePolicy
-from wattflow.frames.tables import State
 from wattflow.frames.validate import check
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
@@ -30,8 +31,8 @@ _COUNTERS = {
     "hosts_removed": tables.HOSTS_REMOVED, "failed_tasks": tables.FAILED_TASKS, "moved_objects": tables.MOVED_OBJECTS,
 }  # fmt: skip
 _SUMS = {
-    "client_s": tables.WAIT_CLIENT, "broker_s": tables.WAIT_BROKER, "placer_s": tables.WAIT_PLACER,
-    "message_s": tables.WAIT_MESSAGE, "host_s": tables.WAIT_HOST, "data_s": tables.WAIT_DATA,
+    "wait_client_s": tables.WAIT_CLIENT, "wait_broker_s": tables.WAIT_BROKER, "wait_placer_s": tables.WAIT_PLACER,
+    "wait_message_s": tables.WAIT_MESSAGE, "wait_host_s": tables.WAIT_HOST, "wait_data_s": tables.WAIT_DATA,
     "copy_j": tables.COPY_J, "preempt_j": tables.PREEMPT_J, "busy_core_s": tables.BUSY_CORE_S,
 }  # fmt: skip
 
@@ -65,20 +66,19 @@ def run_frame(
 
 
 def _advance(state: State, total: int, progress: Callable[[float], None] | None) -> None:
-    opening, advance, settle = kernel.functions(kernel.type_of(state))
+    opening, advance, settle = loop.functions(loop.type_of(state))
     with np.errstate(over="ignore", invalid="ignore"):
         opening(state.handle())
         while total:
             status = advance(state.handle(), _EVENTS_PER_CALL)
-            if status == kernel.GROW:
+            if status == loop.GROW:
                 _grow(state)
-            elif status == kernel.STUCK:
-                raise WattflowError(
-                    f"{int(state.i[tables.OPEN])} tasks are open at {float(state.f[tables.NOW]):g} s and nothing will happen"
-                )
+            elif status == loop.STUCK:
+                left, now = int(state.i[tables.OPEN]), float(state.f[tables.NOW])
+                raise WattflowError(f"{left} tasks are open at {now:g} s and nothing more will happen")
             if progress is not None:
                 progress(1.0 - float(state.i[tables.OPEN]) / total)
-            if status == kernel.DONE:
+            if status == loop.DONE:
                 break
         settle(state.handle())
 
@@ -109,7 +109,7 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
     energy[:, ACCOUNTS.index("transfer")] += message_j / len(cluster.nodes)
     carbon, cost = _charges(cluster, energy, span)
     scalars = {name: float(state.i[at]) for name, at in _COUNTERS.items()}
-    scalars |= {name if name.endswith("_j") or name == "busy_core_s" else f"wait_{name}": float(state.f[at]) for name, at in _SUMS.items()}
+    scalars |= {name: float(state.f[at]) for name, at in _SUMS.items()}
     cores = float(state.h_capacity.sum()) / tables.MICRO
     scalars |= {
         "message_j": message_j,
@@ -132,7 +132,9 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
     )
 
 
-def _charges(cluster: Cluster, energy: NDArray[np.float64], span: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _charges(
+    cluster: Cluster, energy: NDArray[np.float64], span: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
     zones = {zone.name: zone for zone in cluster.zones}
     joules = energy.sum(axis=1)

@@ -5,8 +5,8 @@ An entry below TASKS is a task; the others are probes (Sparrow's reservations), 
 
 from __future__ import annotations
 
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import PLACERS, QUEUED, SJF, TASKS
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import PLACERS, QUEUED, SJF, TASKS
 
 
 @jit

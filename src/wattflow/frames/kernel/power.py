@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     BOOTING,
     BUSY_CORE_S,
     DOWN,
@@ -43,7 +43,7 @@ def account(s, h):
     if dt <= 0.0:
         return
     state = s.h_state[h]
-    if state == ON or state == DRAINING:
+    if state in (ON, DRAINING):
         s.energy[h, IDLE_J] += s.h_idle_w[h] * dt
         busy = s.h_busy[h]
         if busy > 0:
@@ -63,7 +63,7 @@ def refresh(s, h):
     """Set the host's watts from what it does now; call after `account` and the change."""
     state = s.h_state[h]
     now_w = 0.0
-    if state == ON or state == DRAINING:
+    if state in (ON, DRAINING):
         dynamic = 0.0
         if s.h_busy[h] > 0:
             dynamic = watts(s, h, s.h_busy[h] / MICRO) - s.grid[s.h_grid[h]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import EVENT_N, SEQUENCE
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import EVENT_N, NOW, O_MESSAGE, SEQUENCE, SOON_FIRST, SOON_NEXT
 
 _ORDER = 1 << 56
 
@@ -37,6 +37,31 @@ def push(s, time, order, what, who, other):
     """Add an event; equal ones keep the order in which they were added."""
     s.i[SEQUENCE] += 1
     push_as(s, time, order * _ORDER + s.i[SEQUENCE], what, who, other)
+
+
+@jit
+def soon(s, what, who, other):
+    """Do this next, in the same instant. So each handler is compiled once, not into each of its callers."""
+    at = s.i[SOON_NEXT]
+    s.n_what[at] = what
+    s.n_who[at] = who
+    s.n_other[at] = other
+    s.i[SOON_NEXT] = at + 1 if at + 1 < s.n_what.size else 0
+
+
+@jit
+def send(s, seconds, what, who, other):
+    """A message between components: after its delay, or next where there is none."""
+    if seconds > 0.0:
+        push(s, s.f[NOW] + seconds, O_MESSAGE, what, who, other)
+    else:
+        soon(s, what, who, other)
+
+
+@jit
+def is_pending(s):
+    """Whether something is to be done next in this instant."""
+    return s.i[SOON_FIRST] != s.i[SOON_NEXT]
 
 
 @jit

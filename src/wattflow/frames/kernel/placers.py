@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.frames import choose, draws, events, hosts, queues
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import choose, draws, events, hosts, queues
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     ARCHITECTURE,
     AT_RANDOM,
     BROKER,
@@ -24,8 +24,10 @@ from wattflow.frames.tables import (
     E_AT_HOST,
     E_AT_PLACER,
     E_BROKER_DONE,
+    E_NEXT,
     E_OFFER_DONE,
     E_PLACER_DONE,
+    E_PLACER_WORK,
     EXACT,
     FAILOVER,
     FLOW,
@@ -113,17 +115,11 @@ def submit(s, t):
     s.t_message[t] = flight
     seconds += flight
     if s.i[HAS_BROKER] == 1:
-        if seconds > 0.0:
-            events.push(s, now + seconds, O_MESSAGE, E_AT_BROKER, t, 0)
-        else:
-            at_broker(s, t)
+        events.send(s, seconds, E_AT_BROKER, t, 0)
         return
     p = _route(s, t, s.i[ROUTE])
     s.t_placer[t] = p
-    if seconds > 0.0:
-        events.push(s, now + seconds, O_MESSAGE, E_AT_PLACER, p, t)
-    else:
-        at_placer(s, p, t)
+    events.send(s, seconds, E_AT_PLACER, p, t)
 
 
 @jit
@@ -131,10 +127,7 @@ def at_broker(s, t):
     """A task reaches the broker."""
     seconds = draws.serve(s, BROKER, D_BROKER)
     s.f[WAIT_BROKER] += seconds
-    if seconds > 0.0:
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_BROKER_DONE, t, 0)
-    else:
-        broker_done(s, t)
+    events.send(s, seconds, E_BROKER_DONE, t, 0)
 
 
 @jit
@@ -145,10 +138,7 @@ def broker_done(s, t):
     seconds = draws.message(s, 1)
     s.f[WAIT_MESSAGE] += seconds
     s.t_message[t] += seconds
-    if seconds > 0.0:
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_PLACER, p, t)
-    else:
-        at_placer(s, p, t)
+    events.send(s, seconds, E_AT_PLACER, p, t)
 
 
 @jit
@@ -177,7 +167,7 @@ def wake(s, p):
         s.p_dirty[p] = 1
         s.i[DIRTY] = 1
     else:
-        work(s, p)
+        events.soon(s, E_PLACER_WORK, p, 0)
 
 
 @jit
@@ -223,7 +213,7 @@ def decided(s, p, generation):
         s.p_dirty[p] = 1
         s.i[DIRTY] = 1
     elif s.q_head[p] >= 0 and _decide_head(s, p):
-        work(s, p)
+        events.soon(s, E_PLACER_WORK, p, 0)
 
 
 @jit
@@ -253,10 +243,7 @@ def send(s, p, t, h):
     seconds = draws.message(s, hops)
     s.f[WAIT_MESSAGE] += seconds
     s.t_message[t] += seconds
-    if seconds > 0.0:
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_HOST, h, t)
-    else:
-        hosts.arrive(s, h, t)
+    events.send(s, seconds, E_AT_HOST, h, t)
 
 
 # Sparrow: several probes for each task; the first hosts to have room get the tasks of the batch.
@@ -296,10 +283,8 @@ def send_probe(s, p, entry):
     s.i[PROBES] += 1
     if h < 0:
         events.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
-    elif seconds > 0.0:
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_HOST, h, entry)
     else:
-        hosts.arrive(s, h, entry)
+        events.send(s, seconds, E_AT_HOST, h, entry)
 
 
 @jit
@@ -324,7 +309,7 @@ def bind(s, h, entry):
     if t >= 0:
         s.t_bag[leader] = s.t_next[t]
         hosts.start_here(s, t, h)
-    hosts.next_of_queue(s, h)
+    events.soon(s, E_NEXT, h, 0)
 
 
 # Late binding: tasks stay with the placer until a host has room.
@@ -423,7 +408,7 @@ def _anything_fits(s, p):
     if s.i[ONE_SHAPE] == 0:
         return True
     shape = s.shape[s.q_head[p]]
-    for h in range(s.p_low[p], s.p_high[p]):
+    for h in range(s.p_low[p], s.p_high[p]):  # noqa: SIM110
         if s.h_known[h] == 1 and choose.has_room(s, p, h, shape):
             return True
     return False

@@ -21,7 +21,7 @@ _OPTIONS: dict[str, Any] = {"cache": False, "error_model": "numpy", "boundscheck
 @functools.cache
 def folder() -> str:
     """Where compiled frame code belongs."""
-    return engine_jit.cache_folder("frames")
+    return engine_jit.cache_folder("frames/kernel")
 
 
 def _wide(kind: Any) -> Any:

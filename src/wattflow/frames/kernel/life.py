@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from wattflow.frames import draws, events, hosts, placers, queues
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import draws, events, hosts, placers, queues
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     ABANDONED,
     ARRIVED,
     CANCELLED,
@@ -18,6 +18,7 @@ from wattflow.frames.tables import (
     COPY_AFTER,
     COPY_J,
     E_COPY,
+    E_NEXT,
     E_PREEMPT,
     FAILED,
     FAILED_TASKS,
@@ -135,8 +136,8 @@ def retry(s, t):
 @jit
 def _host_has_room(s, h):
     """After an end: the host's queue first, then placers that hold tasks back."""
-    if s.i[HOST_QUEUES] == 1:
-        hosts.next_of_queue(s, h)
+    if s.i[HOST_QUEUES] == 1 and s.q_head[queues.of_host(s, h)] >= 0:
+        events.soon(s, E_NEXT, h, 0)
     if s.i[LATE] == 1:
         placers.wake_all(s)
 
@@ -250,10 +251,8 @@ def check_preemption(s, a):
     s.f[PREEMPT_J] += hosts.requeue_preempted(s, a, s.i[PREEMPT_KILL] == 1)
     if s.i[HOST_QUEUES] == 1:
         queues.push(s, queues.of_host(s, h), t)
-        hosts.next_of_queue(s, h)
+        events.soon(s, E_NEXT, h, 0)
     else:
         queues.push(s, s.t_placer[t], t)
     if s.i[LATE] == 1:
         placers.wake_all(s)
-
-

@@ -8,9 +8,9 @@ from typing import Any
 
 from numba import typeof, types
 
-from wattflow.frames import events, faults, flow, hosts, jit, life, placers, power
-from wattflow.frames.jit import jit as compile_later
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power
+from wattflow.frames.kernel.jit import jit as compile_later
+from wattflow.frames.kernel.tables import (
     DIRTY,
     DRAINING,
     E_ASK,
@@ -24,14 +24,17 @@ from wattflow.frames.tables import (
     E_COPY,
     E_EMPTIED,
     E_FINISH,
+    E_FREED,
     E_HOST_BACK,
     E_HOST_DETECTED,
     E_HOST_LOST,
+    E_NEXT,
     E_OFFER_DONE,
     E_PLACER_BACK,
     E_PLACER_DONE,
     E_PLACER_LOST,
     E_PLACER_STEAL,
+    E_PLACER_WORK,
     E_PREEMPT,
     E_REBALANCE,
     E_REFRESH,
@@ -40,6 +43,7 @@ from wattflow.frames.tables import (
     E_STAGE,
     E_STEAL,
     E_STEAL_TIMER,
+    ELASTIC,
     EVENT_N,
     EVENTS,
     EXACT,
@@ -62,11 +66,11 @@ from wattflow.frames.tables import (
     REFRESH_S,
     RUNNING,
     SCALE_S,
+    SOON_FIRST,
     SORTED,
+    START,
     STEAL_K,
     STEAL_RETRY_S,
-    ELASTIC,
-    START,
     TASKS,
 )
 
@@ -103,9 +107,9 @@ def _of_attempt(s, what, a):
         twin = s.a_twin[a]
         other = s.a_host[twin] if twin >= 0 else h
         life.finish(s, a)
-        _freed(s, h)
+        events.soon(s, E_FREED, h, 0)
         if other != h:
-            _freed(s, other)
+            events.soon(s, E_FREED, other, 0)
     elif what == E_STAGE:
         hosts.stage_ended(s, a)
     elif what == E_COPY:
@@ -125,11 +129,15 @@ def _of_flow(s, what, who, other):
         placers.at_placer(s, who, other)
     elif what == E_PLACER_DONE:
         placers.decided(s, who, other)
+    elif what == E_PLACER_WORK:
+        placers.work(s, who)
     elif what == E_AT_HOST:
         hosts.arrive(s, who, other)
+    elif what == E_NEXT:
+        hosts.next_of_queue(s, who)
     elif what == E_BIND:
         placers.bind(s, who, other)
-        _freed(s, who)
+        events.soon(s, E_FREED, who, 0)
     elif what == E_STEAL:
         flow.ask_victims(s, who)
     elif what == E_STEAL_TIMER:
@@ -155,7 +163,7 @@ def _of_hosts(s, what, who):
         faults.host_detected(s, who)
     elif what == E_HOST_BACK:
         faults.host_back(s, who)
-        _freed(s, who)
+        events.soon(s, E_FREED, who, 0)
     elif what == E_PLACER_LOST:
         faults.placer_lost(s, who)
     elif what == E_PLACER_BACK:
@@ -164,6 +172,8 @@ def _of_hosts(s, what, who):
         faults.scale(s)
     elif what == E_BOOTED:
         faults.booted(s, who)
+        events.soon(s, E_FREED, who, 0)
+    elif what == E_FREED:
         _freed(s, who)
     elif what == E_EMPTIED:
         faults.emptied(s, who)
@@ -174,12 +184,8 @@ def _of_hosts(s, what, who):
 
 
 @compile_later
-def _handle(s):
-    """Take the first event off the heap and act on it."""
-    what = s.e_what[0]
-    who = s.e_who[0]
-    other = s.e_other[0]
-    events.pop(s)
+def _handle(s, what, who, other):
+    """Act on an event."""
     s.i[EVENTS] += 1
     if what <= E_PREEMPT:
         if s.a_task[who] >= 0 and s.a_seq[who] == other:
@@ -216,12 +222,17 @@ def advance(s, max_events):  # type: ignore[no-untyped-def]
     while True:
         if s.i[EVENT_N] + s.i[MARGIN] > s.e_time.size or s.i[RECORD_N] + s.i[RUNNING] + 4 > s.records.size:
             return GROW
+        if events.is_pending(s):
+            at = s.i[SOON_FIRST]
+            s.i[SOON_FIRST] = at + 1 if at + 1 < s.n_what.size else 0
+            _handle(s, s.n_what[at], s.n_who[at], s.n_other[at])
+            continue
         event_s = s.e_time[0] if s.i[EVENT_N] > 0 else math.inf
         arrival_s = _arrival_s(s)
         if event_s > s.f[NOW] and arrival_s > s.f[NOW]:
             if held:
                 _end_of_instant(s)
-                if s.i[EVENT_N] > 0 and s.e_time[0] <= s.f[NOW]:
+                if events.is_pending(s) or (s.i[EVENT_N] > 0 and s.e_time[0] <= s.f[NOW]):
                     continue
                 event_s = s.e_time[0] if s.i[EVENT_N] > 0 else math.inf
             if s.i[OPEN] == 0:
@@ -233,7 +244,9 @@ def advance(s, max_events):  # type: ignore[no-untyped-def]
                 return STUCK
         handled += 1
         if event_s <= s.f[NOW] and (arrival_s > s.f[NOW] or events.order_of(s) < O_ARRIVAL):
-            _handle(s)
+            what, who, other = s.e_what[0], s.e_who[0], s.e_other[0]
+            events.pop(s)
+            _handle(s, what, who, other)
         else:
             at = s.i[NEXT_ARRIVAL]
             s.i[NEXT_ARRIVAL] = at + 1

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from wattflow.frames import data, draws, hosts, power
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import data, draws, hosts, power
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     ANY,
     BY_HASH,
     BY_RANDOM,

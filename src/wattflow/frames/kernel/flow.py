@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.frames import choose, draws, events, hosts, placers, queues
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import choose, draws, events, hosts, placers, queues
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     BY_AGE,
     D_PLACER,
     E_ASK,
@@ -54,10 +54,7 @@ def steal(s, h):
         return
     s.h_stealing[h] = 1
     seconds = draws.message(s, 1)
-    if seconds > 0.0:
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_STEAL, h, 0)
-    else:
-        ask_victims(s, h)
+    events.send(s, seconds, E_STEAL, h, 0)
 
 
 @jit
@@ -149,13 +146,10 @@ def _move(s, entry, h):
     if entry < s.i[TASKS]:
         s.h_coming[h] += queues.need_of(s, entry)
     seconds = draws.message(s, 1)
-    if seconds > 0.0:
-        if entry < s.i[TASKS]:
-            s.t_message[entry] += seconds
-        s.f[WAIT_MESSAGE] += seconds
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_HOST, h, entry)
-    else:
-        hosts.arrive(s, h, entry)
+    if entry < s.i[TASKS]:
+        s.t_message[entry] += seconds
+    s.f[WAIT_MESSAGE] += seconds
+    events.send(s, seconds, E_AT_HOST, h, entry)
 
 
 @jit
@@ -234,7 +228,7 @@ def _take_task(s, victim, p):
 @jit
 def _serves(s, p, t):
     shape = s.shape[t]
-    for h in range(s.p_low[p], s.p_high[p]):
+    for h in range(s.p_low[p], s.p_high[p]):  # noqa: SIM110
         if choose.usable(s, h, shape):
             return True
     return False

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,6 +26,15 @@ def mix(x):
 def hashed(a, b):
     """64 bits that depend on two whole numbers alone."""
     return mix(mix(np.uint64(a) * _STEP + _B) ^ (np.uint64(b) * _C + _STEP))
+
+
+@jit
+def fault_unit(seed, a, b, salt):
+    """A number in (0, 1) that depends on its arguments alone; the core draws its failures so, and frames draw the same."""
+    x = np.uint64(seed) * _STEP + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _STEP
+    for _ in range(2):
+        x = mix(x + _STEP)
+    return (np.int64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
 @jit

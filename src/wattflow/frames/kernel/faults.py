@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from wattflow.frames import choose, data, draws, events, hosts, life, placers, power, queues
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import choose, data, draws, events, hosts, life, placers, power, queues
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     BOOT_S,
     BOOTING,
     CACHE_N,
@@ -55,7 +55,6 @@ from wattflow.frames.tables import (
     SEED,
     TRANSFER_J,
 )
-from wattflow.sim.faults import unit as fault_unit
 
 
 @jit
@@ -64,7 +63,7 @@ def schedule_host(s, h):
     if s.h_mtbf[h] < math.inf:
         count = s.h_failures[h]
         s.h_failures[h] = count + 1
-        at = s.f[NOW] - s.h_mtbf[h] * math.log(fault_unit(s.i[SEED], h, count, 3))
+        at = s.f[NOW] - s.h_mtbf[h] * math.log(draws.fault_unit(s.i[SEED], h, count, 3))
         events.push(s, at, O_HOST, E_HOST_LOST, h, 0)
 
 
@@ -111,7 +110,7 @@ def host_lost(s, h):
     if s.i[CACHE_N] > 0:
         data.clear(s, h)
     events.push(s, s.f[NOW] + silence, O_HOST, E_HOST_DETECTED, h, 0)
-    repair = -s.h_repair[h] * math.log(fault_unit(s.i[SEED], h, s.h_failures[h], 4))
+    repair = -s.h_repair[h] * math.log(draws.fault_unit(s.i[SEED], h, s.h_failures[h], 4))
     events.push(s, s.f[NOW] + repair, O_HOST, E_HOST_BACK, h, 0)
 
 
@@ -262,5 +261,3 @@ def booted(s, h):
     """A host that was switched on is there."""
     if s.h_state[h] == BOOTING:
         _appear(s, h)
-
-

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from wattflow.frames import data, draws, events, power, queues
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import data, draws, events, power, queues
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     ATTEMPT_SEQ,
     CACHE_N,
     CHECKPOINT_COST_S,
@@ -19,6 +19,7 @@ from wattflow.frames.tables import (
     E_BIND,
     E_COPY,
     E_FINISH,
+    E_NEXT,
     E_PREEMPT,
     E_STAGE,
     FAILED,
@@ -54,7 +55,6 @@ from wattflow.frames.tables import (
     WAIT_HOST,
     WAIT_MESSAGE,
 )
-from wattflow.sim.faults import unit as fault_unit
 
 
 @jit
@@ -140,10 +140,10 @@ def release_room(s, a):
 @jit
 def travel(s, a, seconds):
     """The order to run is on its way to the host, which keeps the room."""
-    if seconds <= 0.0:
-        enter_data(s, a)
-        return
     s.a_stage[a] = IN_MESSAGE
+    if seconds <= 0.0:
+        events.soon(s, E_STAGE, a, s.a_seq[a])
+        return
     s.a_message_s[a] = seconds
     s.f[WAIT_MESSAGE] += seconds
     events.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
@@ -194,9 +194,9 @@ def _plan_work(s, a):
         s.a_extra[a] = s.f[RESUME_S]
         work += s.f[RESUME_S]
     rate = s.failure_rate[fn]
-    if rate > 0.0 and fault_unit(s.i[SEED], t, s.t_tries[t], 1) < rate:
+    if rate > 0.0 and draws.fault_unit(s.i[SEED], t, s.t_tries[t], 1) < rate:
         s.a_outcome[a] = FAILED
-        work *= fault_unit(s.i[SEED], t, s.t_tries[t], 2)
+        work *= draws.fault_unit(s.i[SEED], t, s.t_tries[t], 2)
     return work
 
 
@@ -302,7 +302,8 @@ def start_here(s, t, h):
     s.f[WAIT_HOST] += now - s.t_since[t]
     a = begin(s, t, h, 0)
     s.a_message_s[a] = s.t_message[t]
-    enter_data(s, a)
+    s.a_stage[a] = IN_MESSAGE
+    events.soon(s, E_STAGE, a, s.a_seq[a])
 
 
 @jit
@@ -342,7 +343,8 @@ def arrive(s, h, entry):
     q = queues.of_host(s, h)
     if s.i[HOST_QUEUES] == 1:
         queues.push(s, q, entry)
-        next_of_queue(s, h)
+        if s.h_capacity[h] - s.h_used[h] >= s.i[LEAST_NEED]:
+            events.soon(s, E_NEXT, h, 0)
     elif fits(s, h, s.shape[t]):
         start_here(s, t, h)
     else:
@@ -377,4 +379,3 @@ def requeue_preempted(s, a, kill):
     joules = close(s, a, PREEMPTED, kill)
     s.t_since[t] = s.f[NOW]
     return joules
-

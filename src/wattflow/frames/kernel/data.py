@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wattflow.frames import draws
-from wattflow.frames.jit import jit
-from wattflow.frames.tables import (
+from wattflow.frames.kernel import draws
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import (
     CACHE_N,
     D_DATA,
     D_FETCH,
