@@ -237,7 +237,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Barriers:
-    """``gangs``: tasks of several parts start at once. ``levels``: a level of a workflow waits for all of the one before."""
+    """``gangs``: tasks of several parts start at once. ``levels``: a workflow's level waits for the one before."""
 
     gangs: bool = True
     levels: bool = False

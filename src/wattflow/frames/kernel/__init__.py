@@ -1,1 +1,1 @@
-"""The compiled simulation of a frame: components, messages, mechanisms. ``loop`` drives it, ``tables`` holds its state."""
+"""The compiled simulation of a frame. ``loop`` drives it, ``tables`` holds its state."""

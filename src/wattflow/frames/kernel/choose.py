@@ -33,6 +33,7 @@ from wattflow.frames.kernel.tables import (
     LEAST_LOADED,
     MULTI_PROBE,
     OBJECTS,
+    ON,
     OVERFLOW,
     PACK,
     PULL,
@@ -114,8 +115,36 @@ def _data_here(s, h, t):
 
 
 @jit
+def _least_loaded(s, p, shape):
+    """`_by_score` for the plain case: the least share of cores in use among hosts with room, the lower index first."""
+    need = s.s_need[shape]
+    memory = s.s_memory[shape]
+    best = -1
+    used = np.int64(1)
+    whole = np.int64(0)
+    for h in range(s.p_low[p], s.p_high[p]):
+        taken = s.h_used[h]
+        capacity = s.h_capacity[h]
+        # taken / capacity < used / whole, in whole numbers
+        if (
+            taken + need <= capacity
+            and taken * whole < used * capacity
+            and s.h_state[h] == ON
+            and s.h_known[h] == 1
+            and s.s_fits[shape, h] == 1
+            and s.h_used_memory[h] + memory <= s.h_memory[h]
+        ):
+            best = h
+            used = taken
+            whole = capacity
+    return best
+
+
+@jit
 def _by_score(s, p, t, room):
     shape = s.shape[t]
+    if room and s.i[SCORE] == LEAST_LOADED and s.i[EXACT] == 1 and s.i[HINTS] == 0:
+        return _least_loaded(s, p, shape)
     best = -1
     best_cost = math.inf
     for h in range(s.p_low[p], s.p_high[p]):

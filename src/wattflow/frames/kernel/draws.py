@@ -30,7 +30,7 @@ def hashed(a, b):
 
 @jit
 def fault_unit(seed, a, b, salt):
-    """A number in (0, 1) that depends on its arguments alone; the core draws its failures so, and frames draw the same."""
+    """A number in (0, 1) that depends on its arguments alone; the core draws its failures in the same way."""
     x = np.uint64(seed) * _STEP + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _STEP
     for _ in range(2):
         x = mix(x + _STEP)

@@ -11,6 +11,7 @@ import hashlib
 from typing import Any
 
 from numba import typeof, types
+from numba.core.datamodel import models, register_default
 from numba.experimental import structref
 
 from wattflow.frames.kernel import jit
@@ -137,6 +138,23 @@ class FrameStateType(types.StructRef):
 
     def preprocess_fields(self, fields: Any) -> Any:
         return tuple((name, types.unliteral(kind)) for name, kind in fields)
+
+
+@register_default(FrameStateType)
+class _Unowned(models.StructRefModel):  # type: ignore[misc]
+    """No reference counts for the state: it is passed to every function, and counting costs more than most of them do.
+
+    The Python object that built it owns it and outlives every call.
+    """
+
+    def traverse(self, builder: Any) -> list[Any]:
+        return []
+
+    def has_nrt_meminfo(self) -> bool:
+        return False
+
+    def get_nrt_meminfo(self, builder: Any, value: Any) -> None:
+        return None
 
 
 class _Proxy(structref.StructRefProxy):
