@@ -72,10 +72,12 @@ def _explain(console: object, name: str) -> None:
     if frame.source:
         console.print(f"source: {escape(frame.source)}")
     placers = frame.placers
+    age = "exact" if placers.refresh_s == 0 else f"up to {placers.refresh_s:g} s old"
+    decision_ms, message_ms = placers.service.expected_s * 1e3, frame.messages.latency.expected_s * 1e3
+    console.print(f"components: {', '.join(catalog.components_of(frame))}")
     console.print(
-        f"components: {', '.join(catalog.components_of(frame))}; {placers.count} placer(s) by {placers.rule}, "
-        f"{placers.binding} binding, view {'exact' if placers.refresh_s == 0 else f'up to {placers.refresh_s:g} s old'}, "
-        f"decisions of {placers.service.expected_s * 1e3:g} ms, messages of {frame.messages.latency.expected_s * 1e3:g} ms"
+        f"{placers.count} placer(s) by {placers.rule}, {placers.binding} binding, view {age}, "
+        f"decisions of {decision_ms:g} ms, messages of {message_ms:g} ms"
     )
     table = Table("mechanism", "form", "what it does", "needs", box=None)
     for mechanism, form in catalog.forms_of(frame):

@@ -129,7 +129,14 @@ class _Builder:
         if problems:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
         needs = [micro(variant.cores) if variant else 0 for variant in chosen] or [micro(1)]
-        self.i[tables.SHAPES], self.i[tables.ONE_SHAPE] = count, len(used) <= 1
+        kind_of: list[int] = []
+        kinds: dict[object, int] = {}
+        for k, variant in enumerate(chosen):
+            needs_of = (needs[k], variant.memory_bytes if variant else 0, shapes[k].parts, fits[k].tobytes())
+            kinds.setdefault(needs_of, len(kinds))
+            kind_of.append(kinds[needs_of])
+        self.i[tables.SHAPES] = len({kind_of[k] for k in used})
+        self.i[tables.ONE_SHAPE] = self.i[tables.SHAPES] <= 1
         self.i[tables.LEAST_NEED] = max(1, min(needs[k] for k in used)) if used else 1
         self.arrays |= {
             "s_need": np.array(needs, np.int64),
@@ -137,7 +144,8 @@ class _Builder:
             "s_parts": np.array([shape.parts for shape in shapes] or [1], np.int64),
             "s_factor": np.array([v.runtime_factor if v else 1.0 for v in chosen] or [1.0]),
             "s_function": np.array([shape.function for shape in shapes] or [0], np.int64),
-            "s_failed": np.zeros(count, np.int8),
+            "s_class": np.array(kind_of or [0], np.int64),
+            "s_failed": np.zeros(count, np.int64),
             "s_fits": fits,
         }
         functions = self.workload.functions

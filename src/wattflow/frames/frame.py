@@ -166,7 +166,7 @@ class Stealing:
     placers: int = 0
     half: bool = False
     short_only: bool = False
-    retry_s: float = 0.1
+    retry_s: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

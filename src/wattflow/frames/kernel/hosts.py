@@ -342,6 +342,9 @@ def arrive(s, h, entry):
     s.t_since[t] = now
     q = queues.of_host(s, h)
     if s.i[HOST_QUEUES] == 1:
+        if entry == t and s.q_head[q] < 0 and fits(s, h, s.shape[t]):
+            start_here(s, t, h)
+            return
         queues.push(s, q, entry)
         if s.h_capacity[h] - s.h_used[h] >= s.i[LEAST_NEED]:
             events.soon(s, E_NEXT, h, 0)

@@ -107,7 +107,8 @@ def _of_attempt(s, what, a):
         twin = s.a_twin[a]
         other = s.a_host[twin] if twin >= 0 else h
         life.finish(s, a)
-        events.soon(s, E_FREED, h, 0)
+        if s.i[STEAL_K] > 0 or s.h_state[h] == DRAINING:
+            events.soon(s, E_FREED, h, 0)
         if other != h:
             events.soon(s, E_FREED, other, 0)
     elif what == E_STAGE:

@@ -49,6 +49,7 @@ from wattflow.frames.kernel.tables import (
     PULL,
     ROUTE,
     SAMPLES,
+    SCANS,
     SHAPES,
     SHORTEST,
     SJF,
@@ -368,8 +369,8 @@ def _scan(s, p, most):
     """Try the queue in order, skipping what does not fit; at most ``most`` placements. Returns how many."""
     placed = 0
     failed = 0
-    for shape in range(s.i[SHAPES] if s.i[ONE_SHAPE] == 0 else 1):
-        s.s_failed[shape] = 0
+    s.i[SCANS] += 1
+    scan = s.i[SCANS]
     if s.i[SJF] == 1:
         while s.q_head[p] >= 0 and placed < most:
             t = queues.pop(s, p)
@@ -382,15 +383,15 @@ def _scan(s, p, most):
     t = np.int64(s.q_head[p])
     while t >= 0 and placed < most:
         after = np.int64(s.t_next[t])
-        shape = s.shape[t]
+        kind = s.s_class[s.shape[t]]
         taken = False
-        if s.s_failed[shape] == 0:
+        if s.s_failed[kind] != scan:
             # Out of the queue first: on its way to a host it may enter another one.
             queues.remove_after(s, p, before, t)
             taken = _try(s, p, t)
             if not taken:
                 queues.insert_after(s, p, before, t)
-                s.s_failed[shape] = 1
+                s.s_failed[kind] = scan
                 failed += 1
         if taken:
             placed += 1
