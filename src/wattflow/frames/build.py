@@ -308,6 +308,7 @@ class _Builder:
         if (high <= low).any():
             raise InvalidInput(frame.name, f"{p} placers cannot share {h} hosts without overlap")
         queues = p + h
+        self.arrays["s_served"] = self._served(low, high)
         self.arrays |= {
             "p_low": low, "p_high": high, "p_rule": rule, "p_busy": np.zeros(p, np.int8), "p_up": np.ones(p, np.int8),
             "p_dirty": np.zeros(p, np.int8), "p_used": np.zeros(p, np.int64), "p_gen": np.zeros(p, np.int64),
@@ -315,6 +316,19 @@ class _Builder:
             "seen": np.zeros((p, h), np.int64), "q_head": np.full(queues, -1, np.int32),
             "q_tail": np.full(queues, -1, np.int32), "q_len": np.zeros(queues, np.int32),
         }  # fmt: skip
+
+    def _served(self, low: Any, high: Any) -> NDArray[np.int8]:
+        """Which placers have hosts that could run a shape, all its parts at once."""
+        needs, fits = self.arrays["s_need"], self.arrays["s_fits"]
+        room = (self.arrays["h_capacity"][None, :] // np.maximum(needs, 1)[:, None]) * fits
+        served = np.stack([room[:, a:b].sum(axis=1) >= self.arrays["s_parts"] for a, b in zip(low, high)], axis=1)
+        used = np.unique(self.workload.shape) if self.tasks else np.zeros(0, np.int64)
+        alone = [int(k) for k in used if not served[k].any()]
+        if alone:
+            where = f"{self.workload.name} under {self.frame.name}"
+            what = "no placer has hosts that could run all its parts at once"
+            raise InfeasibleTask(where, [Problem(f"shape {k}", what) for k in alone])
+        return served.astype(np.int8)
 
     def _attempts(self) -> None:
         least = int(self.i[tables.LEAST_NEED])

@@ -164,6 +164,8 @@ def _placers(frame: Frame) -> Iterator[Problem]:
         yield Problem("placers.flow", "offers are made by a broker to its placers: the frame must be delegated")
     if placers.partition == "disjoint" and placers.count < 2:
         yield Problem("placers.partition", "a partition needs at least 2 placers")
+    if placers.partition == "disjoint" and frame.architecture == "hybrid":
+        yield Problem("placers.partition", "a hybrid frame divides its hosts by split.reserved; use 'shared'")
     if placers.partition == "disjoint" and placers.rule == "hash":
         yield Problem("placers.partition", "hashing gives an object one host of the whole cluster; use 'shared'")
     if placers.overflow and placers.rule != "hash":

@@ -53,6 +53,7 @@ from wattflow.frames.kernel.tables import (
     PLACERS,
     SCALE_S,
     SEED,
+    STARVED,
     TRANSFER_J,
 )
 
@@ -151,9 +152,9 @@ def placer_lost(s, p):
         events.push(s, s.f[NOW] + s.f[FAILOVER_S], O_HOST, E_PLACER_BACK, p, 0)
         return
     if n > 1:
-        after = (p + 1) % n
         while s.q_head[p] >= 0:
             t = queues.pop(s, p)
+            after = placers.able(s, p + 1, t)
             s.t_placer[t] = after
             events.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, t)
     repair = -s.f[PLACER_REPAIR_S] * math.log(draws.unit(s))
@@ -186,6 +187,11 @@ def _pressure(s):
 def scale(s):
     """The broker compares the load with its watermarks and adds or removes one host."""
     load = _pressure(s)
+    for p in range(s.i[PLACERS]):
+        # Whatever the load: a task that no host takes may need one that is off.
+        if s.q_head[p] >= 0 or s.i[STARVED] == 1:
+            load = math.inf
+    s.i[STARVED] = 0
     if load > s.f[HIGH]:
         for h in range(s.i[HOSTS]):
             if s.h_state[h] == OFF:
@@ -199,10 +205,24 @@ def scale(s):
         for h in range(s.i[HOSTS]):
             if s.h_state[h] == ON and s.h_known[h] == 1:
                 on += 1
-                last = h
-        if on > s.i[LEAST_HOSTS]:
+                if _is_spare(s, h):
+                    last = h
+        if on > s.i[LEAST_HOSTS] and last >= 0:
             _drain(s, last)
     events.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
+
+
+@jit
+def _is_spare(s, h):
+    """Whether every placer that may use a host has another one."""
+    for p in range(s.i[PLACERS]):
+        others = 0
+        for other in range(s.p_low[p], s.p_high[p]):
+            if other != h and s.h_known[other] == 1:
+                others += 1
+        if s.p_low[p] <= h < s.p_high[p] and others == 0:
+            return False
+    return True
 
 
 @jit

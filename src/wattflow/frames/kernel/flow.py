@@ -185,7 +185,8 @@ def _could_place(s, p):
 @jit
 def placer_asks(s, p):
     """An idle placer's request has reached k others; the one with the longest queue hands over half of it."""
-    s.p_stealing[p] = 0
+    # It asks again after a pause: without one, two placers could pass a task that fits nowhere to and fro for ever.
+    events.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_PLACER_STEAL, p, 1)
     n = s.i[PLACERS]
     victim = np.int64(-1)
     longest = 0
@@ -217,21 +218,12 @@ def _take_task(s, victim, p):
     if s.p_busy[victim] == 1 and s.i[SJF] == 0:
         head = np.int64(s.q_head[victim])
         t = np.int64(s.t_next[head])
-        if t < 0 or not _serves(s, p, t):
+        if t < 0 or s.s_served[s.shape[t], p] == 0:
             return np.int64(-1)
         queues.remove_after(s, victim, head, t)
         return t
     t = np.int64(s.q_head[victim])
-    return np.int64(queues.pop(s, victim)) if _serves(s, p, t) else np.int64(-1)
-
-
-@jit
-def _serves(s, p, t):
-    shape = s.shape[t]
-    for h in range(s.p_low[p], s.p_high[p]):  # noqa: SIM110
-        if choose.usable(s, h, shape):
-            return True
-    return False
+    return np.int64(queues.pop(s, victim)) if s.s_served[s.shape[t], p] == 1 else np.int64(-1)
 
 
 @jit

@@ -144,7 +144,10 @@ def _of_flow(s, what, who, other):
     elif what == E_STEAL_TIMER:
         flow.steal_again(s, who)
     elif what == E_PLACER_STEAL:
-        flow.placer_asks(s, who)
+        if other == 0:
+            flow.placer_asks(s, who)
+        else:
+            s.p_stealing[who] = 0
     elif what == E_ASK:
         flow.asked(s, who, other)
     elif what == E_ASK_AGAIN:

@@ -54,6 +54,7 @@ from wattflow.frames.kernel.tables import (
     SHORTEST,
     SJF,
     SPLIT,
+    STARVED,
     STRICT,
     SUBMITTED,
     TASKS,
@@ -92,8 +93,24 @@ def _spread(s, t, how, first, count):
 
 
 @jit
+def able(s, p, t):
+    """The placer itself, or the next one whose hosts could ever run the task."""
+    n = s.i[PLACERS]
+    for k in range(n):
+        other = (p + k) % n
+        if s.s_served[s.shape[t], other] == 1:
+            return np.int64(other)
+    return np.int64(p)
+
+
+@jit
 def _route(s, t, how):
     """The placer of a task."""
+    return able(s, _first_choice(s, t, how), t)
+
+
+@jit
+def _first_choice(s, t, how):
     if s.i[ARCHITECTURE] == CENTRALISED:
         return np.int64(0)
     if s.i[ARCHITECTURE] == HYBRID:
@@ -148,7 +165,7 @@ def at_placer(s, p, entry):
     t = queues.task_of(s, entry)
     if s.p_up[p] == 0 and s.i[FAILOVER] == 0 and s.i[PLACERS] > 1:
         # Nobody answers: the client tries the next placer after its own time-out.
-        after = (p + 1) % s.i[PLACERS]
+        after = able(s, p + 1, t)
         if entry == t:
             s.t_placer[t] = after
         events.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, entry)
@@ -210,8 +227,8 @@ def decided(s, p, generation):
     if s.p_up[p] == 0:
         return
     if s.i[LATE] == 1:
-        _scan(s, p, 1)
-        s.p_dirty[p] = 1
+        if _scan(s, p, 1) > 0:
+            s.p_dirty[p] = 1
         s.i[DIRTY] = 1
     elif s.q_head[p] >= 0 and _decide_head(s, p):
         events.soon(s, E_PLACER_WORK, p, 0)
@@ -283,6 +300,7 @@ def send_probe(s, p, entry):
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
     if h < 0:
+        s.i[STARVED] = 1
         events.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
     else:
         events.send(s, seconds, E_AT_HOST, h, entry)
@@ -424,10 +442,10 @@ def decide_late(s):
         return
     zero = draws.is_zero(s, D_PLACER) and s.i[HINTS] == 0
     for p in range(s.i[PLACERS]):
-        if s.p_dirty[p] == 0:
+        if s.p_dirty[p] == 0 or s.p_busy[p] == 1:
             continue
         s.p_dirty[p] = 0
-        if s.q_head[p] < 0 or s.p_up[p] == 0 or s.p_busy[p] == 1:
+        if s.q_head[p] < 0 or s.p_up[p] == 0:
             continue
         if zero:
             _scan(s, p, np.int64(1) << 60)
