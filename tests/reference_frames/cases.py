@@ -48,7 +48,8 @@ def _draw(rng: random.Random, faults: bool) -> Frame:
     count = 1 if architecture == "centralised" else rng.randint(2, 4)
     late = rng.random() < 0.4
     placers = frames.Placers(
-        count=count, service=delay(rng, 0.3), rule="policy" if late else rng.choice(frames.RULES), samples=rng.randint(1, 3),
+        count=count, service=delay(rng, 0.3), rule="policy" if late else rng.choice(frames.RULES),
+        samples=rng.randint(1, 3),
         refresh_s=rng.choice([0.0, 0.0, 0.7]), partition=rng.choice(frames.PARTITIONS) if count > 1 else "shared",
         route=rng.choice(frames.SPREADS), binding="late" if late else "early",
         flow=rng.choice(["push", "push", "pull", "offers"]) if late else "push", hash=rng.choice(frames.HASHES),
@@ -66,7 +67,8 @@ def _draw(rng: random.Random, faults: bool) -> Frame:
         short_only=architecture == "hybrid" and rng.random() < 0.5, retry_s=rng.choice([0.2, 1.0]),
     )  # fmt: skip
     trouble = frames.Faults(
-        host_mtbf_s=rng.choice([None, 8.0, 40.0]), host_repair_s=3.0, heartbeat_s=rng.choice([0.0, 1.0]), retries=10_000,
+        host_mtbf_s=rng.choice([None, 8.0, 40.0]), host_repair_s=3.0, heartbeat_s=rng.choice([0.0, 1.0]),
+        retries=10_000,
         checkpoint_s=rng.choice([0.0, 0.5]), checkpoint_cost_s=0.05, placer_mtbf_s=rng.choice([None, 10.0]),
         placer_repair_s=2.0, failover_s=rng.choice([None, 1.0]), slow_share=rng.choice([0.0, 0.3]), slow_factor=4.0,
     )  # fmt: skip

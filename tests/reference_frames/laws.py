@@ -17,7 +17,7 @@ def check_laws(run: Run, frame: Frame) -> None:
 
 
 def _each_task_once(run: Run) -> None:
-    """Each part once; a gang that was broken up by a failure runs again as a whole, so there its last attempt counts."""
+    """Each part once; a gang broken up by a failure runs again as a whole, so there its last attempt counts."""
     done = run.attempts[run.attempts["outcome"] == 0]
     parts = np.array([shape.parts for shape in run.workload.shapes])[run.workload.shape]
     last = np.zeros(len(run.workload), np.int64)

@@ -179,13 +179,9 @@ def finish(s, a):
 @jit
 def cancel_parts(s, t):
     """One part of a gang is lost: the others end too."""
-    for h in range(s.i[HOSTS]):
-        a = s.h_first[h]
-        while a >= 0:
-            after = s.a_next[a]
-            if s.a_task[a] == t:
-                hosts.close(s, a, CANCELLED, True)
-            a = after
+    for a in range(s.a_task.size):
+        if s.a_task[a] == t:
+            hosts.close(s, a, CANCELLED, True)
 
 
 # Copies of stragglers: Dean and Ghemawat 2004, doi:10.1145/1327452.1327492
