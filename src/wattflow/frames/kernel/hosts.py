@@ -194,7 +194,8 @@ def _plan_work(s, a):
         s.a_extra[a] = s.f[RESUME_S]
         work += s.f[RESUME_S]
     rate = s.failure_rate[fn]
-    if rate > 0.0 and draws.fault_unit(s.i[SEED], t, s.t_tries[t], 1) < rate:
+    # A gang fails with its first part.
+    if rate > 0.0 and s.a_part[a] == 0 and draws.fault_unit(s.i[SEED], t, s.t_tries[t], 1) < rate:
         s.a_outcome[a] = FAILED
         work *= draws.fault_unit(s.i[SEED], t, s.t_tries[t], 2)
     return work

@@ -1,6 +1,6 @@
 """How frame code is compiled: as the engine's, with a cache folder that also hashes the sources of this package.
 
-Only the outermost function is kept on disk; what it calls is compiled into it.
+Only the outermost functions are kept on disk; what they call is compiled into them.
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numba
-from numba import types
 from numba.extending import intrinsic
 
 from wattflow.engine import jit as engine_jit
 
 COMPILED = engine_jit.COMPILED
-_OPTIONS: dict[str, Any] = {"cache": False, "error_model": "numpy", "boundscheck": False}
 
 
 @functools.cache
@@ -24,18 +21,8 @@ def folder() -> str:
     return engine_jit.cache_folder("frames/kernel")
 
 
-def _wide(kind: Any) -> Any:
-    kind = types.unliteral(kind)
-    return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
-
-
-def jit(function: Any) -> Any:
-    """Compile a function when it is first used, once for all widths of integers; plain Python when switched off."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
-    if COMPILED:
-        resolve = dispatcher.get_call_template
-        dispatcher.get_call_template = lambda args, kws: resolve(tuple(_wide(a) for a in args), kws)
-    return dispatcher
+jit = engine_jit.inner
+"""For every function of this package that only compiled code calls."""
 
 
 @intrinsic
