@@ -22,3 +22,7 @@ energy-set: $(BIN)/.dev ## All shared WfInstances on three clusters, with modell
 .PHONY: bench-predict
 bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 	$(RUN) benchmarks/predict.py
+
+.PHONY: bench-frames
+bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
+	$(RUN) benchmarks/frames.py

@@ -76,7 +76,7 @@ refresh_s = "soon"
 [hosts]
 queue = 1
 [messages]
-latency = { distribution = "expo", mean_s = "1ms" }
+latency = { distribution = "exponetial", mean_s = "1ms" }
 """
     with pytest.raises(InvalidInput) as error:
         parse_frame(text, "x.toml")

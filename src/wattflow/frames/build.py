@@ -161,7 +161,7 @@ class _Builder:
         heap = self.policy.order == "sjf"
         preempts = frame.preemption is not None
         saves = preempts or self.f[tables.CHECKPOINT_S] > 0
-        rows = max(1, n)
+        rows = max(2, n)  # an array of one row means that the frame does without it
         is_sorted = bool(np.all(load.release_s[1:] >= load.release_s[:-1]))
         self.i[tables.SORTED] = is_sorted
         order = np.zeros(1, np.int32) if is_sorted else np.argsort(load.release_s, kind="stable").astype(np.int32)
@@ -216,7 +216,7 @@ class _Builder:
             "parent_start": _own(parent_start, np.int64),
             "parent": _own(parent, np.int32),
             "parent_bytes": _own(sizes, np.float64),
-            "input_bytes": _own(load.input_bytes, np.float64) if has_bytes and load.input_bytes.any() else np.zeros(1),
+            "input_bytes": np.append(load.input_bytes, 0.0) if has_bytes and load.input_bytes.any() else np.zeros(1),
         }
         pending = np.diff(load.parent_start).astype(np.int32) if self.has_dag else np.zeros(1, np.int32)
         self.arrays["t_pending"] = pending if len(pending) else np.zeros(1, np.int32)

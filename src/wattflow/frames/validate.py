@@ -160,6 +160,8 @@ def _placers(frame: Frame) -> Iterator[Problem]:
         )
     if placers.flow != "push" and (not late or placers.refresh_s > 0):
         yield Problem("placers.flow", f"{placers.flow} works with late binding and an exact view (refresh_s = 0)")
+    if placers.flow == "pull" and placers.count > 1 and frame.barriers is not None and frame.barriers.gangs:
+        yield Problem("barriers.gangs", "a gang needs its hosts at once, but with pull they ask one placer or another")
     if placers.flow == "offers" and frame.architecture != "delegated":
         yield Problem("placers.flow", "offers are made by a broker to its placers: the frame must be delegated")
     if placers.partition == "disjoint" and placers.count < 2:
