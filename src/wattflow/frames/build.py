@@ -224,7 +224,10 @@ class _Builder:
 
     def _levels(self) -> None:
         """Groups of one workflow and level each; a barrier stands before all but a workflow's first."""
-        group, left, start, member = (np.zeros(1, np.int32) for _ in range(4))
+        group: NDArray[Any] = np.zeros(1, np.int32)
+        left: NDArray[Any] = group
+        start: NDArray[Any] = group
+        member: NDArray[Any] = group
         barriers = self.frame.barriers
         if barriers is not None and barriers.levels and self.tasks:
             self.i[tables.HAS_BARRIERS] = 1
@@ -236,8 +239,6 @@ class _Builder:
             start = np.concatenate([[0], np.cumsum(left), [len(member)]])
             follows = np.concatenate([[False], np.diff(unique) == 1])
             self.arrays["t_pending"] += follows[group].astype(np.int32)
-            # Groups that start a workflow wait for nobody: an empty slot keeps them from being released twice.
-            self.arrays["t_pending"] = np.ascontiguousarray(self.arrays["t_pending"], np.int32)
             self._gaps(follows, start, member, group)
             return
         self.arrays |= {

@@ -100,7 +100,7 @@ def _value(table: Table, section: str, item: Any) -> Any:
     key, kind = item.name, item.type
     default = None if item.default is MISSING else item.default
     if (section, key) in CHOICES:
-        return table.choice(key, CHOICES[section, key], default)
+        return table.choice(key, CHOICES[section, key], str(default))
     if kind == "Delay":
         return _delay(table, key)
     if kind == "bool":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 from wattflow.frames import catalog
 from wattflow.frames import frame as frames
@@ -72,7 +73,7 @@ def _wrong_values(frame: Frame) -> Iterator[Problem]:
         yield Problem("elasticity.low", f"the low mark {elastic.low:g} must lie below the high one, {elastic.high:g}")
 
 
-def _parts(frame: Frame) -> Iterator[tuple[str, object]]:
+def _parts(frame: Frame) -> Iterator[tuple[str, Any]]:
     yield "", frame
     for item in fields(frame):
         part = getattr(frame, item.name)

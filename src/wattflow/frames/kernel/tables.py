@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba import typeof, types
 from numba.core.datamodel import models, register_default
@@ -113,6 +113,10 @@ class State:
         for name in FIELDS:
             setattr(self, name, arrays[name])
         self._handle: Any = None
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def handle(self) -> Any:
         """A StructRef over the same memory, or this object when uncompiled."""
