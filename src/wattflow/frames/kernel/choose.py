@@ -233,7 +233,7 @@ def find_owner(s, key):
     """The host of a key among those that are known, by the frame's kind of hashing."""
     kind = s.i[HASH_KIND]
     if kind == RENDEZVOUS:
-        best = np.int64(-1)
+        best = -1
         most = np.uint64(0)
         for h in range(s.i[HOSTS]):
             if s.h_known[h] == 1:
@@ -243,7 +243,7 @@ def find_owner(s, key):
                     most = weight
         return best
     if kind == MULTI_PROBE:
-        best = np.int64(-1)
+        best = -1
         least = np.uint64(0)
         for k in range(s.i[HASH_PROBES]):
             h, distance = _ring_owner(s, draws.hashed(key, 1000003 + k))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wattflow.frames.kernel import choose, data, draws, events, hosts, life, placers, power, queues
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import (
@@ -201,7 +199,7 @@ def scale(s):
                 break
     elif load < s.f[LOW]:
         on = 0
-        last = np.int64(-1)
+        last = -1
         for h in range(s.i[HOSTS]):
             if s.h_state[h] == ON and s.h_known[h] == 1:
                 on += 1

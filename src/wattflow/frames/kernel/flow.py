@@ -229,7 +229,7 @@ def _take_task(s, victim, p):
 @jit
 def _lightest(s, shape):
     """The usable host with the least load, −1 without one."""
-    best = np.int64(-1)
+    best = -1
     best_load = 1e300
     for h in range(s.i[HOSTS]):
         if choose.usable(s, h, shape) and s.h_state[h] == ON:

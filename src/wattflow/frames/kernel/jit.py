@@ -25,8 +25,7 @@ jit = engine_jit.inner
 """For every function of this package that only compiled code calls."""
 
 
-@intrinsic
-def bare(typing_context, array):  # type: ignore[no-untyped-def]
+def _bare(typing_context, array):  # type: ignore[no-untyped-def]
     """The same array without a reference count, which would cost more than the access. Its owner must outlive it."""
 
     def code(context, builder, signature, values):  # type: ignore[no-untyped-def]
@@ -36,6 +35,9 @@ def bare(typing_context, array):  # type: ignore[no-untyped-def]
         return view._getvalue()
 
     return array(array), code
+
+
+bare: Any = intrinsic(_bare)
 
 
 def compiled(signature: Any, function: Any) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wattflow.frames.kernel import draws, events, hosts, placers, queues
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import (
@@ -194,7 +192,7 @@ def copy_straggler(s, a):
     shape = s.shape[t]
     if s.s_parts[shape] > 1:
         return
-    best = np.int64(-1)
+    best = -1
     best_load = math.inf
     for h in range(s.i[HOSTS]):
         if h != s.a_host[a] and s.h_known[h] == 1 and hosts.fits(s, h, shape):

@@ -65,8 +65,6 @@ from wattflow.frames.kernel.tables import (
     WAIT_PLACER,
 )
 
-_NEVER = np.int64(-1)
-
 
 @jit
 def is_long(s, t):
@@ -459,7 +457,7 @@ def decide_late(s):
 def _next_offer(s):
     if s.i[HOLDER] >= 0:
         return
-    best = _NEVER
+    best = -1
     for p in range(s.i[PLACERS]):
         if s.p_dirty[p] == 1 and s.p_up[p] == 1 and s.q_head[p] >= 0 and (best < 0 or s.p_used[p] < s.p_used[best]):
             best = p

@@ -11,7 +11,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from numba import typeof, types
-from numba.core.datamodel import models, register_default
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
 from numba.experimental import structref
 
 from wattflow.frames.kernel import jit
