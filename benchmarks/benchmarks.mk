@@ -42,3 +42,6 @@ bench-fgd: $(BIN)/.dev ## GPU allocation ratio of FGD and its rivals on the Alib
 .PHONY: bench-wfinstances
 bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every shared instance (out/experiments/wfinstances)
 	$(RUN) -m wattflow.cli experiment wfinstances
+.PHONY: bench-frames
+bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
+	$(RUN) benchmarks/frames.py

@@ -1,0 +1,238 @@
+"""Scheduler frames: speed and memory, the grid of 54 traces, stealing against the tail, delays, energy at a bound.
+
+Each part ends with `figure` lines. `--part NAME` runs one part; `--quick` shortens the traces and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from wattflow.frames import frame as frames
+from wattflow.frames import library, metrics, workloads
+from wattflow.frames.frame import Delay, Frame
+from wattflow.frames.run import run_frame
+from wattflow.model.run import Run
+
+SWEEP_S = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+FETCH = Delay(kind="choice", values_s=(0.013, 0.021, 0.045, 1.256, 2.280), weights=(50, 40, 5, 4, 1))
+CACHES = frames.DataManager(cache_objects=1000, fetch=FETCH, object_bytes=10e6)
+HOST_STEALING = frames.Stealing(hosts=4)
+
+
+def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
+    print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}", flush=True)
+
+
+def bases() -> dict[str, Frame]:
+    """The four designs of the study, all with queues at the hosts so that stealing is the only difference."""
+    names = {"centralised": "centralised-push", "delegated": "delegated", "hash": "hash", "hybrid": "hybrid"}
+    return {name: library.load_frame(shipped) for name, shipped in names.items()}
+
+
+def twelve() -> dict[str, Frame]:
+    """Each design without stealing, with host stealing, with placer stealing.
+
+    A single central placer has nobody to steal from: that design gets two placers that share its exact view.
+    """
+    found: dict[str, Frame] = {}
+    for name, base in bases().items():
+        found[name] = base
+        found[f"{name} + host stealing"] = replace(base, stealing=HOST_STEALING)
+        stolen = replace(base, stealing=frames.Stealing(placers=2))
+        if base.placers.count == 1:
+            stolen = replace(stolen, architecture="decentralised", placers=replace(base.placers, count=2))
+        found[f"{name} + placer stealing"] = stolen
+    return found
+
+
+def with_caches(frame: Frame) -> Frame:
+    return replace(frame, data=CACHES, metadata=frames.Metadata())
+
+
+def speed_designs() -> dict[str, Frame]:
+    return {
+        "centralised": library.load_frame("centralised"),
+        "hash": library.load_frame("hash"),
+        "hash_stealing": library.load_frame("hash-stealing"),
+    }
+
+
+def one(design: str, tasks: int) -> None:
+    """One design in a process of its own: CPU seconds of the whole call and bytes at the peak, workload included."""
+    frame = speed_designs()[design]
+    workload, cluster = workloads.skewed(2000)
+    run_frame(frame, workload, cluster)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    workload, cluster = workloads.skewed(tasks)
+    best = float("inf")
+    for _ in range(3):
+        started = time.process_time()
+        run = run_frame(frame, workload, cluster)
+        best = min(best, time.process_time() - started)
+        assert len(run.attempts) == tasks
+        del run
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"cpu_s": best, "bytes": (peak - before) * 1024}))
+
+
+def speed(tasks: int) -> None:
+    print(f"\nSpeed: {tasks:,} tasks, 20 hosts × 4, energy and records on; best of 3, whole call")
+    for design in speed_designs():
+        command = [sys.executable, __file__, "--one", design, "--tasks", str(tasks)]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        got = json.loads(out.splitlines()[-1])
+        rate, size = tasks / got["cpu_s"], got["bytes"] / tasks
+        figure(f"frames_{design}_tasks_per_cpu_s", rate, "tasks/s", ">=1.5e6", rate >= 1.5e6)
+        figure(f"frames_{design}_bytes_per_task", size, "bytes", "<=200", size <= 200)
+
+
+def grid(tasks: int, traces: tuple[int, ...]) -> None:
+    print(f"\nGrid: 54 traces × 3 M tasks × 12 designs, projected from traces {traces} at {tasks:,} tasks")
+    made_s = run_s = 0.0
+    for trace in traces:
+        started = time.process_time()
+        workload, cluster = workloads.ibm_like(trace, tasks)
+        made_s += time.process_time() - started
+        for name, frame in twelve().items():
+            started = time.process_time()
+            run = run_frame(frame, workload, cluster)
+            spent = time.process_time() - started
+            run_s += spent
+            p99 = metrics.tail(run)["p99"]
+            print(
+                f"  {trace:3d} {name:32s} {tasks / spent / 1e6:5.2f} M/s  p99 {p99:9.3g}  {run.total_j / 1e6:8.2f} MJ"
+            )
+    scale = workloads.TASKS / tasks * workloads.TRACES / len(traces)
+    minutes = (made_s + run_s) * scale / 2 / 60
+    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20", minutes <= 20)
+
+
+def row(name: str, run: Run) -> dict[str, float]:
+    shown = metrics.tail(run)
+    got = run.scalars
+    looked = got["cache_hits"] + got["cache_misses"]
+    missed = got["cache_misses"] / looked if looked else 0.0
+    print(
+        f"  {name:32s} p50 {shown['p50']:8.3g} p99 {shown['p99']:9.4g} p99.9 {shown['p99.9']:9.4g} "
+        f"util {got['utilisation']:.3f} {run.total_j / 1e6:7.3f} MJ (run {run.account_j('run') / 1e6:.3f}, idle "
+        f"{run.account_j('idle') / 1e6:.3f}, moved {run.account_j('transfer') / 1e6:.4f}) misses {missed:.3f} "
+        f"stolen {got['stolen']:.0f} messages {got['messages']:.3g}"
+    )
+    return shown | {"total_j": run.total_j, "utilisation": got["utilisation"]}
+
+
+def headline(tasks: int) -> None:
+    print(f"\nHeadline: {tasks:,} tasks, 70 % load, Zipf 0.9 over 5,000 objects, caches of 1,000, remote storage")
+    workload, cluster = workloads.skewed(tasks)
+    rows = {"centralised, held back": row("centralised, held back", run_frame(
+        with_caches(library.load_frame("centralised")), workload, cluster))}  # fmt: skip
+    for name, base in bases().items():
+        for label, frame in ((name, base), (f"{name} + stealing", replace(base, stealing=HOST_STEALING))):
+            rows[label] = row(label, run_frame(with_caches(frame), workload, cluster))
+    for p in ("p99", "p99.9"):
+        better = rows["hash"][p] / rows["hash + stealing"][p]
+        figure(f"frames_stealing_tames_hash_{p}", better, "times", ">=10", better >= 10)
+    for name in bases():
+        changed = rows[f"{name} + stealing"]["total_j"] / rows[name]["total_j"] - 1
+        figure(f"frames_stealing_energy_{name}", 100 * changed, "%")
+
+
+def delayed(frame: Frame, decision_s: float, latency_s: float) -> Frame:
+    placers = replace(frame.placers, service=Delay(decision_s))
+    return replace(frame, placers=placers, messages=frames.Messages(Delay(latency_s)))
+
+
+def sweeps(tasks: int) -> None:
+    print(f"\nDelays: p99 slowdown of {tasks:,} tasks against decision time and message delay")
+    workload, cluster = workloads.skewed(tasks)
+    designs = {
+        "centralised": library.load_frame("centralised"),
+        "delegated": library.load_frame("delegated"),
+        "hash + stealing": library.load_frame("hash-stealing"),
+        "two samples": replace(
+            library.load_frame("sparrow"), placers=replace(library.load_frame("sparrow").placers, rule="samples")
+        ),
+        "probes": library.load_frame("sparrow"),
+    }
+    for kind in ("decision", "message"):
+        table: dict[str, list[float]] = {}
+        for name, frame in designs.items():
+            points = [delayed(frame, s, 1e-6) if kind == "decision" else delayed(frame, 1e-6, s) for s in SWEEP_S]
+            table[name] = [metrics.tail(run_frame(point, workload, cluster))["p99"] for point in points]
+            print(f"  {kind:8s} {name:16s} " + " ".join(f"{s:g}s:{v:.4g}" for s, v in zip(SWEEP_S, table[name])))
+        best = [min(table[name][k] for name in designs if name != "centralised") for k in range(len(SWEEP_S))]
+        over = [s for s, mine, other in zip(SWEEP_S, table["centralised"], best) if other < mine]
+        crossing = over[0] if over else float("inf")
+        figure(f"frames_decentralised_overtakes_at_{kind}_s", crossing, "s")
+
+
+def savers(tasks: int) -> None:
+    print(f"\nEnergy at a bound: {tasks:,} tasks, p99 slowdown at most 5, caches as in the headline")
+    workload, cluster = workloads.skewed(tasks)
+    elastic = frames.Elasticity(high=0.92, low=0.8, period_s=30.0, boot_s=30.0, least_hosts=10, off_w=5.0)
+    found: dict[str, tuple[float, float]] = {}
+    for name, frame in twelve().items():
+        for label, other in (
+            (name, frame),
+            (f"{name}, elastic", replace(frame, elasticity=elastic, broker=frame.broker or frames.Broker())),
+        ):
+            run = run_frame(with_caches(other), workload, cluster)
+            found[label] = (metrics.tail(run)["p99"], run.total_j)
+    held = library.load_frame("centralised")
+    calm = replace(held, broker=frames.Broker(), elasticity=replace(elastic, high=0.88, low=0.72))
+    near = replace(held, hints=frames.Hints(0.5))
+    for policy in ("fifo+pack", "sjf+least-loaded", "fifo+least-energy"):
+        for label, frame in (("held back", held), ("held back, calm elastic", calm), ("held back, hints", near)):
+            run = run_frame(with_caches(frame), workload, cluster, policy)
+            found[f"centralised, {label}, {policy}"] = (metrics.tail(run)["p99"], run.total_j)
+    for label, (p99, joules) in sorted(found.items(), key=lambda item: item[1][1]):
+        print(f"  {label:48s} p99 {p99:9.4g} {joules / 1e6:8.3f} MJ")
+    allowed = {label: joules for label, (p99, joules) in found.items() if p99 <= 5}
+    base = found["centralised"][1]
+    if allowed:
+        best = min(allowed, key=lambda label: allowed[label])
+        print(f"  least energy at p99 <= 5: {best}")
+        figure("frames_best_saving_at_p99_5", 100 * (1 - allowed[best] / base), "%")
+    else:
+        figure("frames_best_saving_at_p99_5", float("nan"), "%", "some frame", False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=("speed", "grid", "headline", "sweeps", "savers"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--one")
+    parser.add_argument("--tasks", type=int, default=3_000_000)
+    given = parser.parse_args()
+    if given.one:
+        one(given.one, given.tasks)
+        return
+    assert Path(__file__).exists()
+    short = 10 if given.quick else 1
+    if given.quick:
+        print("quick: traces of a tenth of the length")
+    run_frame(library.load_frame("centralised"), *workloads.skewed(1000))
+    np.seterr(all="ignore")
+    parts = {
+        "speed": lambda: speed(3_000_000 // short),
+        "grid": lambda: grid(workloads.TASKS // short, (0, 27)),
+        "headline": lambda: headline(500_000 // short),
+        "sweeps": lambda: sweeps(500_000 // short),
+        "savers": lambda: savers(500_000 // short),
+    }
+    for name, part in parts.items():
+        if given.part in (None, name):
+            part()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""`wattflow frames`: list the frames, print the mechanism table, explain one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def frames(
+    name: Annotated[str, typer.Argument(help="A frame's name or a .toml file; without it, all are listed.")] = "",
+    mechanisms: Annotated[bool, typer.Option("--mechanisms", help="Print the mechanism table.")] = False,
+    source: Annotated[bool, typer.Option("--toml", help="Print the frame's file.")] = False,
+) -> None:
+    """List scheduler frames, print the table of mechanisms, or explain one frame."""
+    from rich.console import Console
+
+    from wattflow.frames import library
+
+    console = Console()
+    if name and source:
+        console.print(library.frame_text(name), markup=False, highlight=False)
+    elif name:
+        _explain(console, name)
+    elif mechanisms:
+        _mechanisms(console)
+    else:
+        _list(console)
+
+
+def _list(console: object) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from wattflow.frames import library
+
+    assert isinstance(console, Console)
+    table = Table("frame", "architecture", "about", box=None)
+    for name in library.frame_names():
+        frame = library.load_frame(name)
+        table.add_row(name, frame.architecture, frame.about)
+    console.print(table)
+    console.print("`wattflow frames NAME` explains one; `wattflow frames --mechanisms` prints the mechanism table.")
+
+
+def _mechanisms(console: object) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from wattflow.frames import catalog
+
+    assert isinstance(console, Console)
+    table = Table("mechanism", "components", "form", "key", "what it does", box=None)
+    for mechanism in catalog.MECHANISMS:
+        first, components = mechanism.name, ", ".join(mechanism.components)
+        for form in mechanism.forms:
+            table.add_row(first, components, form.name, form.key, form.text)
+            first = components = ""
+    console.print(table)
+
+
+def _explain(console: object, name: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from wattflow.frames import catalog, library
+
+    assert isinstance(console, Console)
+    frame = library.load_frame(name)
+    console.print(f"[bold]{escape(frame.name)}[/bold] ({frame.architecture}): {escape(frame.about)}")
+    if frame.source:
+        console.print(f"source: {escape(frame.source)}")
+    placers = frame.placers
+    age = "exact" if placers.refresh_s == 0 else f"up to {placers.refresh_s:g} s old"
+    decision_ms, message_ms = placers.service.expected_s * 1e3, frame.messages.latency.expected_s * 1e3
+    console.print(f"components: {', '.join(catalog.components_of(frame))}")
+    console.print(
+        f"{placers.count} placer(s) by {placers.rule}, {placers.binding} binding, view {age}, "
+        f"decisions of {decision_ms:g} ms, messages of {message_ms:g} ms"
+    )
+    table = Table("mechanism", "form", "what it does", "needs", box=None)
+    for mechanism, form in catalog.forms_of(frame):
+        table.add_row(mechanism.name, form.name, form.text, ", ".join(form.needs))
+    console.print(table)

@@ -1,0 +1,1 @@
+"""The compiled simulation of a frame. ``loop`` drives it, ``tables`` holds its state."""

@@ -1,0 +1,110 @@
+"""Random numbers of a run, and delays drawn from the frame's distributions. One stream, seeded by the run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattflow.frames.kernel.jit import jit
+from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_B = np.uint64(0xBF58476D1CE4E5B9)
+_C = np.uint64(0x94D049BB133111EB)
+
+
+@jit
+def mix(x):
+    """Scramble 64 bits (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * _B
+    x = (x ^ (x >> np.uint64(27))) * _C
+    return x ^ (x >> np.uint64(31))
+
+
+@jit
+def hashed(a, b):
+    """64 bits that depend on two whole numbers alone."""
+    return mix(mix(np.uint64(a) * _STEP + _B) ^ (np.uint64(b) * _C + _STEP))
+
+
+@jit
+def fault_unit(seed, a, b, salt):
+    """A number in (0, 1) that depends on its arguments alone; the core draws its failures in the same way."""
+    x = np.uint64(seed) * _STEP + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _STEP
+    for _ in range(2):
+        x = mix(x + _STEP)
+    return (np.int64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@jit
+def bits(s):
+    """The next 64 bits of the run's stream."""
+    s.rng[0] += _STEP
+    return mix(s.rng[0])
+
+
+@jit
+def unit(s):
+    """The next number in (0, 1)."""
+    return (np.int64(bits(s) >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@jit
+def below(s, n):
+    """A whole number from 0 to n − 1."""
+    return np.int64((bits(s) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32))
+
+
+@jit
+def draw(s, d):
+    """Seconds of one delay."""
+    kind = s.d_kind[d]
+    if kind == CONSTANT:
+        return s.d_a[d]
+    u = unit(s)
+    if kind == EXPONENTIAL:
+        return -s.d_a[d] * math.log(u)
+    if kind == CHOICE:
+        at = s.d_first[d]
+        last = at + s.d_n[d] - 1
+        while at < last and u >= s.d_until[at]:
+            at += 1
+        return s.d_value[at]
+    # Log-normal with median a and spread b, by Box and Muller.
+    return s.d_a[d] * math.exp(s.d_b[d] * math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * unit(s)))
+
+
+@jit
+def is_zero(s, d):
+    """Whether a delay is always nothing."""
+    return s.d_kind[d] == CONSTANT and s.d_a[d] == 0.0
+
+
+@jit
+def message(s, count):
+    """Seconds that ``count`` messages in a row take; they are counted, and their joules too."""
+    s.i[MESSAGES] += count
+    if s.d_kind[D_LATENCY] == CONSTANT:
+        return count * s.d_a[D_LATENCY]
+    total = 0.0
+    for _ in range(count):
+        total += draw(s, D_LATENCY)
+    return total
+
+
+@jit
+def serve(s, server, d):
+    """Seconds until a single server with a queue has dealt with a request made now."""
+    if is_zero(s, d):
+        return 0.0
+    now = s.f[NOW]
+    begin = max(now, s.served[server])
+    s.served[server] = begin + draw(s, d)
+    return s.served[server] - now
+
+
+@jit
+def message_joules(s):
+    """Joules of all messages so far."""
+    return s.i[MESSAGES] * s.f[MESSAGE_J]

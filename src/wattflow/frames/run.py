@@ -1,0 +1,174 @@
+"""`run_frame`: a workload on a cluster under a frame gives a Run."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.frames import build, policies
+from wattflow.frames.frame import Frame
+from wattflow.frames.kernel import loop, tables
+from wattflow.frames.kernel.tables import State
+from wattflow.frames.policies import FramePolicy
+from wattflow.frames.validate import check
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import WattflowError
+from wattflow.model.run import ACCOUNTS, Run
+from wattflow.model.workload import Workload
+
+_EVENTS_PER_CALL = 2_000_000
+_COUNTERS = {
+    "events": tables.EVENTS, "messages": tables.MESSAGES, "decisions": tables.DECISIONS, "steals": tables.STEALS,
+    "steal_tries": tables.STEAL_TRIES, "stolen": tables.STOLEN, "placer_stolen": tables.PLACER_STOLEN,
+    "cache_hits": tables.HITS, "cache_misses": tables.MISSES, "preemptions": tables.PREEMPTIONS,
+    "copies": tables.COPIES, "copies_won": tables.COPIES_WON, "retries": tables.RETRIES,
+    "host_failures": tables.HOST_FAILURES, "placer_failures": tables.PLACER_FAILURES, "conflicts": tables.CONFLICTS,
+    "probes": tables.PROBES, "rebalanced": tables.REBALANCED, "hosts_added": tables.HOSTS_ADDED,
+    "hosts_removed": tables.HOSTS_REMOVED, "failed_tasks": tables.FAILED_TASKS, "moved_objects": tables.MOVED_OBJECTS,
+}  # fmt: skip
+_SUMS = {
+    "wait_client_s": tables.WAIT_CLIENT, "wait_broker_s": tables.WAIT_BROKER, "wait_placer_s": tables.WAIT_PLACER,
+    "wait_message_s": tables.WAIT_MESSAGE, "wait_host_s": tables.WAIT_HOST, "wait_data_s": tables.WAIT_DATA,
+    "copy_j": tables.COPY_J, "preempt_j": tables.PREEMPT_J, "busy_core_s": tables.BUSY_CORE_S,
+}  # fmt: skip
+
+
+def run_frame(
+    frame: Frame,
+    workload: Workload,
+    cluster: Cluster,
+    policy: str | FramePolicy = policies.DEFAULT,
+    *,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Run:
+    """Run a workload to its end under a frame. Same arguments, same bytes.
+
+    Args:
+        policy: Order of queues and score of hosts, such as ``"fifo+least-loaded"``.
+        seed: Of everything random: delays, samples, failures.
+        progress: Called now and then with the share of tasks done; an exception from it ends the run.
+
+    The Run's ``scalars`` hold the waits by stage (``wait_placer_s`` and so on, summed over tasks), counters such as
+    ``stolen`` and ``cache_misses``, ``utilisation`` and the joules of messages.
+    """
+    check(frame)
+    chosen = policies.load(policy) if isinstance(policy, str) else policy
+    state = build.build(frame, workload, cluster, chosen, seed)
+    started = time.process_time()
+    _advance(state, len(workload), progress)
+    seconds = time.process_time() - started
+    return _result(state, (frame, workload, cluster, chosen, seed), seconds)
+
+
+def _advance(state: State, total: int, progress: Callable[[float], None] | None) -> None:
+    opening, advance, settle = loop.functions(loop.type_of(state))
+    with np.errstate(over="ignore", invalid="ignore"):
+        opening(state.handle())
+        while total:
+            status = advance(state.handle(), _EVENTS_PER_CALL)
+            if status == loop.GROW:
+                _grow(state)
+            elif status == loop.STUCK:
+                left, now = int(state.i[tables.OPEN]), float(state.f[tables.NOW])
+                raise WattflowError(f"{left} tasks are open at {now:g} s and nothing more will happen")
+            if progress is not None:
+                progress(1.0 - float(state.i[tables.OPEN]) / total)
+            if status == loop.DONE:
+                break
+        settle(state.handle())
+
+
+def _grow(state: State) -> None:
+    """Room for events, records or both."""
+    if int(state.i[tables.EVENT_N] + state.i[tables.MARGIN]) > len(state.e_time):
+        rows = 2 * len(state.e_time) + int(state.i[tables.MARGIN])
+        names = ("e_time", "e_key", "e_what", "e_who", "e_other")
+        state.replace(**{name: _longer(getattr(state, name), rows) for name in names})
+    if int(state.i[tables.RECORD_N] + state.i[tables.RUNNING]) + 4 > len(state.records):
+        rows = int(1.25 * len(state.records)) + int(state.i[tables.RUNNING]) + 1024
+        state.replace(records=_longer(state.records, rows).view(np.recarray))
+
+
+def _longer(array: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    larger = np.zeros(rows, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, int], seconds: float) -> Run:
+    frame, workload, cluster, policy, seed = inputs
+    start, end = float(state.f[tables.START]), float(state.f[tables.LAST_END])
+    span = end - start
+    energy = state.energy.copy()
+    message_j = float(state.i[tables.MESSAGES] * state.f[tables.MESSAGE_J])
+    energy[:, ACCOUNTS.index("transfer")] += message_j / len(cluster.nodes)
+    carbon, cost = _charges(cluster, energy, span)
+    scalars = {name: float(state.i[at]) for name, at in _COUNTERS.items()}
+    scalars |= {name: float(state.f[at]) for name, at in _SUMS.items()}
+    cores = float(state.h_capacity.sum()) / tables.MICRO
+    scalars |= {
+        "message_j": message_j,
+        "utilisation": scalars["busy_core_s"] / (cores * span) if span > 0 else 0.0,
+        "kernel_s": seconds,
+    }
+    return Run(
+        workload=workload,
+        cluster=cluster,
+        policy=f"{frame.name} / {policy.name}",
+        attempts=np.asarray(state.records[: int(state.i[tables.RECORD_N])]),
+        energy_j=energy,
+        carbon_g=carbon,
+        cost=cost,
+        peak_w=float(state.f[tables.PEAK_W]),
+        makespan_s=span,
+        start_s=start,
+        scalars=scalars,
+        manifest=_manifest(frame, workload, cluster, policy, seed),
+    )
+
+
+def _charges(
+    cluster: Cluster, energy: NDArray[np.float64], span: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
+    zones = {zone.name: zone for zone in cluster.zones}
+    joules = energy.sum(axis=1)
+    carbon, cost = np.zeros(len(joules)), np.zeros(len(joules))
+    for n, node in enumerate(cluster.nodes):
+        zone = zones[node.zone]
+        for series, out in ((zone.carbon, carbon), (zone.price, cost)):
+            each = series.values[0] if len(set(series.values)) == 1 else np.nan
+            out[n] = joules[n] * each * zone.pue / 3.6e6
+        cost[n] += node.price_per_hour / 3600.0 * span
+    return carbon, cost
+
+
+def _manifest(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> dict[str, object]:
+    from wattflow import __version__
+
+    ignored = []
+    if any(function.cold_start_s > 0 for function in workload.functions):
+        ignored.append("cold starts")
+    if any(node.threads_per_core > 1 or node.request_cores > node.cores for node in cluster.nodes):
+        ignored.append("hardware threads beyond physical cores")
+    if any(node.devices for node in cluster.nodes):
+        ignored.append("devices, apart from their idle watts")
+    return {
+        "wattflow": __version__,
+        "python": platform.python_version(),
+        "frame": frame.name,
+        "workload": workload.name,
+        "tasks": len(workload),
+        "cluster": cluster.name,
+        "policy": policy.name,
+        "seed": seed,
+        "simulated": True,
+        "not_modelled": ignored,
+        "power_provenance": sorted({n.power.provenance.value if n.power else "unknown" for n in cluster.nodes}),
+        "power_scope": sorted({n.power.scope.value for n in cluster.nodes if n.power}),
+    }

@@ -1,0 +1,55 @@
+"""Random frames on random workloads: nothing is lost, nothing is done twice, joules close; with faults too."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference_frames.cases import random_cluster, random_frame, random_workload
+from reference_frames.laws import check_laws
+from wattflow.frames import policies
+from wattflow.frames.run import run_frame
+from wattflow.model.errors import InvalidInput
+
+
+def _run(seed: int, faults: bool, check_again: bool = False) -> None:
+    rng = random.Random(seed)
+    frame = random_frame(rng, faults)
+    cluster = random_cluster(rng)
+    gangs = frame.barriers is not None and frame.barriers.gangs
+    workload = random_workload(rng, cluster, gangs, faults)
+    policy = rng.choice(policies.names())
+    try:
+        run = run_frame(frame, workload, cluster, policy, seed=seed)
+    except InvalidInput:  # more placers than hosts, or parts that no placer's hosts can hold
+        return
+    check_laws(run, frame)
+    if check_again:
+        again = run_frame(frame, workload, cluster, policy, seed=seed)
+        assert again.attempts.tobytes() == run.attempts.tobytes()
+        assert np.array_equal(again.energy_j, run.energy_j)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9))
+def test_every_frame_completes(seed: int) -> None:
+    _run(seed, faults=False)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9))
+def test_every_frame_completes_with_faults(seed: int) -> None:
+    _run(seed, faults=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_same_seed_same_bytes(seed: int) -> None:
+    _run(seed, faults=seed % 2 == 0, check_again=True)
