@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from wattflow.lab.explore_point import Point, Runner, attempt, warm_up
-from wattflow.lab.points import _deaf_to_interrupts as deaf_to_interrupts
+from wattflow.lab.points import deaf_to_interrupts
 
 TRIES = 3
 """A point whose process dies so often is given up."""
