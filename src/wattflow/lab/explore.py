@@ -1,4 +1,4 @@
-"""Explore a design space of schedulers: run every point of a design once, wherever it was left, and join the results."""
+"""Explore a design space of schedulers: run each point of a design once, from where it was left; join the results."""
 
 from __future__ import annotations
 

@@ -44,11 +44,12 @@ def run_dask(points: Sequence[Point], address: str, deliver: Deliver, wait: Wait
 
 def _connect(address: str) -> Any:
     try:
-        from distributed import Client
+        import distributed
     except ImportError as error:
         raise MissingExtra("--workers dask://… needs the extra 'explore': pip install 'wattflow[explore]'") from error
     try:
-        client = Client(f"tcp://{address.removeprefix(SCHEME)}", timeout=CONNECT_S, set_as_default=False)
+        connect: Any = distributed.Client
+        client = connect(f"tcp://{address.removeprefix(SCHEME)}", timeout=CONNECT_S, set_as_default=False)
         client.wait_for_workers(1, timeout=CONNECT_S)
     except (OSError, TimeoutError) as error:
         raise WattflowError(f"no Dask scheduler with workers answers at {address} within {CONNECT_S:g} s") from error

@@ -104,7 +104,9 @@ def design_of(data: Mapping[str, object], source: str, folder: Path, name: str =
     if len(problems):
         raise InvalidInput(source, problems.listed())
     points = tuple(
-        Point(key_of(one.frame, policy, place, load, seed), one.frame, one.design, one.factors, policy, place, load, seed)
+        Point(
+            key_of(one.frame, policy, place, load, seed), one.frame, one.design, one.factors, policy, place, load, seed
+        )
         for load, seed, place, policy, one in itertools.product(sources, seeds, places, policies, found)
     )
     return Design(title, about, points, tuple(frames.axes), tuple(frames.skipped))

@@ -224,9 +224,7 @@ def utilisation(run: Run) -> list[float]:
     return [float(value) for value in np.maximum(share, 0.0)]
 
 
-def _integral(
-    edges: NDArray[np.float64], at: NDArray[np.float64], weight: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _integral(edges: NDArray[np.float64], at: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Σ weight · max(0, edge − at) for each edge."""
     slot = np.searchsorted(edges, at, side="left")
     total = np.cumsum(np.bincount(slot, weight, minlength=len(edges) + 1))[: len(edges)]

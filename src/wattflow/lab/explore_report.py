@@ -14,7 +14,7 @@ from wattflow.lab.explore import Exploration
 from wattflow.lab.explore_point import BINS, LEVELS, PERCENTILES
 from wattflow.lab.explore_stats import SEEDS, Effect, Variance, effects, variance
 from wattflow.lab.explore_store import Row, known
-from wattflow.lab.explore_svg import Scale, heat_map, line_chart, lines_legend
+from wattflow.lab.explore_svg import Line, Scale, heat_map, line_chart, lines_legend
 from wattflow.lab.files import write_text
 from wattflow.lab.report import asset, legend
 from wattflow.lab.svg import stacked_bars
@@ -163,7 +163,7 @@ def _effects(found: Exploration) -> str:
         )
     return (
         "<h2>Each mechanism with everything else equal</h2>"
-        "<p>Change of each figure from pairs of points that differ in this one thing only: geometric mean of the ratios,"
+        "<p>Change of each figure from pairs of points that differ in this one thing only: geometric mean of the ratios"
         " with a 95 % t interval over workloads (over seeds where there is one workload). Green is less, red is more,"
         " grey is within the interval.</p>"
         '<div class="wide"><table><thead><tr><th>with</th><th>instead of</th><th>axis</th><th>pairs</th>'
@@ -269,7 +269,7 @@ def _utilisation(found: Exploration) -> str:
             if here and row["frame"] in frames and row["utilisation_over"]:
                 end = row["makespan_s"]
                 lines.append((row["frame"], [m * end for m in middle], row["utilisation_over"]))
-        ordered = [next((line for line in lines if line[0] == frame), (frame, [], [])) for frame in frames]
+        ordered: list[Line] = [next((line for line in lines if line[0] == frame), (frame, [], [])) for frame in frames]
         end = max((line[1][-1] for line in ordered if line[1]), default=1.0)
         chart = line_chart(ordered, Scale(0.0, end), Scale(0.0, 1.0), ("time, s", "busy share of the cores"))
         charts.append(f"<figure><figcaption>{escape(f'{workload} on {cluster}')}</figcaption>{chart}</figure>")
@@ -297,14 +297,14 @@ Scaled = Callable[[Row, str], float]
 
 
 def _per_task(row: Row, column: str) -> float:
-    return (row[column] or 0.0) / max(1, row["tasks"])
+    return float(row[column] or 0.0) / max(1.0, float(row["tasks"]))
 
 
 def _energy(found: Exploration) -> str:
     bars = _bars(found, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, "J per task", _per_task)
     return (
-        "<h2>Where the joules went</h2><p>Joules per task by account, mean over workloads, clusters and seeds. A run that"
-        f" ends later idles longer. All are simulated from power profiles.</p>{legend(ACCOUNTS)}{bars}"
+        "<h2>Where the joules went</h2><p>Joules per task by account, mean over workloads, clusters and seeds. A run"
+        f" that ends later idles longer. All are simulated from power profiles.</p>{legend(ACCOUNTS)}{bars}"
     )
 
 
@@ -312,7 +312,7 @@ def _waits(found: Exploration) -> str:
     parts = (*STAGES, "run")
     bars = _bars(found, [*(f"wait_{s}_s" for s in STAGES), "run_s"], parts, "s", lambda row, c: row[c] or 0.0)
     return (
-        "<h2>Where the time went</h2><p>Mean seconds of a task by where it waited: at the client, the broker, its placer,"
+        "<h2>Where the time went</h2><p>Mean seconds of a task by where it waited: client, broker, placer,"
         f" in messages, in a host's queue, for data; and running.</p>{legend(parts)}{bars}"
     )
 

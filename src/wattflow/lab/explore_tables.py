@@ -44,7 +44,9 @@ def _figures(found: Exploration) -> Table:
 
 
 def _effects(found: Exploration) -> Table:
-    table = _table("with everything else equal (95 % interval)", "with", "instead of", "pairs", "p99", "energy per task")
+    table = _table(
+        "with everything else equal (95 % interval)", "with", "instead of", "pairs", "p99", "energy per task"
+    )
     tail, energy = (effects(found.design, found.rows, f) for f in ("slowdown_p99", "energy_j_per_task"))
     joules = {(e.axis, e.before, e.after): e for e in energy}
     for effect in tail:
