@@ -218,7 +218,7 @@ def _cdf_pair(lines: list[tuple[str, list[float], list[float]]], policy: str) ->
     most = max((x for _, xs, ys in lines for x, y in zip(xs, ys) if y >= TAIL), default=1.0)
     x = Scale(1.0, max(10.0, 10.0 ** math.ceil(math.log10(most) - 1e-9)), log=True)
     below = [(name, xs, [1.0 - y for y in ys]) for name, xs, ys in lines]
-    low = min(0.0 if not lines else ys[0] for _, _, ys in below) if below else 0.0
+    low = min([0.9, *(ys[0] for _, _, ys in below)])
     cdf = line_chart(below, x, Scale(math.floor(low * 10) / 10, 1.0), ("slowdown", "share of tasks at most so slow"))
     tail = line_chart(lines, x, Scale(TAIL, 1.0, log=True), ("slowdown", "share of tasks slower"))
     name = escape(policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from wattflow.lab.explore_point import Point, Runner, attempt, warm_up
 from wattflow.lab.points import deaf_to_interrupts
+from wattflow.model.errors import WattflowError
 
 TRIES = 3
 """A point whose process dies so often is given up."""
@@ -60,13 +62,17 @@ class _Crew:
     wait: Wait
     workers: list[_Worker] = field(default_factory=list)
     tries: dict[str, int] = field(default_factory=dict)
+    stillborn: int = 0
 
     def run(self, wanted: int) -> None:
-        self._start()
         compiled = False
         while self.left or any(worker.point is not None for worker in self.workers):
-            while len(self.workers) < (wanted if compiled else 1):
+            busy = sum(worker.point is not None for worker in self.workers)
+            while len(self.workers) < min(wanted if compiled else 1, len(self.left) + busy):
                 self._start()
+            for worker in self.workers:
+                if worker.ready and worker.point is None:
+                    self._give(worker, None)
             pipes = {worker.pipe: worker for worker in self.workers}
             heard = connection.wait(list(pipes), timeout=0.2)
             self.wait("" if compiled else "preparing the kernel")
@@ -91,11 +97,16 @@ class _Crew:
             self._lost(worker)
             return
         worker.ready = True
+        last, worker.point = worker.point, None
+        if last is not None:
+            self.deliver(last, message)
+        self._give(worker, last)
+
+    def _give(self, worker: _Worker, last: Point | None) -> None:
+        worker.point = self._next(last)
         if worker.point is not None:
-            self.deliver(worker.point, message)
-        worker.point = self._next(worker.point)
-        if worker.point is not None:
-            worker.pipe.send(worker.point)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died: the pipe's end says so next
+                worker.pipe.send(worker.point)
 
     def _next(self, last: Point | None) -> Point | None:
         """The next point with the workload that the process has at hand, else one that nobody else works on."""
@@ -111,7 +122,11 @@ class _Crew:
         worker.process.join()
         worker.pipe.close()
         if not worker.ready:
-            raise RuntimeError(f"a worker process ended with code {worker.process.exitcode} before its first point")
+            self.stillborn += 1
+            if self.stillborn >= TRIES:
+                raise WattflowError(
+                    f"worker processes end with code {worker.process.exitcode} before their first point"
+                )
         if (point := worker.point) is None:
             return
         self.tries[point.key] = self.tries.get(point.key, 0) + 1
