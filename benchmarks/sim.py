@@ -79,9 +79,6 @@ def against_simpy(kind: str, count: int, goal: float) -> None:
 def one_size(count: int) -> dict[str, float]:
     """Run in a process of its own: memory and time of one size."""
     workload = benchmark_workload(count, "independent", seed=1)
-    trace = sum(
-        getattr(workload, name).nbytes for name in workload.__slots__ if hasattr(getattr(workload, name), "nbytes")
-    )
     ours_s(benchmark_workload(1000, "independent"), cluster_64x4())
     before = resident_bytes()
     simulation = ours_s(workload, cluster_64x4())

@@ -197,7 +197,7 @@ def _run_in_worker(numbered: tuple[int, Job]) -> Answer:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Processes started here do not hear Ctrl-C, which a terminal sends to all of them: the parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -214,7 +214,7 @@ def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, optional:
     setup, left = bench.setup, [job for job in jobs if job.policy_name not in results.left_out]
     done = len(results.values)
     total = done + len(left)
-    with _deaf_to_interrupts():
+    with deaf_to_interrupts():
         pool = get_context("spawn").Pool(
             _workers(setup, left), _start_worker, (replace(setup, progress=None), bench.keep)
         )

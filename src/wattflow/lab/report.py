@@ -48,21 +48,22 @@ def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
     parts.append("<h2>Figures</h2>")
     parts.append(_ABOUT_FIGURES.format(baseline=escape(comparison.baseline)))
     parts += [_table(comparison, workload) for workload in comparison.workloads]
-    parts += ["<h2>Where the joules went</h2>", _legend(ACCOUNTS), *_account_bars(comparison), _provenance(comparison)]
-    parts += ["<h2>Where the time went</h2>", "<p>Mean response time of a task, by stage.</p>", _legend(STAGES)]
+    parts += ["<h2>Where the joules went</h2>", legend(ACCOUNTS), *_account_bars(comparison), _provenance(comparison)]
+    parts += ["<h2>Where the time went</h2>", "<p>Mean response time of a task, by stage.</p>", legend(STAGES)]
     parts += _wait_bars(comparison)
     parts.append(_footer(comparison))
     data = json.dumps(pictures, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_asset("report.css")}</style></head><body><main>'
+        f'<meta name="viewport" content="width=device-width"><style>{asset("report.css")}</style></head><body><main>'
         + "\n".join(parts)
         + f'</main><script type="application/json" id="runs">{data}</script>'
-        + f"<script>{_asset('report.js')}</script></body></html>\n"
+        + f"<script>{asset('report.js')}</script></body></html>\n"
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The style sheet or the script of a report."""
     return (resources.files("wattflow") / "data" / "report" / name).read_text(encoding="utf-8")
 
 
@@ -189,7 +190,8 @@ def _cell(comparison: Comparison, workload: str, policy: str, metric: str) -> st
     return f'<td>{value}<small class="{kind}">{escape(show_change(each))}</small></td>'
 
 
-def _legend(parts: Sequence[str]) -> str:
+def legend(parts: Sequence[str]) -> str:
+    """Colours of the classes ``c-<part>``."""
     keys = "".join(f'<span><i class="c-{part}"></i>{part.replace("_", " ")}</span>' for part in parts)
     return f'<p class="legend">{keys}</p>'
 

@@ -137,12 +137,14 @@ def _padded(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return max(0.0, low - room - min(below, 0.4 * spread)), high + room + min(above, 0.4 * spread)
 
 
-def stacked_bars(rows: Sequence[tuple[str, Sequence[float]]], parts: Sequence[str], unit: str) -> str:
+def stacked_bars(
+    rows: Sequence[tuple[str, Sequence[float]]], parts: Sequence[str], unit: str, left: float = 150.0
+) -> str:
     """Horizontal bars, one per row, split into parts; colours are the classes ``c-<part>`` of the style sheet."""
     most = max((sum(values) for _, values in rows), default=0.0)
     if most <= 0:
         return "<p>Nothing to draw: all are 0 or unknown.</p>"
-    left, width, line = 150.0, 760.0, 20.0
+    width, line = 760.0, 20.0
     height = line * len(rows) + 34
     out = []
     for value in ticks(0.0, most):

@@ -1,0 +1,87 @@
+"""`wattflow explore`: every point of a design, wherever it was left; one parquet and one report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.screen import print_tables, progress_bar, remark
+
+if TYPE_CHECKING:
+    from wattflow.lab.explore import Exploration
+
+
+def explore(
+    design: Annotated[Path, typer.Argument(metavar="DESIGN", help="A design file; docs/explore.md has its keys.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go; out/NAME by default.")
+    ] = None,
+    workers: Annotated[
+        str,
+        typer.Option("--workers", metavar="N|dask://HOST:PORT", help="Processes, or a Dask cluster; all cores."),
+    ] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Only check the design and count its points.")] = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Explore a design space of schedulers: frames × policies × clusters × workloads × seeds.
+
+    Finished points are kept in the folder, so a second call runs only what is missing. Writes results.parquet and
+    report.html there.
+
+    Example: wattflow explore experiments/explore_small.toml --workers 2
+    """
+    from wattflow.lab.explore import explore as run
+    from wattflow.lab.explore_design import read_design
+    from wattflow.lab.explore_report import write_exploration
+    from wattflow.lab.explore_store import Store
+
+    chosen = _workers(workers)
+    wanted = read_design(design)
+    folder = out if out is not None else Path("out") / wanted.name
+    for note in wanted.skipped:
+        remark(f"left out, cannot work: {note}", quiet)
+    if plan:
+        left = len(Store(folder).left(wanted.points)) if folder.exists() else len(wanted.points)
+        typer.echo(f"{wanted.name}: {len(wanted.points)} points, {left} to run")
+        return
+    try:
+        with progress_bar(quiet) as progress:
+            found = run(wanted, folder, chosen, progress)
+    except KeyboardInterrupt:
+        remark(f"finished points are kept in {folder}; the same command goes on from there")
+        raise
+    report = folder / "report.html"
+    write_exploration(report, found)
+    _show(found)
+    remark(f"results: {found.parquet} ({len(found.rows)} points, {found.reused} from before)", quiet)
+    remark(f"report: {report}", quiet)
+    _complain(found)
+
+
+def _workers(text: str) -> int | str | None:
+    from wattflow.model.errors import InvalidInput
+
+    if not text:
+        return None
+    if text.startswith("dask://") and len(text) > len("dask://"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInput("--workers", f"must be a number of processes or dask://host:port, not {text!r}")
+    return int(text)
+
+
+def _show(found: Exploration) -> None:
+    from wattflow.lab.explore_tables import summary_tables
+
+    print_tables(summary_tables(found))
+
+
+def _complain(found: Exploration) -> None:
+    from wattflow.model.errors import WattflowError
+
+    if found.failed:
+        shown = "\n".join(f"  - {where}: {why}" for where, why in found.failed[:20])
+        raise WattflowError(f"{len(found.failed)} points could not be run; all others are in the results\n{shown}")
