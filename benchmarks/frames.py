@@ -22,7 +22,7 @@ from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.run import run_frame
 from wattflow.model.run import Run
 
-SWEEP_S = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+SWEEP_S = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 2e-2, 5e-2, 1e-1)
 FETCH = Delay(kind="choice", values_s=(0.013, 0.021, 0.045, 1.256, 2.280), weights=(50, 40, 5, 4, 1))
 CACHES = frames.DataManager(cache_objects=1000, fetch=FETCH, object_bytes=10e6)
 HOST_STEALING = frames.Stealing(hosts=4)
@@ -54,8 +54,12 @@ def twelve() -> dict[str, Frame]:
     return found
 
 
+MESSAGES = frames.Messages(energy_j=1e-4)
+"""A kilobyte at the 0.1 µJ a byte that the cluster assumes."""
+
+
 def with_caches(frame: Frame) -> Frame:
-    return replace(frame, data=CACHES, metadata=frames.Metadata())
+    return replace(frame, data=CACHES, metadata=frames.Metadata(), messages=MESSAGES)
 
 
 def speed_designs() -> dict[str, Frame]:
