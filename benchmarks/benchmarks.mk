@@ -26,3 +26,7 @@ bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 .PHONY: bench-frames
 bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
 	$(RUN) benchmarks/frames.py
+
+.PHONY: bench-explore
+bench-explore: $(BIN)/.dev ## Design spaces: time, resuming, and how much of the variance is the frame's
+	$(RUN) benchmarks/explore.py
