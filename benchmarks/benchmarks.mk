@@ -1,5 +1,9 @@
 # One target per benchmark; each ends with one line per figure: figure NAME VALUE UNIT goal GOAL ok|short
 
+.PHONY: bench-sim
+bench-sim: $(BIN)/.dev ## The simulator's speed, memory and compilation, beside SimPy
+	$(RUN) benchmarks/sim.py
+
 .PHONY: bench-start
 bench-start: $(BIN)/.base ## How long the command line takes to start and to compare
 	$(RUN) benchmarks/bench_start.py
@@ -23,6 +27,21 @@ energy-set: $(BIN)/.dev ## All shared WfInstances on three clusters, with modell
 bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 	$(RUN) benchmarks/predict.py
 
+.PHONY: experiments
+experiments: $(BIN)/.dev ## Every published claim under experiments/, ours beside theirs (out/experiments)
+	@set -e; for file in experiments/*.toml; do $(WATTFLOW) experiment "$$file" --quiet; done
+
+.PHONY: bench-hpe
+bench-hpe: $(BIN)/.dev ## The HPE paper's CPU experiment: table, factorial, and what our policy saves beyond it
+	$(WATTFLOW) experiment hpe_table1
+
+.PHONY: bench-fgd
+bench-fgd: $(BIN)/.dev ## GPU allocation ratio of FGD and its rivals on the Alibaba lists (out/experiments/fgd)
+	$(RUN) -m wattflow.cli experiment fgd
+
+.PHONY: bench-wfinstances
+bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every shared instance (out/experiments/wfinstances)
+	$(RUN) -m wattflow.cli experiment wfinstances
 .PHONY: bench-frames
 bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
 	$(RUN) benchmarks/frames.py

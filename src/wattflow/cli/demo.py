@@ -9,7 +9,7 @@ from wattflow.cli.screen import check_folder, progress_bar, remark
 
 def demo(
     policies: o.Policies = "all",
-    seeds: o.Seeds = 5,
+    seeds: o.Seeds = 3,
     baseline: o.Baseline = "fifo",
     report: o.Report = None,
     workers: o.Workers = None,

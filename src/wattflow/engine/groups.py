@@ -1,7 +1,8 @@
 """Nodes in the same state are one candidate: groups keyed by a hash of what a decision can see.
 
 A group holds the nodes of one class with equal allocation, power state, frequency and device allocation, as a bit set
-over the class's nodes. Its lowest node stands for all. Moving a node between groups costs O(1); empty groups stay for reuse.
+over the class's nodes. Its lowest node stands for all. Moving a node between groups costs O(1); empty groups stay for
+reuse.
 """
 
 from __future__ import annotations

@@ -61,6 +61,11 @@ def check_policy(policy: Policy, states: Sequence[Sample] | None = None) -> None
         raise BrokenPolicy(f"policy {policy.name!r} breaks its contract:\n{listed}")
 
 
+@jit.jit
+def _candidates(state, variant, task):
+    return fit.candidates(state, variant, task)
+
+
 def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
     """States in the middle of the policy's own run, with tasks that are not placed yet."""
     run = Simulation(sample.workload, sample.cluster, policy, seed=1)
@@ -73,7 +78,7 @@ def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
             first = int(state.shapes.variant_first[shape])
             for variant in range(first, first + int(state.shapes.variant_n[shape])):
                 copy = state.copy()
-                count = int(fit.candidates(copy.handle(), variant, task))
+                count = int(_candidates(copy.handle(), variant, task))
                 copy.clock["candidate_n"] = count
                 where = f"{sample.name}, {at_s:g} s, task {task}, variant {variant - first}"
                 yield Look(where, copy, task, variant, count)

@@ -1,0 +1,62 @@
+"""`wattflow experiment`: replay a published claim and print it beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.screen import print_tables, progress_bar, remark
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wattflow.lab.outcome import Sheet
+
+
+def experiment(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="A file of `experiments/`, by name or path.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Results go here; by default out/experiments/NAME.")
+    ] = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Replay a published claim, or list what can be replayed.
+
+    Prints our table beside the published one, writes pictures and results.json, and ends with one line per figure.
+
+    Example: wattflow experiment hpe_table1
+    """
+    from wattflow.lab import experiment as lab
+
+    if name is None:
+        for known in lab.names():
+            typer.echo(f"{known:16s} {lab.load(known).about}")
+        return
+    chosen = lab.load(name)
+    with progress_bar(quiet) as progress:
+        outcome = lab.run(chosen, progress)
+    typer.echo(f"{chosen.name}: {chosen.about}\nsource: {chosen.source}\n")
+    print_tables([_table(sheet) for sheet in outcome.sheets])
+    for note in outcome.notes:
+        typer.echo(f"- {note}")
+    for path in lab.write(chosen, outcome, out or Path("out") / "experiments" / chosen.name):
+        remark(f"written: {path}", quiet)
+    for figure in outcome.figures:
+        typer.echo(str(figure))
+
+
+def _table(sheet: Sheet) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=sheet.title, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i, column in enumerate(sheet.columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in sheet.rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,1 @@
+"""Published claims, replayed: one module per kind of experiment. `wattflow.lab.experiment` registers them."""

@@ -1,0 +1,145 @@
+"""The GPU allocation experiment: arrivals, the rivals' rules by hand, curves, and the claim itself on real lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattflow.clusters import load_cluster
+from wattflow.clusters.table import Problems, Table
+from wattflow.lab.experiments import fgd
+from wattflow.model.cluster import Cluster, Device, Node
+from wattflow.model.units import GIB
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.sim.simulate import Simulation
+
+
+def gpu_node(name: str, gpus: int = 2, cores: int = 8) -> Node:
+    return Node(name, cores, 64 * GIB, devices=(Device("gpu", "a", 16 * GIB, "mps"),) * gpus)
+
+
+def pods(*wanted: tuple[float, int, float]) -> Workload:
+    """Pods by (cores, GPUs, share of each)."""
+    kinds = sorted(set(wanted))
+    shapes = [
+        Shape(0, (Variant("gpu", cores, GIB, "gpu" if gpus else None, gpus, share if gpus else 1.0),))
+        for cores, gpus, share in kinds
+    ]
+    count = len(wanted)
+    return Workload.of_columns(
+        "pods",
+        release_s=np.zeros(count),
+        runtime_s=np.ones(count),
+        shapes=shapes,
+        shape=np.array([kinds.index(one) for one in wanted], np.int32),
+    )
+
+
+def places(arrivals: Workload, nodes: list[Node], policy: str) -> list[tuple[int, int]]:
+    """(node, device) of each pod, in order of arrival."""
+    sim = Simulation(fgd.inflated(arrivals, 0.0, None), Cluster("c", tuple(nodes)), fgd.policy_of(policy))
+    sim.advance(float(len(arrivals)))
+    rows = sim.state.attempts
+    by_task = {int(row["task"]): (int(row["node"]), int(row["device"])) for row in rows[: len(arrivals)]}
+    return [by_task[task] for task in range(len(arrivals))]
+
+
+HALF, WHOLE, PLAIN = (1.0, 1, 0.5), (1.0, 1, 1.0), (1.0, 0, 0.0)
+
+
+def test_arrivals_are_the_list_in_another_order_and_then_more_of_it() -> None:
+    listed = pods(HALF, WHOLE, PLAIN, (2.0, 2, 1.0))
+    drawn = fgd.inflated(listed, 9.0, 3)
+    assert sorted(drawn.shape[:4].tolist()) == sorted(listed.shape.tolist())
+    asked = np.cumsum(fgd.pod_gpus(drawn))
+    assert asked[-1] >= 9.0 > asked[-2]
+    assert drawn.release_s.tolist() == list(range(len(drawn)))
+    assert fgd.inflated(listed, 9.0, 3).shape.tolist() == drawn.shape.tolist()
+    assert fgd.inflated(listed, 9.0, None).shape.tolist() == listed.shape.tolist()
+
+
+def test_curve_counts_what_was_placed() -> None:
+    found = fgd.fill(
+        fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
+        Cluster("c", (gpu_node("a", 2),)),
+        fgd.policy_of("best-fit"),
+        0,
+    )
+    # Two GPUs: 0.25 after the first pod, 0.75 after the second, all after the third.
+    at = {round(float(x), 2): float(y) for x, y in zip(fgd.GRID, found.allocated, strict=True)}
+    assert (at[0.24], at[0.25], at[0.74], at[0.75], at[1.0], at[1.3]) == (0.0, 0.25, 0.25, 0.75, 1.0, 1.0)
+    # One GPU: the whole one no longer fits beside the half, and the second half arrives beyond the last share.
+    none = fgd.fill(
+        fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
+        Cluster("c", (gpu_node("a", 1),)),
+        fgd.policy_of("best-fit"),
+        0,
+    )
+    assert float(none.allocated[100]) == 0.5
+    assert float(none.allocated[-1]) == 0.5
+
+
+def test_best_fit_takes_the_node_with_least_left_over() -> None:
+    assert places(pods(WHOLE), [gpu_node("big", 4), gpu_node("small", 1)], "best-fit")[0][0] == 1
+    assert places(pods(HALF, HALF), [gpu_node("a", 2)], "best-fit") == [(0, 0), (0, 0)]
+
+
+def test_dot_product_takes_the_node_with_least_of_what_is_asked() -> None:
+    # Many cores and one GPU against few cores and four: a pod that asks for cores goes to the second.
+    nodes = [gpu_node("cores", 1, 64), gpu_node("gpus", 4, 8)]
+    assert places(pods((8.0, 1, 0.1)), nodes, "dot-product")[0][0] == 1
+    assert places(pods((0.1, 1, 1.0)), nodes, "dot-product")[0][0] == 0
+
+
+def test_gpu_packing_takes_used_gpus_then_used_nodes_then_idle_ones() -> None:
+    nodes = [gpu_node("a", 4), gpu_node("b", 2)]
+    # Best fit begins with b; a half joins the half there, a whole one its other GPU, and only the next opens a.
+    assert places(pods(HALF, HALF, WHOLE, WHOLE), nodes, "gpu-packing") == [(1, 4), (1, 4), (1, 5), (0, 0)]
+
+
+def test_gpu_clustering_keeps_equal_requests_together() -> None:
+    nodes = [gpu_node("a", 2), gpu_node("b", 2)]
+    assert [node for node, _ in places(pods(HALF, WHOLE, HALF, WHOLE), nodes, "gpu-clustering")] == [0, 1, 0, 1]
+    # Best fit would fill one node first.
+    assert [node for node, _ in places(pods(HALF, WHOLE, HALF), nodes, "best-fit")] == [0, 0, 0]
+
+
+def test_settings_are_read_strictly() -> None:
+    problems = Problems()
+    fgd.read(Table({"policies": ["fgd", "nonesuch"], "repeats": 0, "arrived": 2.0}, "", problems))
+    text = " ".join(f"{one.where} {one.what}" for one in problems.listed())
+    assert "nonesuch" in text
+    assert "repeats must be at least 1" in text
+    assert "arrived must be above 0" in text
+    fgd.read(Table({"policies": ["fgd", "pwr"]}, "", problems))
+    assert "must have fgd and a rival" in problems.listed()[-1].what
+
+
+def test_outcome_tells_a_short_figure() -> None:
+    settings = fgd.Settings("c", "l", 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
+    low, high = np.minimum(fgd.GRID, 0.8), np.minimum(fgd.GRID, 0.9)
+    found = {"fgd": [fgd.Filling(low, 1.0, 1e-6)], "random": [fgd.Filling(high, 1.0, 1e-6)]}
+    outcome = fgd.outcome(settings, found, (6.0, 10, 2))
+    lines = [str(figure) for figure in outcome.figures]
+    assert "figure fgd_ahead_of_best_rival_at_100_pct -10 points goal >0 short" in lines
+    assert "figure fgd_fewer_unallocated_than_best_rival -100 % goal none ok" in lines
+    assert lines[-1] == "figure alibaba_experiment_s 6 s goal ≤5 short"
+    assert outcome.sheets[0].rows[0][:2] == ("fgd", "80.00 ±0.00")
+
+
+def test_picture_is_drawn(tmp_path: Path) -> None:
+    fgd.draw({"fgd": np.minimum(fgd.GRID, 0.9), "random": np.minimum(fgd.GRID, 0.8)}, tmp_path / "a.svg")
+    assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_fgd_allocates_more_than_best_fit_on_the_real_lists(data_dir: Path) -> None:
+    cluster, listed = load_cluster("alibaba"), fgd.load_pods("default")
+    assert (len(listed), len(cluster.nodes), fgd.gpus_of(cluster)) == (8152, 1523, 6212)
+    arrivals = fgd.inflated(listed, 1.05 * 6212, 0)
+    full = {name: fgd.fill(arrivals, cluster, fgd.policy_of(name), 0).allocated[100] for name in ("fgd", "best-fit")}
+    assert full["fgd"] > full["best-fit"] + 0.01
+    assert full["fgd"] > 0.94

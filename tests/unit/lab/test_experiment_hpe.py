@@ -1,0 +1,151 @@
+"""The HPE experiment: calibrated on the first row only, its figures told as they are, its files written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from wattflow.cli.main import app
+from wattflow.lab import experiment
+from wattflow.lab.experiments import hpe_beyond, hpe_factorial, hpe_model, hpe_table1
+from wattflow.lab.experiments.hpe_factorial import Effect
+from wattflow.lab.outcome import Figure
+from wattflow.model.errors import InvalidInput
+
+FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"
+
+
+@pytest.fixture(scope="module")
+def settings() -> hpe_table1.Settings:
+    loaded = experiment.load(str(FILE)).settings
+    assert isinstance(loaded, hpe_table1.Settings)
+    return loaded
+
+
+def test_the_published_rows_are_those_of_the_shared_table(settings: hpe_table1.Settings, data_dir: Path) -> None:
+    with (data_dir / "reference_results" / "hpe_hsc_tables.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["experiment"] == "cpu_210_parsec"]
+    names = {"default_k8s": "default", "default_k8s_no_request": "no_request", "energy_aware": "energy_aware"}
+    stored = {names[row["scheduler"]]: (float(row["makespan_s"]), float(row["energy_Wh"])) for row in rows}
+    assert stored == {row: (each.makespan_s, each.energy_wh) for row, each in settings.published.items()}
+
+
+def test_the_fit_to_the_first_row_gives_the_listed_calibration(settings: hpe_table1.Settings) -> None:
+    fitted, listed = hpe_model.fit(settings.setting, settings.first_row), settings.setting.calibration
+    for name in ("long_s", "short_s", "spread", "watts_scale"):
+        assert getattr(fitted, name) == pytest.approx(getattr(listed, name), rel=0.006), name
+
+
+def test_the_fit_does_not_look_at_the_other_rows(settings: hpe_table1.Settings) -> None:
+    """Nothing but the first row is among what the fit is given."""
+    row = settings.first_row
+    assert (row.makespan_s, row.energy_wh, row.mark_s) == (476.0, 73.47, 320.0)
+    assert set(hpe_model.FirstRow.__dataclass_fields__) == {"makespan_s", "energy_wh", "mark_s", "window_s"}
+
+
+def test_the_first_row_is_reproduced(settings: hpe_table1.Settings) -> None:
+    setting = settings.setting
+    runs = hpe_model.repeat(setting, hpe_model.testbed(setting), hpe_model.schedulers()["default"])
+    assert hpe_model.mean(runs, lambda run: run.makespan_s) == pytest.approx(476.0, rel=0.002)
+    assert hpe_model.mean(runs, lambda run: run.total_j) / 3600 == pytest.approx(73.47, rel=0.002)
+    for run in runs:
+        starts = run.start_s_by_task()
+        assert (starts == 0.0).sum() == 190
+        assert np.all(np.abs(starts[starts > 0.0] - 320.0) <= 5.1)
+
+
+def test_without_requests_and_with_the_guarantee_all_jobs_start_at_once(settings: hpe_table1.Settings) -> None:
+    setting = replace(settings.setting, repetitions=1)
+    policies = hpe_model.schedulers()
+    even = hpe_model.repeat(setting, hpe_model.testbed(setting), policies["no_request"])[0]
+    aware = hpe_model.repeat(setting, hpe_model.testbed(setting), policies["energy_aware"])[0]
+    assert even.start_s_by_task().max() == aware.start_s_by_task().max() == 0.0
+    assert np.ptp(np.bincount(even.attempts["node"], minlength=4)) <= 3
+    assert set(np.unique(aware.attempts["guarantee"])) == {np.float32(0.8)}
+
+
+def test_joules_put_right_afterwards_are_those_of_the_true_curves(settings: hpe_table1.Settings) -> None:
+    setting = replace(settings.setting, repetitions=1)
+    true = hpe_model.testbed(setting)
+    policy = hpe_model.schedulers()["no_request"]
+    believed = hpe_model.repeat(setting, hpe_model.with_mean_curve(true), policy)[0]
+    assert hpe_model.on_true_curves(believed, true) == pytest.approx(
+        hpe_model.repeat(setting, true, policy)[0].total_j, rel=1e-9
+    )
+
+
+def test_shares_of_the_factors_sum_to_the_whole() -> None:
+    rng = np.random.default_rng(1)
+    corners = {(a, b, c): Effect(*rng.uniform(1, 9, 2)) for a in (0, 1) for b in (0, 1) for c in (0, 1)}
+    parts = hpe_factorial.shares(corners).values()
+    assert sum(part.makespan_s for part in parts) == pytest.approx(
+        corners[0, 0, 0].makespan_s - corners[1, 1, 1].makespan_s
+    )
+    assert sum(part.energy_wh for part in parts) == pytest.approx(
+        corners[0, 0, 0].energy_wh - corners[1, 1, 1].energy_wh
+    )
+
+
+def test_our_policy_saves_beyond_algorithm_1_on_the_same_jobs(settings: hpe_table1.Settings) -> None:
+    beyond = replace(settings.beyond, seeds=1)
+    results = hpe_beyond.measure(beyond, settings.setting)
+    seconds, joules = hpe_beyond.saved_pct(results["parsec"]["hpe"], results["parsec"]["wattflow"])
+    assert joules > 40.0
+    assert seconds > 0.0
+
+
+@pytest.mark.slow
+def test_the_whole_experiment_prints_and_writes_what_it_found(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["experiment", str(FILE), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    figures = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("figure ")}
+    for name in ("hpe_first_row_makespan", "hpe_first_row_energy", "hpe_makespan_saved", "hpe_energy_saved"):
+        assert figures[name].endswith(" ok"), figures[name]
+    assert "hpe_makespan_saved_against_no_request" in figures
+    assert "does not settle" in result.stdout
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert len(found["factorial"]) == 8
+    assert found["started_at_once"] == {"default": 190.0, "no_request": 210.0, "energy_aware": 210.0}
+    for name in ("watts", "stretch", "savings"):
+        assert (tmp_path / "out" / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / "out" / f"{name}.svg").read_text().startswith("<?xml")
+
+
+def test_a_figure_says_whether_it_is_met() -> None:
+    assert str(Figure("x", 19.188, "%", "16.2±3", True)) == "figure x 19.19 % goal 16.2±3 ok"
+    assert str(Figure("x", -1.0, "%", ">0", False)).endswith("goal >0 short")
+
+
+def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    text = FILE.read_text().replace("long_s =", "lomg_s =").replace('policy = "wattflow"', 'policy = "watflow"')
+    wrong.write_text(text.replace("repetitions = 5", "repetition = 5"))
+    with pytest.raises(InvalidInput) as caught:
+        experiment.load(str(wrong))
+    told = str(caught.value)
+    for part in ("calibrated.lomg_s", "did you mean 'long_s'", "watflow", "did you mean 'repetitions'"):
+        assert part in told
+
+
+def test_unknown_experiments_and_kinds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="hpe_table1"):
+        experiment.load("hpe_table")
+    other = tmp_path / "other.toml"
+    other.write_text('kind = "hpe_table2"\n')
+    with pytest.raises(InvalidInput, match="did you mean 'hpe_table1'"):
+        experiment.load(str(other))
+    other.write_text("kind = ")
+    with pytest.raises(InvalidInput, match="is not TOML"):
+        experiment.load(str(other))
+
+
+def test_the_command_lists_what_can_be_replayed() -> None:
+    result = CliRunner().invoke(app, ["experiment"])
+    assert result.exit_code == 0
+    assert "hpe_table1" in result.stdout
