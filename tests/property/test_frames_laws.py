@@ -35,14 +35,14 @@ def _run(seed: int, faults: bool, check_again: bool = False) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 10**9))
 def test_every_frame_completes(seed: int) -> None:
     _run(seed, faults=False)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 10**9))
 def test_every_frame_completes_with_faults(seed: int) -> None:
     _run(seed, faults=True)

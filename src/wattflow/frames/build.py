@@ -167,7 +167,8 @@ class _Builder:
         order = np.zeros(1, np.int32) if is_sorted else np.argsort(load.release_s, kind="stable").astype(np.int32)
         self.i[tables.HAS_DAG] = self.has_dag
         links = np.full(rows + probes, -1, np.int32)
-        links[n : n + probes - 1] = np.arange(1, probes) if probes else links[n:0]
+        if probes:
+            links[n : n + probes - 1] = np.arange(1, probes)
         gangs = any(shape.parts > 1 for shape in load.shapes)
         self.arrays |= {
             "release": _own(load.release_s, np.float64),

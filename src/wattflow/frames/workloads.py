@@ -89,15 +89,15 @@ def arrivals(rng: np.random.Generator, count: int, span_s: float, swing: float, 
 def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
     """One of the 54 traces with its cluster. The number alone decides: the same each time, in any order.
 
-    Hosts 15 … 31, load 0.5 … 0.8, mix, skew 0.6 … 1.1, daily swing and bursts are drawn from the number. With fewer
+    Hosts 15 … 31, load 0.45 … 0.7, mix, skew 0.6 … 1.1, daily swing and bursts are drawn from the number. With fewer
     tasks the trace is shorter at the same rates.
     """
     if not 0 <= trace < TRACES:
         raise InvalidInput("ibm-like trace", f"traces are numbered 0 to {TRACES - 1}, not {trace}")
     rng = np.random.default_rng([54, trace])
     cluster = frame_cluster(int(rng.integers(15, 32)), name=f"ibm-like-{trace}")
-    load, skew = rng.uniform(0.5, 0.8), rng.uniform(0.6, 1.1)
-    swing, burst = rng.uniform(0.1, 0.3), rng.uniform(1.5, 2.5)
+    load, skew = rng.uniform(0.45, 0.7), rng.uniform(0.6, 1.1)
+    swing, burst = rng.uniform(0.1, 0.3), rng.uniform(1.2, 1.6)
     mix = rng.dirichlet(np.full(len(KINDS), 0.7))
     kind = rng.choice(len(KINDS), tasks, p=mix).astype(np.int32)
     runtime, thing = np.empty(tasks), np.empty(tasks, np.int32)

@@ -19,6 +19,7 @@ from wattflow.frames.kernel.tables import (
     E_STEAL_TIMER,
     HOSTS,
     LONG_S,
+    MESSAGES,
     NOW,
     O_MESSAGE,
     O_TIMER,
@@ -54,6 +55,7 @@ def steal(s, h):
         return
     s.h_stealing[h] = 1
     seconds = draws.message(s, 1)
+    s.i[MESSAGES] -= 1  # the questions to all k are counted when they arrive
     events.send(s, seconds, E_STEAL, h, 0)
 
 
@@ -63,6 +65,7 @@ def ask_victims(s, h):
     taken = 1
     while taken > 0 and hosts.is_idle(s, h):
         s.i[STEAL_TRIES] += 1
+        s.i[MESSAGES] += 2 * s.i[STEAL_K]
         victim = _victim(s, h)
         taken = _take(s, victim, h) if victim >= 0 else 0
         if taken > 0:
