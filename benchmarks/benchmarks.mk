@@ -45,3 +45,7 @@ bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every s
 .PHONY: bench-frames
 bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
 	$(RUN) benchmarks/frames.py
+
+.PHONY: bench-explore
+bench-explore: $(BIN)/.dev ## Design spaces: time, resuming, and how much of the variance is the frame's
+	$(RUN) benchmarks/explore.py

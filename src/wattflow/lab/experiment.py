@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ KINDS = {
 """Kind of an experiment → the module that runs it."""
 
 FORMATS = ("png", "svg")
+_KIND = re.compile(r"^kind\s*=", re.MULTILINE)
 
 
 class Kind(Protocol):
@@ -59,8 +61,8 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Experiments that can be named without a path."""
-    return sorted(path.stem for path in folder().glob("*.toml"))
+    """Experiments that can be named without a path; designs for `wattflow explore` lie in the same folder."""
+    return sorted(path.stem for path in folder().glob("*.toml") if _KIND.search(path.read_text(encoding="utf-8")))
 
 
 def find(name: str) -> Path:
@@ -82,6 +84,8 @@ def load(name: str) -> Experiment:
         raise InvalidInput(str(path), f"is not TOML: {error}") from error
     problems = Problems()
     table = Table(data, "", problems)
+    if "kind" not in data and "frames" in data:
+        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow explore {path}`")
     kind = table.text("kind")
     if kind not in KINDS:
         raise unknown_name("kind of experiment", kind, KINDS)

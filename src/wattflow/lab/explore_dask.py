@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -82,6 +83,11 @@ def _answer(future: Any) -> Found:
     return found
 
 
+_own = threading.local()
+
+
 def _work(point: Point) -> Found:
-    """On a worker; its threads share nothing, so each call draws its workload anew."""
-    return attempt(Runner(), point)
+    """On a worker, each of whose threads keeps its last workload."""
+    if not hasattr(_own, "runner"):
+        _own.runner = Runner()
+    return attempt(_own.runner, point)

@@ -191,7 +191,9 @@ def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
     found |= {f"slowdown_p{p:g}": float(cut) for p, cut in zip(PERCENTILES, cuts)}
     found |= {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
     found |= {"energy_j": run.total_j, "energy_j_per_task": run.total_j / max(1, tasks)}
-    found |= {"makespan_s": run.makespan_s, "peak_w": run.peak_w, "carbon_g": float(run.carbon_g.sum())}
+    found |= {"makespan_s": run.makespan_s, "peak_w": run.peak_w}
+    is_known = all(zone.carbon_known for zone in run.cluster.zones)
+    found["carbon_g"] = float(run.carbon_g.sum()) if is_known else math.nan
     found |= {f"wait_{stage}_s": seconds for stage, seconds in waits_s(run).items()}
     ran = run.attempts["end_s"][done] - run.attempts["start_s"][done]
     found["run_s"] = float(ran.sum()) / max(1, tasks)
@@ -209,7 +211,7 @@ def slower_shares(slow: NDArray[np.float64]) -> list[float]:
 
 
 def utilisation(run: Run) -> list[float]:
-    """Share of the cluster's cores that tasks hold in each slice of the run. O(n), exact."""
+    """Share of the cluster's cores on which tasks run in each slice of the run (not those that wait for data). O(n)."""
     if not len(run.attempts) or run.makespan_s <= 0:
         return []
     edges = run.start_s + np.linspace(0.0, run.makespan_s, BINS + 1)
@@ -217,8 +219,7 @@ def utilisation(run: Run) -> list[float]:
     cores = np.array([next((v.cores for v in s.variants if v.device is None), 0.0) for s in shapes] or [1.0])
     rows = run.attempts
     weight = cores[run.workload.shape[rows["task"]]]
-    held_from = rows["start_s"] - rows["data_s"]
-    integral = _integral(edges, held_from, weight) - _integral(edges, rows["end_s"], weight)
+    integral = _integral(edges, rows["start_s"], weight) - _integral(edges, rows["end_s"], weight)
     capacity = sum(min(node.request_cores, float(node.cores)) for node in run.cluster.nodes)
     share = np.diff(integral) / (capacity * run.makespan_s / BINS)
     return [float(value) for value in np.maximum(share, 0.0)]

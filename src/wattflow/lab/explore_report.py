@@ -41,6 +41,7 @@ _STYLE = """
 .c-placer, .c-policy { fill: var(--g1); background: var(--g1) } .c-host { fill: var(--idle); background: var(--idle) }
 .c-workload { fill: var(--g2); background: var(--g2) } .c-cluster { fill: var(--g6); background: var(--g6) }
 .c-interactions { fill: var(--g3); background: var(--g3) } .c-seeds { fill: var(--idle); background: var(--idle) }
+details { margin: 12px 0 } summary { cursor: pointer; color: var(--accent) }
 .say { font-size: 17px; border-left: 4px solid var(--accent); padding-left: 12px }
 """
 
@@ -73,9 +74,9 @@ def levels(rows: Sequence[Row], axis: str) -> list[str]:
 def _summary(found: Exploration) -> str:
     rows = found.rows
     counted = " × ".join(
-        f"{len(levels(rows, axis))} {word}"
-        for axis, word in (("frame", "frames"), ("policy", "policies"), ("cluster", "clusters"),
-                           ("workload", "workloads"), ("seed", "seeds"))
+        f"{len(levels(rows, one))} {one if len(levels(rows, one)) == 1 else many}"
+        for one, many in (("frame", "frames"), ("policy", "policies"), ("cluster", "clusters"),
+                          ("workload", "workloads"), ("seed", "seeds"))
     )  # fmt: skip
     tasks = sum(known(rows, "tasks"))
     facts = [counted, f"{len(rows)} of {len(found.design.points)} points", f"{tasks:,.0f} tasks", "all simulated"]
@@ -148,24 +149,47 @@ def _variance_table(divided: Sequence[Variance]) -> str:
 
 
 def _effects(found: Exploration) -> str:
-    by_figure = {figure: effects(found.design, found.rows, figure) for figure in FIGURES}
+    table = _effects_table(found, found.rows)
+    if not table:
+        return ""
+    return (
+        "<h2>Each mechanism with everything else equal</h2>"
+        "<p>Change of each figure from pairs of points that differ in this one thing only: geometric mean of the ratios"
+        " with a 95 % t interval over workloads (over seeds where there is one workload). Green is less, red is more,"
+        f" grey is within the interval.</p>{table}{_effects_by_frame(found)}"
+    )
+
+
+def _effects_by_frame(found: Exploration) -> str:
+    """The same inside each frame that has axes of its own: a mechanism may help one frame and not another."""
+    designs = levels(found.rows, "design")
+    tables = []
+    for design in designs if len(designs) > 1 else []:
+        rows = [row for row in found.rows if row["design"] == design]
+        if len(levels(rows, "frame")) > 1:
+            tables.append(f"<h3>{escape(design)}</h3>{_effects_table(found, rows, inside=True)}")
+    return f"<details><summary>The same within each frame</summary>{''.join(tables)}</details>" if tables else ""
+
+
+def _effects_table(found: Exploration, rows: Sequence[Row], *, inside: bool = False) -> str:
+    by_figure = {figure: effects(found.design, rows, figure) for figure in FIGURES}
+    cells = {(f, e.axis, e.before, e.after): e for f, each in by_figure.items() for e in each}
     keys = dict.fromkeys((e.axis, e.before, e.after) for each in by_figure.values() for e in each)
     if not keys:
         return ""
-    cells = {(f, e.axis, e.before, e.after): e for f, each in by_figure.items() for e in each}
     head = "".join(f"<th>{escape(label)}</th>" for label in FIGURES.values())
     body = []
     for axis, before, after in keys:
+        if inside and axis in ("frame", "policy"):
+            continue
         row = "".join(_effect_cell(cells.get((figure, axis, before, after))) for figure in FIGURES)
         pairs = max(e.pairs for f in FIGURES if (e := cells.get((f, axis, before, after))) is not None)
         body.append(
             f"<tr><th>{escape(after)}</th><td>{escape(before)}</td><td>{escape(axis)}</td><td>{pairs}</td>{row}</tr>"
         )
+    if not body:
+        return ""
     return (
-        "<h2>Each mechanism with everything else equal</h2>"
-        "<p>Change of each figure from pairs of points that differ in this one thing only: geometric mean of the ratios"
-        " with a 95 % t interval over workloads (over seeds where there is one workload). Green is less, red is more,"
-        " grey is within the interval.</p>"
         '<div class="wide"><table><thead><tr><th>with</th><th>instead of</th><th>axis</th><th>pairs</th>'
         f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )

@@ -72,3 +72,12 @@ def test_a_wrong_design_names_all_problems(tmp_path: Path) -> None:
 
 def test_frames_are_listed() -> None:
     assert "sparrow" in wattflow("frames").stdout
+
+
+def test_a_design_is_not_an_experiment() -> None:
+    from wattflow.lab import experiment
+
+    assert "exde" not in experiment.names() and "fgd" in experiment.names()
+    path = experiment.folder() / "exde.toml"
+    found = wattflow("experiment", path)
+    assert found.exit_code == 2 and "wattflow explore" in found.stderr

@@ -46,7 +46,7 @@ def test_a_frame_takes_its_base_then_what_is_common_then_its_own() -> None:
     )
     frame = found.points[0].frame
     assert (frame.placers.count, frame.placers.service.mean_s, frame.placers.rule) == (7, 0.002, "hash")
-    assert frame.stealing is not None and (frame.stealing.hosts, frame.stealing.retry_s) == (2, 0.25)
+    assert frame.stealing is not None and (frame.stealing.hosts, frame.stealing.retry_s) == (4, 0.25)
 
 
 def test_labels_name_the_levels_and_false_removes_a_section() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from wattflow.frames import frame as frames
 from wattflow.frames import library, workloads
 from wattflow.frames.run import run_frame
 from wattflow.lab.explore import Exploration, explore
@@ -52,6 +54,7 @@ def test_one_row_per_point_in_one_parquet(whole: Exploration) -> None:
     assert [row["key"] for row in rows] == [point.key for point in whole.design.points]
     assert all(row["finished"] == row["tasks"] == 300 for row in rows)
     assert rows[0]["axis.stealing"] == "no stealing" and rows[2]["axis.stealing"] is None
+    assert all(row["carbon_g"] is None for row in rows), "the clusters name no carbon intensity"
     assert {row["slower_over"][0] >= row["slower_over"][-1] for row in rows} == {True}
 
 
@@ -113,8 +116,10 @@ def test_points_that_cannot_run_are_named_and_the_others_kept(tmp_path: Path) ->
 
 def test_utilisation_over_time_is_that_of_the_run() -> None:
     workload, cluster = workloads.skewed(2000)
-    for name in ("centralised", "hash-stealing", "kubernetes"):
-        run = run_frame(library.load_frame(name), workload, cluster)
+    caches = frames.DataManager(cache_objects=100, fetch=frames.Delay(0.5))
+    cached = replace(library.load_frame("hash"), metadata=frames.Metadata(), data=caches)
+    for frame in (*(library.load_frame(name) for name in ("centralised", "hash-stealing", "kubernetes")), cached):
+        run = run_frame(frame, workload, cluster)
         slices = utilisation(run)
         assert np.mean(slices) == pytest.approx(run.scalars["utilisation"], rel=1e-6)
         assert max(slices) <= 1 + 1e-9
@@ -127,16 +132,12 @@ def test_energy_accounts_and_waits_close(whole: Exploration) -> None:
         assert 0 <= row["slowdown_p50"] <= row["slowdown_p99"] <= row["slowdown_p99.9"]
 
 
-def test_an_empty_run_has_unknown_figures() -> None:
-    workload, cluster = workloads.skewed(1)
-    from wattflow.model.workload import Workload
-
-    nothing = Workload.of_columns("none", release_s=np.zeros(0), runtime_s=np.zeros(0))
-    found = result(run_frame(library.load_frame("centralised"), nothing, cluster))
+def test_a_run_without_finished_tasks_has_unknown_figures() -> None:
+    run = run_frame(library.load_frame("centralised"), *workloads.skewed(5))
+    found = result(replace(run, attempts=run.attempts[:0]))
     values = found["values"]
-    assert isinstance(values, dict) and values["slowdown_p99"] is None
+    assert isinstance(values, dict) and values["slowdown_p99"] is None and values["finished"] == 0
     assert found["slower"] == found["utilisation"] == []
-    assert len(workload) == 1
 
 
 def test_the_report_holds_every_part_and_no_network(whole: Exploration) -> None:
