@@ -9,16 +9,18 @@ not to change.
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    lower_builtin,
     lower_getattr_generic,
     models,
     register_model,
@@ -147,6 +149,21 @@ def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
     return NativeValue(pointer, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
 
 
+class RowsType(types.Type):
+    """A table of records inside compiled code: `rows[i]` is a reference to row i, without a check of its sign."""
+
+    def __init__(self, record: Any) -> None:
+        self.record = record
+        digest = hashlib.sha256(repr(record).encode()).hexdigest()[:12]
+        super().__init__(name=f"Rows_{digest}")
+
+
+@register_model(RowsType)
+class _RowsModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("data", types.voidptr), ("size", types.intp)])
+
+
 @infer_getattr
 class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
     key = TablesType
@@ -156,7 +173,7 @@ class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
         if at < 0:
             return None
         _, item, dimensions = kind.fields[at]
-        return types.Array(item, dimensions, "C")
+        return RowsType(item) if isinstance(item, types.Record) else types.Array(item, dimensions, "C")
 
 
 @lower_getattr_generic(TablesType)
@@ -170,17 +187,61 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
         load.set_metadata("invariant.load", constant)
         return load
 
-    array_type = types.Array(item, dimensions, "C")
-    array = context.make_array(array_type)(context, builder)
-    data = builder.inttoptr(word(0), context.get_data_type(item).as_pointer())
-    size = context.get_abi_sizeof(context.get_data_type(item))
-    rows = word(1)
-    if dimensions == 1:
-        shape: tuple[Any, ...] = (rows,)
-        strides: tuple[Any, ...] = (ir.IntType(64)(size),)
-    else:
-        columns = word(2)
-        shape = (rows, columns)
-        strides = (builder.mul(columns, ir.IntType(64)(size)), ir.IntType(64)(size))
+    if isinstance(item, types.Record):
+        rows = cgutils.create_struct_proxy(RowsType(item))(context, builder)
+        rows.data = builder.inttoptr(word(0), ir.IntType(8).as_pointer())
+        rows.size = word(1)
+        return rows._getvalue()
+    shape = tuple(word(1 + axis) for axis in range(dimensions))
+    return _array(context, builder, types.Array(item, dimensions, "C"), word(0), shape)
+
+
+def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
+    """A contiguous array over memory that it does not own."""
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides: tuple[Any, ...] = (ir.IntType(64)(size),)
+    if len(shape) == 2:
+        strides = (builder.mul(shape[1], ir.IntType(64)(size)), *strides)
+    array = context.make_array(kind)(context, builder)
+    data = builder.inttoptr(address, context.get_data_type(kind.dtype).as_pointer())
     arrayobj.populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
     return array._getvalue()
+
+
+@infer_global(operator.getitem)
+class _RowsItem(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, args: Any, kws: Any) -> Any:
+        rows, index = args
+        if isinstance(rows, RowsType) and isinstance(index, types.Integer):
+            return signature(rows.record, rows, types.int64)
+        return None
+
+
+@lower_builtin(operator.getitem, RowsType, types.int64)
+def _row(context: Any, builder: Any, called: Any, values: Any) -> Any:
+    kind = called.args[0]
+    rows = cgutils.create_struct_proxy(kind)(context, builder, value=values[0])
+    size = context.get_abi_sizeof(context.get_data_type(kind.record))
+    place = builder.gep(rows.data, [builder.mul(values[1], ir.IntType(64)(size))])
+    return builder.bitcast(place, context.get_value_type(kind.record))
+
+
+@infer_getattr
+class _RowsAttribute(AttributeTemplate):  # type: ignore[misc]
+    key = RowsType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
+        if name in kind.record.fields:
+            return types.Array(kind.record.typeof(name), 1, "A")
+        return types.intp if name == "size" else None
+
+
+@lower_getattr_generic(RowsType)
+def _read_column(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    rows = cgutils.create_struct_proxy(kind)(context, builder, value=value)
+    if name not in kind.record.fields:
+        return rows.size
+    table = types.Array(kind.record, 1, "C")
+    address = builder.ptrtoint(rows.data, ir.IntType(64))
+    array = _array(context, builder, table, address, (rows.size,))
+    return arrayobj.array_record_getattr(context, builder, table, array, name)

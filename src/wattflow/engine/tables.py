@@ -153,9 +153,8 @@ class Table(np.ndarray):
             super().__setattr__(name, value)
 
 
-def record_table(dtype: np.dtype[Any], rows: int, zeroed: bool = True) -> Any:
-    """A table of records. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
+def record_table(dtype: np.dtype[Any], rows: int) -> Any:
+    """A table of zeros. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
     table = np.empty(rows, np.dtype((Row, dtype)))
-    if zeroed:
-        table.view(np.uint8)[...] = 0
+    table.view(np.uint8)[...] = 0
     return table.view(Table)

@@ -37,7 +37,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         nodes=record_table(world.NODES, nodes),
         devices=record_table(world.DEVICES, devices),
         energy=np.zeros((nodes, 8)),
-        records=record_table(world.RECORDS, _record_capacity(workload, state), zeroed=False),
+        records=record_table(world.RECORDS, _record_capacity(workload, state)),
         power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
         task_faults=_task_faults(options),
         watt_error=_watt_errors(nodes, options, seed),
