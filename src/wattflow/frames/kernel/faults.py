@@ -32,6 +32,7 @@ from wattflow.frames.kernel.tables import (
     HOSTS,
     HOSTS_ADDED,
     HOSTS_REMOVED,
+    KEEP_UNTIL,
     LEAST_HOSTS,
     LEAST_NEED,
     LOW,
@@ -185,19 +186,18 @@ def _pressure(s):
 def scale(s):
     """The broker compares the load with its watermarks and adds or removes one host."""
     load = _pressure(s)
-    for p in range(s.i[PLACERS]):
-        # Whatever the load: a task that no host takes may need one that is off.
-        if s.q_head[p] >= 0 or s.i[STARVED] == 1:
-            load = math.inf
+    wanted = s.i[STARVED] - 1
     s.i[STARVED] = 0
+    for p in range(s.i[PLACERS]):
+        if s.q_head[p] >= 0:
+            wanted = s.shape[s.q_head[p]]
+    if wanted >= 0:
+        # Whatever the load: a task that no host takes may need one that is off, and must find it before it goes again.
+        load = math.inf
+        s.f[KEEP_UNTIL] = s.f[NOW] + s.f[BOOT_S] + 10.0 * s.f[SCALE_S] + 5.0
     if load > s.f[HIGH]:
-        for h in range(s.i[HOSTS]):
-            if s.h_state[h] == OFF:
-                s.i[HOSTS_ADDED] += 1
-                power.set_state(s, h, BOOTING)
-                events.push(s, s.f[NOW] + s.f[BOOT_S], O_HOST, E_BOOTED, h, 0)
-                break
-    elif load < s.f[LOW]:
+        _boot(s, wanted)
+    elif load < s.f[LOW] and s.f[NOW] >= s.f[KEEP_UNTIL]:
         on = 0
         last = -1
         for h in range(s.i[HOSTS]):
@@ -208,6 +208,23 @@ def scale(s):
         if on > s.i[LEAST_HOSTS] and last >= 0:
             _drain(s, last)
     events.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
+
+
+@jit
+def _boot(s, wanted):
+    """Switch on the first host that is off, if possible one that could run the wanted shape."""
+    chosen = -1
+    for h in range(s.i[HOSTS]):
+        if s.h_state[h] == OFF:
+            if wanted >= 0 and s.s_fits[wanted, h] == 1:
+                chosen = h
+                break
+            if chosen < 0:
+                chosen = h
+    if chosen >= 0:
+        s.i[HOSTS_ADDED] += 1
+        power.set_state(s, chosen, BOOTING)
+        events.push(s, s.f[NOW] + s.f[BOOT_S], O_HOST, E_BOOTED, chosen, 0)
 
 
 @jit

@@ -298,7 +298,7 @@ def send_probe(s, p, entry):
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
     if h < 0:
-        s.i[STARVED] = 1
+        s.i[STARVED] = s.shape[queues.task_of(s, entry)] + 1
         events.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
     else:
         events.send(s, seconds, E_AT_HOST, h, entry)
