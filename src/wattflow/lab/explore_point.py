@@ -176,11 +176,17 @@ def warm_up() -> None:
 
 
 def result(run: Run) -> dict[str, object]:
-    """What is kept of a run: its figures, the shares of slower tasks, and utilisation over time."""
+    """What is kept of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
     from wattflow.frames.metrics import slowdowns
 
     slow = slowdowns(run)
-    return {"values": values_of(run, slow), "slower": slower_shares(slow), "utilisation": utilisation(run)}
+    kinds = sorted({node.power.provenance.value if node.power else "unknown" for node in run.cluster.nodes})
+    return {
+        "values": values_of(run, slow),
+        "watts": " and ".join(kinds),
+        "slower": slower_shares(slow),
+        "utilisation": utilisation(run),
+    }
 
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
