@@ -14,6 +14,7 @@ from wattflow.model.errors import MissingExtra, WattflowError
 
 SCHEME = "dask://"
 CONNECT_S = 15.0
+LOOK_S = 1.0
 NO_WORKER_S = 60.0
 """So long may the cluster be without a single worker before the exploration stops (finished points are kept)."""
 
@@ -29,9 +30,9 @@ def run_dask(points: Sequence[Point], address: str, deliver: Deliver, wait: Wait
             future = client.submit(_work, point, key=f"wattflow-{point.key}", retries=TRIES, pure=False)
             waiting[point.key] = (point, future)
             future.add_done_callback(lambda done, key=point.key: answers.put(key))
-        seen = time.monotonic()
+        watch = _Watch(client, wait)
         while waiting:
-            seen = _check_workers(client, seen, wait)
+            watch.look()
             try:
                 key = answers.get(timeout=0.5)
             except queue.Empty:
@@ -64,16 +65,25 @@ def _check_code(client: Any) -> None:
         raise WattflowError(f"workers run another version of wattflow than this machine: {', '.join(sorted(other))}")
 
 
-def _check_workers(client: Any, seen: float, wait: Wait) -> float:
-    """When a worker was last there; raises when it was too long ago."""
-    now = time.monotonic()
-    count = len(client.scheduler_info(n_workers=-1)["workers"])
-    wait(f"on {count} Dask workers")
-    if count:
-        return now
-    if now - seen > NO_WORKER_S:
-        raise WattflowError(f"the Dask cluster has had no worker for {NO_WORKER_S:g} s; finished points are kept")
-    return seen
+class _Watch:
+    """Counts the workers once a second and gives up when none has been there for long."""
+
+    def __init__(self, client: Any, wait: Wait) -> None:
+        self.client, self.wait = client, wait
+        self.looked = 0.0
+        self.seen = time.monotonic()
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now - self.looked < LOOK_S:
+            return
+        self.looked = now
+        count = len(self.client.nthreads())
+        self.wait(f"on {count} Dask workers")
+        if count:
+            self.seen = now
+        elif now - self.seen > NO_WORKER_S:
+            raise WattflowError(f"the Dask cluster has had no worker for {NO_WORKER_S:g} s; finished points are kept")
 
 
 def _answer(future: Any) -> Found:

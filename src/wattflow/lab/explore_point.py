@@ -29,6 +29,9 @@ LEVELS = np.round(10.0 ** np.linspace(0.0, 6.0, 121), 9)
 BINS = 96
 """Slices of a run for its utilisation over time."""
 
+SOURCES = ("model", "traces", "generate", "clusters", "engine", "frames")
+"""Packages whose code decides what a point gives."""
+
 Values = dict[str, float | None]
 
 
@@ -110,7 +113,8 @@ def code_hash() -> str:
 
     home = Path(wattflow.__file__).parent
     digest = hashlib.sha256(wattflow.__version__.encode())
-    for path in [*sorted((home / "frames").rglob("*.py")), Path(__file__)]:
+    sources = [path for package in SOURCES for path in sorted((home / package).rglob("*.py"))]
+    for path in [*sources, Path(__file__)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -172,11 +176,17 @@ def warm_up() -> None:
 
 
 def result(run: Run) -> dict[str, object]:
-    """What is kept of a run: its figures, the shares of slower tasks, and utilisation over time."""
+    """What is kept of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
     from wattflow.frames.metrics import slowdowns
 
     slow = slowdowns(run)
-    return {"values": values_of(run, slow), "slower": slower_shares(slow), "utilisation": utilisation(run)}
+    kinds = sorted({node.power.provenance.value if node.power else "unknown" for node in run.cluster.nodes})
+    return {
+        "values": values_of(run, slow),
+        "watts": " and ".join(kinds),
+        "slower": slower_shares(slow),
+        "utilisation": utilisation(run),
+    }
 
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:

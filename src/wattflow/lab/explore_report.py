@@ -326,9 +326,11 @@ def _per_task(row: Row, column: str) -> float:
 
 def _energy(found: Exploration) -> str:
     bars = _bars(found, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, "J per task", _per_task)
+    watts = "; ".join(levels(found.rows, "watts"))
     return (
         "<h2>Where the joules went</h2><p>Joules per task by account, mean over workloads, clusters and seeds. A run"
-        f" that ends later idles longer. All are simulated from power profiles.</p>{legend(ACCOUNTS)}{bars}"
+        f" that ends later idles longer. All are simulated; the watts of the profiles are {escape(watts)}.</p>"
+        f"{legend(ACCOUNTS)}{bars}"
     )
 
 

@@ -54,7 +54,10 @@ Level = tuple[str, Hashable]
 
 
 def effects(design: Design, rows: Sequence[Row], figure: str) -> list[Effect]:
-    """The effect of every mechanism, frame axis, frame and policy on a figure (all above 0)."""
+    """The effect of every mechanism, frame axis, frame and policy on a figure (all above 0).
+
+    A level is compared with the first before it that has partners: the absence of a mechanism, else the order listed.
+    """
     points = {point.key: point for point in design.points}
     found: list[Effect] = []
     for axis in axes_of(design):
@@ -63,9 +66,9 @@ def effects(design: Design, rows: Sequence[Row], figure: str) -> list[Effect]:
             level, rest = axis.split(points[row["key"]])
             levels.setdefault(level, {})[rest] = row
         names = sorted(levels, key=axis.order)
-        for after in names[1:]:
-            effect = _effect(axis.name, (names[0], levels[names[0]]), (after, levels[after]), figure)
-            found += [effect] if effect is not None else []
+        for number, after in enumerate(names):
+            tried = (_effect(axis.name, (n, levels[n]), (after, levels[after]), figure) for n in names[:number])
+            found += itertools.islice((effect for effect in tried if effect is not None), 1)
     return found
 
 

@@ -46,7 +46,7 @@ class Store:
         """A kept result; a file that cannot be read (a disk was full, say) is removed and its point runs again."""
         try:
             found: dict[str, Any] = json.loads(self.path(key).read_text(encoding="utf-8"))
-            if found["key"] == key and set(found) >= {"values", *LISTS}:
+            if found["key"] == key and set(found) >= {"values", "watts", *LISTS}:
                 return found
         except FileNotFoundError:
             return None
@@ -70,6 +70,7 @@ def row_of(point: Point, found: Mapping[str, Any]) -> Row:
         "cluster": point.place.label,
         "workload": point.source.label,
         "seed": point.seed,
+        "watts": found["watts"],
     }
     inside = {f"axis.{axis}": label for axis, label in point.factors.items()}
     return {**axes, **inside, **found["values"], **{f"{name}_over": found[name] for name in LISTS}}

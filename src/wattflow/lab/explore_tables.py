@@ -28,7 +28,7 @@ def _table(title: str, *columns: str) -> Table:
 
     table = Table(title=title, box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < 2 else "right", no_wrap=True)
+        table.add_column(column, justify="left" if number < 2 else "right", no_wrap=number > 1)
     return table
 
 

@@ -53,6 +53,7 @@ def test_one_row_per_point_in_one_parquet(whole: Exploration) -> None:
     rows = read_rows(whole.parquet)
     assert [row["key"] for row in rows] == [point.key for point in whole.design.points]
     assert all(row["finished"] == row["tasks"] == 300 for row in rows)
+    assert {row["watts"] for row in rows} == {"guessed"}
     assert rows[0]["axis.stealing"] == "no stealing" and rows[2]["axis.stealing"] is None
     assert all(row["carbon_g"] is None for row in rows), "the clusters name no carbon intensity"
     assert {row["slower_over"][0] >= row["slower_over"][-1] for row in rows} == {True}
@@ -145,7 +146,7 @@ def test_the_report_holds_every_part_and_no_network(whole: Exploration) -> None:
     for part in (
         "What explains the differences", "Of what differs in p99 slowdown", "with everything else equal", "the tail",
         "Percentiles", "p99.9", "CPU utilisation over time", "Where the joules went", "Where the time went",
-        "Heat maps", "host stealing", "sjf+least-loaded",
+        "Heat maps", "host stealing", "profiles are guessed", "sjf+least-loaded",
     ):  # fmt: skip
         assert part in text, part
     assert "http://" not in text and "https://" not in text and "<script src" not in text

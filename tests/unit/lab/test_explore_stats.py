@@ -129,3 +129,19 @@ def test_points_without_a_partner_and_unknown_figures_count_for_nothing() -> Non
     rows = [r if n % 2 else {**r, "y": None} for n, r in enumerate(made_rows(design, 0.2))]
     assert all(e.pairs > 0 for e in effects(design, rows, "y"))
     assert effects(design, [{**r, "y": None} for r in rows], "y") == []
+
+
+def test_an_axis_of_one_frame_is_compared_within_it() -> None:
+    facts = {
+        "frames": ["centralised-push", {"use": "hash", "placers": {"service": ["1ms", "10ms", "20ms"]}}],
+        "workloads": ["skewed:tasks=10"],
+        "seeds": 2,
+    }
+    design = design_of(facts, "design", Path())
+    rows = [
+        {"key": p.key, "workload": "w", "cluster": "own", "seed": p.seed, "y": 1 + p.frame.placers.service.mean_s}
+        for p in design.points
+    ]
+    found = {(e.before, e.after): e for e in effects(design, rows, "y") if e.axis == "placers.service"}
+    assert set(found) == {("placers.service 1ms", f"placers.service {n}ms") for n in (10, 20)}
+    assert found["placers.service 1ms", "placers.service 10ms"].change == pytest.approx(1.010 / 1.001 - 1)
