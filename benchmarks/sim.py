@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 from simpy_peer import Peer
@@ -163,16 +164,17 @@ def alibaba() -> None:
 
 
 def compilation() -> None:
-    """First compilation in an empty cache, a new policy, and both again from the cache."""
+    """First compilation in an empty cache, a user's new policy (marginal and idle joules), and both from the cache."""
     code = (
         "import time, resource, sys; b = time.process_time(); "
         "from wattflow.generate import benchmark_workload; from wattflow.clusters import load_cluster; "
-        "from wattflow.sim import simulate; "
+        "from wattflow.sim import simulate; from frugal import frugal; "
         "w = benchmark_workload(100); c = load_cluster('bench-64x4'); simulate(w, c, 'fifo'); a = time.process_time(); "
-        "simulate(w, c, 'least-energy'); print(a - b, time.process_time() - a)"
+        "simulate(w, c, frugal); print(a - b, time.process_time() - a)"
     )
     with tempfile.TemporaryDirectory() as folder:
-        env = os.environ | {"WATTFLOW_CACHE": folder}
+        here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        env = os.environ | {"WATTFLOW_CACHE": folder, "PYTHONPATH": here}
         first, again = (
             [
                 float(x)

@@ -6,8 +6,11 @@ source that can take part. With ``NUMBA_DISABLE_JIT=1`` the same functions run a
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +128,19 @@ def jit(function: Any, **options: Any) -> Any:
     return dispatcher
 
 
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Hold the garbage collector back: the compiler makes millions of objects that all stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@compiling()
 def compiled(signature: Any, function: Any, cache: bool = True, folder: str | None = None) -> Any:
     """Compile a function now, for one explicit signature; ``folder`` is where to keep it."""
     if not COMPILED:

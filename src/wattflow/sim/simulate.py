@@ -99,12 +99,13 @@ class Simulation:
         if self.options.runtime_error > 0:
             noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
             known = workload.with_estimates(workload.estimate_s * np.exp(noise))
-        seen = self._follow_plan(known)
-        self.state = self._build_state(known, seen)
-        self.world = build.build_world(self.state, workload, cluster, self.options, seed)
-        with np.errstate(over="ignore"):
-            kernel.open_world(self.state.handle(), self.world.handle())
-        self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+        with jit.compiling():
+            seen = self._follow_plan(known)
+            self.state = self._build_state(known, seen)
+            self.world = build.build_world(self.state, workload, cluster, self.options, seed)
+            with np.errstate(over="ignore"):
+                kernel.open_world(self.state.handle(), self.world.handle())
+            self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
