@@ -27,6 +27,7 @@ def compare(
     metrics: o.Metrics = "headline",
     runtime_error: o.RuntimeError_ = 0.0,
     power_error: o.PowerError = 0.0,
+    estimates: o.Estimates = None,
     queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
@@ -43,7 +44,7 @@ def compare(
 
     Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft --report report.html
     """
-    from wattflow.cli.inputs import workload_of
+    from wattflow.cli.inputs import estimated, workload_of
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare import compare as run_comparison
     from wattflow.lab.points import Setup
@@ -52,7 +53,7 @@ def compare(
     form = chosen_form(output, out)
     check_folder(report)
     shown = metric_names(metrics)
-    sources = [workload_of(text) for text in workflows]
+    sources = [estimated(workload_of(text), estimates) for text in workflows]
     machine = load_cluster(cluster)
     setup = Setup(
         options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)),

@@ -12,6 +12,22 @@ if TYPE_CHECKING:
     from wattflow.model.workload import Workload
 
 
+def estimated(source: Workload | Recipe, model: Path | None) -> Workload | Recipe:
+    """The workload as policies may know it: with runtimes that a model predicts, where one was named."""
+    if model is None:
+        return source
+    from wattflow.model.workload import Workload
+    from wattflow.predict import modelfile, tasks
+    from wattflow.predict.estimates import with_predictions
+
+    if not isinstance(source, Workload):
+        raise InvalidInput("--estimates", "predictions need a recorded trace; a generated workload has no history")
+    loaded, manifest = modelfile.load(model)
+    if not isinstance(loaded, tasks.TaskModel):
+        raise InvalidInput(str(model), f"a model of {manifest.kind}; --estimates needs a model of tasks")
+    return with_predictions(source, loaded.runtime)
+
+
 def workload_of(text: str) -> Workload | Recipe:
     """A file, or the recipe of a generated workload (``family:key=value,…`` or the name of a bundled one)."""
     from wattflow.generate import DEMOS, FAMILIES

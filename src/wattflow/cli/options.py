@@ -77,6 +77,14 @@ PowerError = Annotated[
         "--power-error", metavar="SIGMA", min=0.0, help="Spread (σ of log) of true watts around what policies know."
     ),
 ]
+Estimates = Annotated[
+    Path | None,
+    typer.Option(
+        "--estimates",
+        metavar="MODEL",
+        help="Policies see the runtimes this model predicts (`wattflow fit`), not the recorded ones.",
+    ),
+]
 QueueRule = Annotated[
     Queue | None, typer.Option("--queue", help="When the first task fits nowhere; by default as the policy says.")
 ]

@@ -30,6 +30,7 @@ def simulate(
     metrics: o.Metrics = "all",
     runtime_error: o.RuntimeError_ = 0.0,
     power_error: o.PowerError = 0.0,
+    estimates: o.Estimates = None,
     queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
@@ -40,7 +41,7 @@ def simulate(
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
     from wattflow.cli.compare import write
-    from wattflow.cli.inputs import workload_of
+    from wattflow.cli.inputs import estimated, workload_of
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare import compare as run_comparison
     from wattflow.lab.points import Setup
@@ -50,7 +51,7 @@ def simulate(
     form = chosen_form(output, out)
     check_folder(report, attempts)
     names = metric_names(metrics)
-    source, machine = workload_of(workflow), load_cluster(cluster)
+    source, machine = estimated(workload_of(workflow), estimates), load_cluster(cluster)
     setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
     with progress_bar(quiet) as progress:
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
