@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a failure is a change's own. WATTFLOW_FUZZ=1 draws new ones.
+settings.register_profile("same", derandomize=not os.environ.get("WATTFLOW_FUZZ"), deadline=None)
+settings.load_profile("same")
 
 DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

@@ -46,6 +46,14 @@ def test_every_task_is_finished_after_its_parents(name: str, seed: int, features
             assert end[parent] <= start[task] + 1e-9
 
 
+@pytest.mark.parametrize("seed", [257, 301, 302, 303])
+def test_mashup_never_holds_a_gang_that_needs_both_sides(seed: int) -> None:
+    """A gang wider than the fixed nodes once waited for ever beside an idle platform."""
+    features = {"dag", "parts", "serverless", "frequency", "arrivals", "sleep", "memory"}
+    workload, cluster, _ = random_case(seed, features)
+    assert simulate(workload, without_time_limits(cluster), "mashup", seed=seed).finished.all()
+
+
 @pytest.mark.parametrize("name", ONLINE)
 def test_the_same_seed_gives_the_same_run(name: str) -> None:
     workload, cluster, _ = random_case(11, {"dag", "arrivals", "gpu", "cold", "sleep", "transfers"})

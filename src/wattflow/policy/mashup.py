@@ -54,12 +54,14 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     slots = fixed_slots(state, variant)
     waves = math.ceil(width / slots) if slots > 0 else 0.0
     fixed_s = waves * fixed_speed_s(state, task, variant) if slots > 0 else math.inf
+    # A gang may need both sides at once, so it is never held back; a single task waits only while something runs.
+    alone = state.shapes.parts[state.tasks.form[task]] == 1
     for c in range(out.size):
         run_s = costs.seconds(state, task, variant, c)
         start_s = view.ready_in_s(state, task, variant, c)
         if state.classes.serverless[state.nodes.cls[state.candidates.node[c]]] == 0:
             out[c] = start_s + max(1.0, waves) * run_s
-        elif fixed_s < start_s + run_s and state.clock.running[0] > 0:
+        elif fixed_s < start_s + run_s and alone and state.clock.running[0] > 0:
             out[c] = math.inf
         else:
             out[c] = start_s + run_s
