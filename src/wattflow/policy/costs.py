@@ -18,11 +18,12 @@ def bounded(cost):  # type: ignore[no-untyped-def]
 @jit
 def seconds(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """Estimated run seconds; without an estimate those of a task of one second, so that faster nodes still win."""
-    c = state.candidates
-    estimate = state.tasks.estimate[task]
+    place = state.candidates[candidate]
+    task_row = state.tasks[task]
+    estimate = task_row.estimate
     if math.isnan(estimate):
         estimate = 1.0
-    return estimate * view.work_factor(state, state.tasks.form[task], variant, c.node[candidate], c.device[candidate])
+    return estimate * view.work_factor(state, task_row.form, variant, place.node, place.device)
 
 
 @jit
@@ -31,13 +32,18 @@ def added_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     run_w = view.added_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
         return UNKNOWN_COST
-    node = state.candidates.node[candidate]
-    cold_s = view.cold_start_s(state, task, variant, candidate)
-    joules = run_w * seconds(state, task, variant, candidate) + view.wake_j(state, candidate)
-    if cold_s > 0.0:
-        joules += view.node_added_w(state, variant, node, -1) * cold_s
-    if state.clock.has_data[0] == 1:
-        joules += view.bytes_to(state, task, node) * state.classes.j_per_byte[state.nodes.cls[node]]
+    place = state.candidates[candidate]
+    node = place.node
+    clock = state.clock[0]
+    joules = run_w * seconds(state, task, variant, candidate)
+    if clock.asleep_n > 0:
+        joules += view.wake_j(state, candidate)
+    if clock.cold == 1 or place.device >= 0:
+        cold_s = view.cold_start_s(state, task, variant, candidate)
+        if cold_s > 0.0:
+            joules += view.node_added_w(state, variant, node, -1) * cold_s
+    if clock.has_data == 1:
+        joules += view.bytes_to(state, task, node) * state.classes[state.nodes[node].cls].j_per_byte
     return bounded(joules)
 
 
