@@ -1,6 +1,6 @@
 """Scheduler frames: speed and memory, the grid of 54 traces, stealing against the tail, delays, energy at a bound.
 
-Each part ends with `figure` lines. `--part NAME` runs one part; `--quick` shortens the traces and says so.
+Every figure stands where it is found and once more at the end. `--part NAME` runs one part; `--quick` shortens the traces and says so.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ CACHES = frames.DataManager(cache_objects=1000, fetch=FETCH, object_bytes=10e6)
 HOST_STEALING = frames.Stealing(hosts=4)
 
 
+FIGURES: list[str] = []
+
+
 def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
-    print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}", flush=True)
+    FIGURES.append(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
+    print(FIGURES[-1], flush=True)
 
 
 def bases() -> dict[str, Frame]:
@@ -240,6 +244,7 @@ def main() -> None:
     for name, part in parts.items():
         if given.part in (None, name):
             part()
+    print("\n" + "\n".join(FIGURES))
 
 
 if __name__ == "__main__":
