@@ -1,6 +1,7 @@
 """Scheduler frames: speed and memory, the grid of 54 traces, stealing against the tail, delays, energy at a bound.
 
-Every figure stands where it is found and once more at the end. `--part NAME` runs one part; `--quick` shortens the traces and says so.
+Every figure stands where it is found and once more at the end. `--part NAME` runs one part; `--quick` shortens the
+traces and says so.
 """
 
 from __future__ import annotations
