@@ -43,3 +43,4 @@ clean: ## Remove the environment and everything made
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache report.html
 
 include benchmarks/benchmarks.mk
+-include $(sort $(wildcard make/*.mk))
