@@ -59,7 +59,7 @@ def event_capacity(state: State) -> int:
 
 def log_capacity(state: State) -> int:
     """Room for the power log; it grows when full."""
-    return 16 * (len(state.attempts) + len(state.nodes)) + 1 << 12
+    return 8 * (len(state.attempts) + len(state.nodes)) + (1 << 12)
 
 
 def container_table(rows: int) -> Any:

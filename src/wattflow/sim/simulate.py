@@ -184,19 +184,19 @@ class Simulation:
         pulse = self.world.pulse[0]
         span = float(pulse.last_end - self.state.clock.start[0])
         rented = np.array([node.price_per_hour / 3600.0 for node in self.cluster.nodes]) * span
-        log = self.world.power_log[: int(pulse.log_n)] if self.options.record_power else None
+        log = _used_rows(self.world.power_log, int(pulse.log_n)) if self.options.record_power else None
         return Run(
             workload=self.workload,
             cluster=self.cluster,
             policy=self.policy.name,
-            attempts=np.asarray(self.world.records[: int(pulse.record_n)]),
+            attempts=_used_rows(self.world.records, int(pulse.record_n)),
             energy_j=self.world.energy.copy(),
             carbon_g=self.world.nodes.carbon.copy(),
             cost=self.world.nodes.cost + rented,
             peak_w=float(pulse.peak_w),
             makespan_s=span,
             start_s=float(self.state.clock.start[0]),
-            power_log=None if log is None else np.asarray(log),
+            power_log=log,
             scalars=self._scalars(),
             manifest=self._manifest(),
         )
@@ -262,6 +262,12 @@ def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
     return replace(workload, parent_start=start, parent=parent[order], parent_bytes=size[order])
 
 
+def _used_rows(table: Any, rows: int) -> Any:
+    """The rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
+    used = np.asarray(table[:rows])
+    return used if len(table) <= rows + rows // 8 + 1024 else used.copy()
+
+
 def _grown(table: Any, rows: int) -> Any:
     larger = np.zeros(rows, table.dtype)
     larger[: len(table)] = table
@@ -288,6 +294,6 @@ def _grow(state: State, world: World, options: SimOptions) -> None:
         # The last row is scratch space, so the live rows keep their places.
         world.replace(events=_grown(world.events, 2 * wanted))
     if options.record_power:
-        bound = int(pulse.log_n) + 2 * build.log_capacity(state)
-        if bound > len(world.power_log):
-            world.replace(power_log=_grown(world.power_log, 2 * bound))
+        wanted = int(pulse.log_n) + build.log_capacity(state)
+        if wanted > len(world.power_log):
+            world.replace(power_log=_grown(world.power_log, wanted + len(world.power_log) // 2))

@@ -13,6 +13,7 @@ from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import SimOptions, simulate
+from wattflow.sim.simulate import Simulation
 
 FIFO = POLICIES["fifo"]
 
@@ -63,3 +64,13 @@ def test_a_gang_is_finished_only_if_its_last_attempt_is() -> None:
     run = simulate(work, nodes(node(), node(speed=0.1)), FIFO, options=SimOptions(outages=outages))
     assert not run.finished[0]
     assert np.isnan(run.end_s_by_task()[0])
+
+
+def test_a_recorded_run_keeps_little_memory() -> None:
+    """A log of a few rows reserves kilobytes, and the Run does not hold the buffer that it was written to."""
+    simulation = Simulation(tasks([1.0] * 3), nodes(node(), node()), FIFO, options=SimOptions(record_power=True))
+    assert simulation.world.power_log.nbytes < 200_000
+    run = simulation.run()
+    assert run.power_log is not None
+    assert run.power_log.base is None or run.power_log.base.nbytes <= 2 * run.power_log.nbytes + 100_000
+    assert run.attempts.base is None or run.attempts.base.nbytes <= 2 * run.attempts.nbytes + 100_000
