@@ -46,9 +46,9 @@ def node_idles(state, world, node):
 
 @inner
 def sleep_check(state, world, node, generation):
-    """The node falls asleep, unless something was placed on it since its idling began: then False."""
+    """The node falls asleep, unless something was placed or warmed on it since its idling began: then False."""
     node_row = state.nodes[node]
-    if node_row.generation != generation or node_row.running > 0:
+    if node_row.generation != generation or node_row.running > 0 or world.nodes[node].warming_u > 0:
         return False
     fall_asleep(state, world, node)
     return True
@@ -60,7 +60,7 @@ def fall_asleep(state, world, node):
     node_row = state.nodes[node]
     cls = node_row.cls
     kind = state.classes[cls]
-    if node_row.power_state != ON or node_row.running > 0 or kind.sleepable == 0:
+    if node_row.power_state != ON or node_row.running > 0 or world.nodes[node].warming_u > 0 or kind.sleepable == 0:
         return
     world.pulse[0].sleeps += 1
     world.nodes[node].wake_wanted = 0

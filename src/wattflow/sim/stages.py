@@ -222,15 +222,7 @@ def _enter_data(state, world, a):
         return
     run.bytes = size
     world.pulse[0].transfers += 1
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    latency = kind.latency_s
-    zone = kind.zone
-    for e in range(state.parent_start[task], state.parent_start[task + 1]):
-        at = state.tasks[state.parent[e]].node
-        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
-            latency += kind.zone_latency_s
-            break
+    latency = view.data_latency_s(state, task, node)
     if latency > 0.0:
         since = run.since
         _timed(state, world, a, LATENCY, latency)

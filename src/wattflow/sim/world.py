@@ -14,7 +14,7 @@ FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
 # What an event is about
 STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND, TIME_UP = range(12)
 # Accounts, in the order of model.run.ACCOUNTS
-IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = 0, 1, 2, 3, 4, 5, 6
+IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J, UNATTRIBUTED_J = 0, 1, 2, 3, 4, 5, 6, 7
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 
@@ -39,7 +39,7 @@ EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8")
 NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
     ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"), ("gen", "i8"), ("wake_wanted", "i8"),
-    ("failures", "i8"), ("idle_w", "f8"),
+    ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("tasks", "i8"), ("share_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from reference.engine_side import POLICIES
 from reference.hand import edges, node, nodes, tasks
-from wattflow.model.cluster import Device, Network
-from wattflow.model.profile import DeviceProfile
+from wattflow.engine import view
+from wattflow.engine.tables import ACT_WARM
+from wattflow.model.cluster import Device, Network, Sleep, Zone
+from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.run import ACCOUNTS
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
 from wattflow.policy.base import Plan, Policy
@@ -74,3 +79,56 @@ def test_a_recorded_run_keeps_little_memory() -> None:
     assert run.power_log is not None
     assert run.power_log.base is None or run.power_log.base.nbytes <= 2 * run.power_log.nbytes + 100_000
     assert run.attempts.base is None or run.attempts.base.nbytes <= 2 * run.attempts.nbytes + 100_000
+
+
+def _warm_at_once(node_index: int) -> Policy:
+    """Asks once, at the start, for a container on a node."""
+
+    def act(state):  # type: ignore[no-untyped-def]
+        if state.memory[0] == 0.0:
+            state.memory[0] = 1.0
+            view.request_action(state, ACT_WARM, node_index, 0, 0.0)
+
+    return Policy("warm", act=act)
+
+
+WARM_NODE = node(power=PowerProfile((0.0, 1.0), (0.0, 100.0)), keep_alive_s=1000.0)
+
+
+def test_warming_ends_with_its_node() -> None:
+    """A container that takes 20 s to make on a node of 100 W that is lost after 2.5 s: 250 J, and it never serves."""
+    slow = tasks([1.0, 1.0], function=Function("f", cold_start_s=20.0), release=[0.0, 60.0])
+    options = SimOptions(outages=((1, 2.5, 10.0),))
+    quick = node(power=PowerProfile((0.0, 1.0), (0.0, 0.0)))
+    pinned = Policy("warm", act=_warm_at_once(1).act, plan=lambda *_: Plan(np.array([0, 1]), np.zeros(2)))
+    run = simulate(slow, nodes(quick, WARM_NODE), pinned, options=options)
+    assert run.energy_j[1, ACCOUNTS.index("unattributed")] == pytest.approx(250.0)
+    assert run.attempts["cold_s"].tolist() == [20.0, 20.0]
+    assert run.energy_j[1].sum() == pytest.approx(250.0 + 2100.0)
+
+
+def test_a_node_does_not_sleep_while_it_warms() -> None:
+    """It would sleep after 5 s, and warms for 20: a task finds the container, and its joules have an account."""
+    sleepy = replace(WARM_NODE, sleep=Sleep(0.0, 3.0, 0.0, 0.0, 5.0))
+    work = tasks([1.0, 1.0], function=Function("f", cold_start_s=20.0), release=[0.0, 22.0])
+    run = simulate(work, nodes(node(), sleepy), Policy("warm", act=_warm_at_once(1).act,
+                   plan=lambda *_: Plan(np.array([0, 1]), np.zeros(2))))  # fmt: skip
+    second = run.attempts[run.attempts["task"] == 1][0]
+    assert (second["start_s"], second["wake_s"], second["cold_s"]) == (22.0, 0.0, 0.0)
+    assert run.energy_j[1, ACCOUNTS.index("unattributed")] == pytest.approx(2000.0)
+    own_j = sum(float(run.attempts[name].sum()) for name in ("run_j", "cold_j"))
+    assert run.account_j("run") + run.account_j("cold_start") == pytest.approx(own_j)
+
+
+def test_the_way_to_another_zone_counts_in_the_estimate() -> None:
+    """The near node needs 0.5 + 20 s, the fast one far away 100 + 0.5 + 10: who asks for the end stays near."""
+
+    def earliest(state, task, variant, out):  # type: ignore[no-untyped-def]
+        for c in range(out.size):
+            out[c] = view.finish_s(state, task, variant, c)
+
+    link = Network(10, 0.0, 100.0)
+    far = nodes(node(network=link, zone="a"), node(network=link, zone="b", speed=2.0), zones=(Zone("a"), Zone("b")))
+    work = tasks([0.0, 20.0], edges=edges((0, 1)), edge_bytes=np.array([5.0]))
+    run = simulate(work, far, Policy("earliest", score=earliest))
+    assert run.end_s_by_task().tolist() == [0.0, 20.0]
