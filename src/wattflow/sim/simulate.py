@@ -39,7 +39,7 @@ class SimOptions:
         sleep_after_s: Sleepable nodes sleep after idling so long; None leaves policy and cluster as they are.
         max_retries: Attempts after the first.
         record_power: Keep every change of watts in ``Run.power_log``.
-        from_zero: Count energy from time 0 instead of the first release.
+        from_zero: Count energy from time 0 instead of the first release; the makespan stays as it is.
         runtime_error: Spread (σ of log) of the estimates around the truth; 0 leaves the workload's estimates.
         power_error: Spread (σ of log) of the nodes' true watts around their profiles.
         outages: (node, down_s, up_s) that happen for certain.
@@ -182,7 +182,9 @@ class Simulation:
         with np.errstate(over="ignore"):
             kernel.settle(self.state.handle(), self.world.handle())
         pulse = self.world.pulse[0]
-        span = float(pulse.last_end - self.state.clock.start[0])
+        start = float(self.state.clock.start[0])
+        lead = float(self.workload.release_s.min()) - start if len(self.workload) else 0.0
+        span = float(pulse.last_end - start)
         rented = np.array([node.price_per_hour / 3600.0 for node in self.cluster.nodes]) * span
         log = _used_rows(self.world.power_log, int(pulse.log_n)) if self.options.record_power else None
         return Run(
@@ -194,8 +196,9 @@ class Simulation:
             carbon_g=self.world.nodes.carbon.copy(),
             cost=self.world.nodes.cost + rented,
             peak_w=float(pulse.peak_w),
-            makespan_s=span,
-            start_s=float(self.state.clock.start[0]),
+            makespan_s=max(0.0, span - lead),
+            start_s=start,
+            lead_s=lead,
             power_log=log,
             scalars=self._scalars(),
             manifest=self._manifest(),

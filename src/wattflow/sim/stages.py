@@ -26,6 +26,7 @@ from wattflow.sim.world import (
     DATA,
     FAIL,
     FINISH,
+    HOLD,
     LATENCY,
     LOST_J,
     MESSAGE,
@@ -54,6 +55,7 @@ def begin(state, world, a):
     run.wake_s = 0.0
     run.cold_s = 0.0
     run.data_s = 0.0
+    run.hold_s = 0.0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -309,6 +311,38 @@ def device_rate(state, world, d):
 
 @inner
 def _enter_run(state, world, a):
+    """Start the run, or wait until the other parts of the gang are as far."""
+    task = state.attempts[a].task
+    parts = state.shapes[state.tasks[task].form].parts
+    if parts == 1:
+        _start_run(state, world, a)
+        return
+    run = world.runs[a]
+    gang = world.gangs[task]
+    run.stage = HOLD
+    run.since = state.clock[0].now
+    run.left = gang.first_held
+    gang.first_held = a
+    gang.held += 1
+    if gang.held < parts:
+        return
+    b = gang.first_held
+    _forget_held(world, task)
+    while b >= 0:
+        after = world.runs[b].left  # joining a domain sets it anew
+        world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
+        _start_run(state, world, b)
+        b = after
+
+
+@inner
+def _forget_held(world, task):
+    world.gangs[task].first_held = -1
+    world.gangs[task].held = 0
+
+
+@inner
+def _start_run(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
     now = state.clock[0].now
@@ -446,6 +480,8 @@ def retry(state, world, task, outcome, priority):
     rules = state.rules[0]
     pulse = world.pulse[0]
     task_row.attempt += 1
+    if state.shapes[task_row.form].parts > 1:
+        _forget_held(world, task)
     if task_row.attempt <= rules.max_retries and outcome != TIME_LIMIT:
         pulse.retries += 1
         release.enqueue(state, task, priority)
@@ -474,6 +510,8 @@ def stop(state, world, a, outcome):
         run.wake_s = spent
     elif stage == LATENCY or stage == DATA:
         run.data_s = spent
+    elif stage == HOLD:
+        run.hold_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
@@ -509,7 +547,8 @@ def _close(state, world, a, outcome):
     cls = node_row.cls
     kind = state.classes[cls]
     if kind.serverless == 1:
-        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
+        running = 0.0 if math.isnan(run.start) else clock.now - run.start
+        used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
     record = world.records[k]
@@ -530,6 +569,7 @@ def _close(state, world, a, outcome):
     record.wake_s = run.wake_s
     record.cold_s = run.cold_s
     record.data_s = run.data_s
+    record.hold_s = run.hold_s
     record.run_j = run.run_j
     record.cold_j = run.cold_j
     record.transfer_j = run.transfer_j

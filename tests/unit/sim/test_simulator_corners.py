@@ -132,3 +132,24 @@ def test_the_way_to_another_zone_counts_in_the_estimate() -> None:
     work = tasks([0.0, 20.0], edges=edges((0, 1)), edge_bytes=np.array([5.0]))
     run = simulate(work, far, Policy("earliest", score=earliest))
     assert run.end_s_by_task().tolist() == [0.0, 20.0]
+
+
+def test_energy_from_zero_leaves_the_makespan() -> None:
+    work = tasks([4.0], release=[6.0])
+    on = node(power=PowerProfile((0.0, 1.0), (10.0, 30.0)))
+    late, zero = (simulate(work, nodes(on), FIFO, options=SimOptions(from_zero=z)) for z in (False, True))
+    assert (late.makespan_s, zero.makespan_s) == (4.0, 4.0)
+    assert (late.total_j, zero.total_j) == (120.0, 180.0)
+    assert (zero.start_s, zero.span_s) == (0.0, 10.0)
+
+
+def test_parts_of_a_gang_start_together() -> None:
+    """Node 1 fetches for 3 s more, so part 0 holds its core idle for 3 s."""
+    watts = PowerProfile((0.0, 1.0), (10.0, 30.0))
+    slow, quick = (node(power=watts, network=Network(rate)) for rate in (10.0, 40.0))
+    work = tasks([2.0], shapes=(Shape(0, (Variant(),), 2),), input_bytes=np.array([40.0]))
+    run = simulate(work, nodes(quick, slow), FIFO)
+    assert run.attempts["start_s"].tolist() == [4.0, 4.0]
+    assert sorted(run.attempts["hold_s"].tolist()) == [0.0, 3.0]
+    assert run.account_j("idle") == pytest.approx(2 * 6 * 10.0)
+    assert run.account_j("run") == pytest.approx(2 * 2 * 20.0)
