@@ -122,7 +122,7 @@ def test_power_is_read_in_each_way(full: Cluster) -> None:
     assert form is not None and load is not None and points is not None
     assert form.at(4) == pytest.approx(10 + 40 / 8)
     assert (form.scope, form.provenance, form.source) == (Scope.PACKAGE, Provenance.GUESSED, "x")
-    assert (load.busy, load.provenance) == ((0, 4, 8), Provenance.MEASURED)
+    assert (load.busy, load.provenance) == ((0, 1, 4, 8), Provenance.MODELLED)
     assert points.watts == (5, 9, 11)
 
 

@@ -12,6 +12,7 @@ from reference.hand import edges, node, nodes, tasks
 from wattflow.engine import view
 from wattflow.engine.tables import ACT_WARM
 from wattflow.model.cluster import Device, Network, Sleep, Zone
+from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.run import ACCOUNTS
 from wattflow.model.workflow import Function, Variant
@@ -153,3 +154,14 @@ def test_parts_of_a_gang_start_together() -> None:
     assert sorted(run.attempts["hold_s"].tolist()) == [0.0, 3.0]
     assert run.account_j("idle") == pytest.approx(2 * 6 * 10.0)
     assert run.account_j("run") == pytest.approx(2 * 2 * 20.0)
+
+
+def test_packing_two_threads_a_core_beats_spreading() -> None:
+    """96 jobs of 100 s, two nodes of 48 cores and 96 threads: 0.87 · 300 W · 100 s twice, or 300 W · 150 s."""
+    power = ends_profile(0.0, 300.0, 48, 2)
+    server = node(48, threads_per_core=2, allocatable_cores=96.0, power=power)
+    spread = simulate(tasks([100.0] * 96), nodes(server, server), FIFO)
+    packed = simulate(tasks([100.0] * 96), nodes(server, server), POLICIES["first-fit"])
+    assert (spread.makespan_s, packed.makespan_s) == (100.0, pytest.approx(150.0))
+    assert spread.total_j == pytest.approx(52_200.0)
+    assert packed.total_j == pytest.approx(45_000.0)
