@@ -105,7 +105,7 @@ class Power:
 
 
 def calibrate(worker: Worker, length_s: float) -> dict[str, dict[str, float]]:
-    """Iterations and host rounds per job, so that alone it lasts ``length_s`` with the device at work for DUTY of it."""
+    """Iterations and host rounds per job: alone it lasts ``length_s``, with the device at work for DUTY of it."""
     sizes = {}
     for name in NAMES:
         bare = worker.run(name, iterations=20, rounds=0)
@@ -216,10 +216,9 @@ def shares(out: Found) -> None:
             worker.run(name, for_s=0.4)
             with power:
                 done = worker.run(name, for_s=1.0)
-            rows.append(
-                {"job": name, "share": share, "watts": power.energy_j / power.seconds, "per_s": done["iterations"] / done["seconds"],
-                 "multiprocessors": worker.about["multiprocessors"]}
-            )  # fmt: skip
+            row = {"job": name, "share": share, "multiprocessors": worker.about["multiprocessors"]}
+            row |= {"watts": power.energy_j / power.seconds, "per_s": done["iterations"] / done["seconds"]}
+            rows.append(row)
     stop(pool)
     mps.stop()
 
@@ -281,8 +280,8 @@ def main() -> None:
             given.out.write_text(json.dumps(out) + "\n")
     for run in out.get("modes", []):
         stretch = {n: statistics.fmean(run["job_s"][n]) for n in NAMES}
-        say(f"{run['mode']} {run['workers']} {run.get('share', '')}: {run['makespan_s']:.1f} s {run['energy_j'] / 3600:.2f} Wh"
-            f" {run['mean_w']:.0f} W {stretch} duty {run['duty']}")  # fmt: skip
+        say(f"{run['mode']} {run['workers']} {run.get('share', '')}: {run['makespan_s']:.1f} s")
+        say(f"  {run['energy_j'] / 3600:.2f} Wh {run['mean_w']:.0f} W {stretch} duty {run['duty']}")
 
 
 if __name__ == "__main__":
