@@ -35,7 +35,7 @@ class Worker:
     """A warm process that runs one job at a time."""
 
     def __init__(self, env: dict[str, str] | None = None, jobs: str = ",".join(NAMES)) -> None:
-        surroundings = dict(os.environ if env is None else env) | {"OMP_NUM_THREADS": "1"}
+        surroundings = dict(os.environ if env is None else env) | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         self.process = subprocess.Popen(
             [sys.executable, str(JOBS), jobs],
             env=surroundings,
@@ -151,6 +151,27 @@ def batch(order: list[str], pool: list[Worker], sizes: dict[str, dict[str, float
     }
 
 
+def explore(out: Found, packings: list[tuple[int, float]], shorter: float) -> tuple[int, float]:
+    """Jobs a few times shorter under several MPS packings (workers, share of each): the one with the fewest joules."""
+    power, rows = Power(), out.setdefault("explored", [])
+    if "sizes" not in out:
+        pool = workers([None])
+        out["sizes"] = calibrate(pool[0], out["length_s"])
+        stop(pool)
+    small = {n: size | {"iterations": round(size["iterations"] / shorter)} for n, size in out["sizes"].items()}
+    for count, share in packings:
+        mps = Mps().start()
+        pool = workers([dict(mps.client_env(share))] * count)
+        found = batch([name for _ in range(10) for name in NAMES], pool, small, power)
+        del found["watts"]
+        rows.append({"workers": count, "share": share, **found})
+        say(f"{count} x {share:g}: {found['makespan_s']:.1f} s {found['energy_j'] / 3600:.2f} Wh")
+        stop(pool)
+        mps.stop()
+    best = min(rows, key=lambda row: row["energy_j"])
+    return best["workers"], best["share"]
+
+
 def modes(out: Found, repetitions: int, length_s: float, packings: list[tuple[int, float]]) -> None:
     """The three ways to hand out the device; MPS as several packings (workers, share of each)."""
     power = Power()
@@ -263,7 +284,8 @@ def main() -> None:
     given = words.parse_args()
     out: Found = {"length_s": given.length_s, "duty_wanted": DUTY}
     if given.like:
-        out["sizes"] = json.loads(given.like.read_text())["sizes"]
+        earlier = json.loads(given.like.read_text())
+        out["sizes"] = earlier["sizes"]
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
     out["device"] = {"model": pynvml.nvmlDeviceGetName(device), "driver": pynvml.nvmlSystemGetDriverVersion()}
@@ -272,7 +294,9 @@ def main() -> None:
     for part in given.parts.split(","):
         say(part)
         try:
-            if part == "modes":
+            if part == "explore":
+                packings = [explore(out, packings, given.length_s / 1.5)]
+            elif part == "modes":
                 modes(out, given.repetitions, given.length_s, packings)
             else:
                 {"beside": beside, "shares": shares, "pairs": pairs}[part](out)
