@@ -66,7 +66,7 @@ def test_ichnos_cores_add_up_to_the_data_sheets_tdp() -> None:
 @pytest.mark.data
 @pytest.mark.usefixtures("data_dir")
 def test_the_shipped_extract_agrees_with_the_data_folder() -> None:
-    rows = (Path(__file__).parents[2] / "src/wattflow/data/profiles/ccf_servers.csv").read_text().splitlines()
+    rows = (Path(__file__).parents[3] / "src/wattflow/data/profiles/ccf_servers.csv").read_text().splitlines()
     shipped = [row.split(",")[:2] for row in rows if not row.startswith(("#", "name"))]
     assert len(shipped) == 18
     for name, row in shipped:
