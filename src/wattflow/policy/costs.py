@@ -29,7 +29,7 @@ def seconds(state, task, variant, candidate):  # type: ignore[no-untyped-def]
 @jit
 def added_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
-    run_w = view.added_w(state, task, variant, candidate)
+    run_w = view.priced_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
         return UNKNOWN_COST
     place = state.candidates[candidate]

@@ -59,7 +59,7 @@ def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
         return last_core_w(state, variant, node) + device_w
     if over_budget(state, node, host_w):
         return math.inf
-    return added_w
+    return added_w + view.crowding_w(state, variant, node, device)
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
