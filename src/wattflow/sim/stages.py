@@ -417,7 +417,7 @@ def time_is_up(state, world, a, priority):
 @inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
-    if fold.try_again(state, task, outcome == TIME_LIMIT, priority):
+    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
         world.pulse[0].retries += 1
     else:
         world.pulse[0].last_end = state.clock[0].now
