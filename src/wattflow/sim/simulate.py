@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import tables
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
-from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.policy import bind, registry
+from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import build, kernel
 from wattflow.sim.world import World
@@ -115,7 +113,7 @@ class Simulation:
         if self.policy.plan is None:
             return known
         started = time.perf_counter()
-        self.planned = self.policy.plan(known, self.cluster, self.policy.params)
+        self.planned = arrivals.plans(self.policy, known, self.cluster)
         self.plan_seconds = time.perf_counter() - started
         return known if self.planned.after is None else _with_lanes(known, self.planned.after)
 
@@ -132,21 +130,9 @@ class Simulation:
             state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
-        needs_extra = self.policy.rank is not None or self.planned is not None
-        if needs_extra and len(state.extra) == 1:
-            extra = record_table(tables.EXTRA, len(known))
-            extra["deadline"] = known.deadline_s
-            state.replace(extra=extra)
-            state.counts["extra_n"] = len(known)
-        if self.policy.rank is not None:
-            state.extra.rank[:] = self.policy.rank(known, self.cluster)
-        if self.planned is not None:
-            state.tasks.pinned[: len(known)] = self.planned.node
-            state.extra.rank[:] = self.planned.order
-            if self.planned.variant is not None:
-                state.tasks.pinned_variant[: len(known)] = self.planned.variant
+        arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
         if self.policy.prepare is not None:
-            self.policy.prepare(state, known, self.cluster)
+            self.policy.prepare(state, self.cluster)
         return state
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
