@@ -128,10 +128,12 @@ def note_places(state: Any, workload: Workload, cluster: Cluster, policy: Policy
 
 def per_task(state: Any, workload: Workload) -> Any:
     """The table of further facts with a row for each task, made where the State has only one shared row."""
-    if len(state.extra) < len(workload):
-        extra = record_table(EXTRA, len(workload))
-        extra["deadline"] = workload.deadline_s
-        extra["input_bytes"] = workload.input_bytes
+    rows = max(2, len(workload))  # one row means: nothing of the kind
+    if len(state.extra) < rows:
+        extra = record_table(EXTRA, rows)
+        extra["deadline"] = np.inf
+        extra["deadline"][: len(workload)] = workload.deadline_s
+        extra["input_bytes"][: len(workload)] = workload.input_bytes
         state.replace(extra=extra)
-        state.counts["extra_n"] = len(workload)
+        state.counts["extra_n"] = rows
     return state.extra

@@ -61,7 +61,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     lowest = math.inf
     for c in range(out.size):
         zone = view.zone_of(state, view.node_of(state, c))
-        run_s = view.seconds(state, task, variant, c)
+        run_s = view.runtime_s(state, task, variant, c)
         here = intensity(state, zone, now, run_s)
         joules = view.added_j(state, task, variant, c)
         # Where nothing is known of carbon the joules decide.

@@ -9,6 +9,8 @@ import numba
 
 from wattflow.kernel import jit as kernel_jit
 
+_config: Any = numba.config
+
 
 @functools.cache
 def folder() -> str:
@@ -23,10 +25,10 @@ def _engine_folder() -> str:
 
 def jit(function: Any) -> Any:
     """Compile a helper of a policy when it is first used; the identity when compilation is switched off."""
-    usual = numba.config.CACHE_DIR
+    usual = _config.CACHE_DIR
     try:
         if kernel_jit.COMPILED and usual == _engine_folder():
-            numba.config.CACHE_DIR = folder()
+            _config.CACHE_DIR = folder()
         return kernel_jit.jit(function)
     finally:
-        numba.config.CACHE_DIR = usual
+        _config.CACHE_DIR = usual

@@ -53,7 +53,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     # A gang may need both sides at once, so it is never held back; a single task waits only while something runs.
     alone = view.parts_of(state, task) == 1
     for c in range(out.size):
-        run_s = view.seconds(state, task, variant, c)
+        run_s = view.runtime_s(state, task, variant, c)
         start_s = view.ready_in_s(state, task, variant, c)
         if not view.is_serverless(state, view.node_of(state, c)):
             out[c] = start_s + max(1.0, waves) * run_s

@@ -24,6 +24,9 @@ from wattflow.policy.jit import jit
 
 DIAL = view.dials(tolerance=0.05)
 NOTES = view.notes("pace")
+SOON_S = 1e-6
+LATE = 1e18
+"""More than any joules: a place that is on time wins."""
 
 
 @jit
@@ -37,19 +40,25 @@ def latest_end_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
+def known_j(watts, seconds):  # type: ignore[no-untyped-def]
+    """Their product; what is unknown stays so, however short it is."""
+    return view.UNKNOWN_COST if watts >= view.UNKNOWN_COST else watts * seconds
+
+
+@jit
 def class_best_j(state, task, variant, node):  # type: ignore[no-untyped-def]
     """(joules per second of runtime, seconds) of a variant on a node, on the most frugal device that it could use."""
     estimate = view.estimate_s(state, task)
     if not view.variant_needs_device(state, variant):
         slow = view.factor_on(state, task, variant, node, -1)
-        return view.mean_w(state, variant, node, -1) * slow, estimate * slow
+        return known_j(view.mean_w(state, variant, node, -1), slow), estimate * slow
     best = view.UNKNOWN_COST
     seconds = math.inf
     first, last = view.devices_of(state, node)
     for d in range(first, last):
         if view.device_suits(state, variant, d):
             slow = view.factor_on(state, task, variant, node, d)
-            joules = view.mean_w(state, variant, node, d) * slow
+            joules = known_j(view.mean_w(state, variant, node, d), slow)
             if joules < best:
                 best = joules
                 seconds = estimate * slow
@@ -78,21 +87,25 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     now = view.now_s(state)
     left_s = latest_end_s(state, task) - now
     best = view.UNKNOWN_COST
+    seconds = 0.0
     if view.has_estimate(state, task) and view.running(state) > 0:
         best, seconds = best_anywhere_j(state, task, left_s)
-        if best < view.UNKNOWN_COST:
-            # Woken again when it must start even there.
-            effects.hold_until(state, now + left_s - seconds)
+    waits = best < view.UNKNOWN_COST and left_s - seconds > SOON_S
+    if waits:
+        # Woken again when it must start even there.
+        effects.hold_until(state, now + left_s - seconds)
     for c in range(out.size):
         node = view.node_of(state, c)
         finish = view.finish_in_s(state, task, variant, c)
-        joules = view.mean_w(state, variant, node, view.device_of(state, c)) * view.factor(state, task, variant, c)
-        if best < view.UNKNOWN_COST and left_s > 0.0:
-            frugal = joules <= best * (1.0 + view.param(state, DIAL.tolerance))
-            out[c] = joules if frugal and finish <= left_s * (1.0 + 1e-9) else math.inf
+        watts = view.mean_w(state, variant, node, view.device_of(state, c))
+        joules = known_j(watts, view.factor(state, task, variant, c))
+        on_time = finish <= left_s + SOON_S
+        if waits and not (on_time and joules <= best * (1.0 + view.param(state, DIAL.tolerance))):
+            out[c] = math.inf
+        elif joules >= view.UNKNOWN_COST:
+            out[c] = view.bounded(0.5 * view.UNKNOWN_COST + finish)
         else:
-            late = 0.5 * view.UNKNOWN_COST if not view.has_profile(state, node) else 0.0
-            out[c] = view.bounded(late + finish)
+            out[c] = joules if on_time else LATE + finish
 
 
 def prepare(state: Any, cluster: Cluster) -> None:

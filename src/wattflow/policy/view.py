@@ -97,7 +97,7 @@ __all__ = [
     "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
     "node_added_w", "node_cores", "node_idle_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
     "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "rank", "ready_in_s",
-    "ready_s", "recall", "request_cores", "running", "seconds", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
     "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s",
     "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s",
     "waited_s", "waiting", "wake_j", "warm", "watts_at", "zone_of",
@@ -107,15 +107,16 @@ __all__ = [
 # --- names -----------------------------------------------------------------------------------------------------------
 def dials(**defaults: float) -> Any:
     """Names of a policy's numbers: each attribute is a place for `param`, ``.defaults`` is for ``Policy(params=…)``."""
-    kind: Any = namedtuple("dials", list(defaults))  # type: ignore[misc]
+    make: Any = namedtuple
+    kind = make("dials", list(defaults))
     kind.defaults = dict(defaults)
     return kind(*range(len(defaults)))
 
 
 def notes(*names: str) -> Any:
     """Names of the blocks of a policy's memory."""
-    kind: Any = namedtuple("notes", names)  # type: ignore[misc]
-    return kind(*range(len(names)))
+    make: Any = namedtuple
+    return make("notes", names)(*range(len(names)))
 
 
 def lay_out(state: Any, names: Any, **blocks: Any) -> None:
@@ -198,7 +199,7 @@ def device_of(state, candidate):
 
 
 @jit
-def seconds(state, task, variant, candidate):
+def runtime_s(state, task, variant, candidate):
     """Run seconds on the candidate, alone there; a task without an estimate counts as one of a second."""
     return estimate_s(state, task) * factor(state, task, variant, candidate)
 
@@ -395,7 +396,7 @@ def bounded(cost):
 @jit
 def finish_in_s(state, task, variant, candidate):
     """Seconds from now to the end: wake, cold start, data and run."""
-    return ready_in_s(state, task, variant, candidate) + seconds(state, task, variant, candidate)
+    return ready_in_s(state, task, variant, candidate) + runtime_s(state, task, variant, candidate)
 
 
 @jit
@@ -406,7 +407,7 @@ def added_j(state, task, variant, candidate):
         return UNKNOWN_COST
     place = state.candidates[candidate]
     rules = state.rules[0]
-    joules = run_w * seconds(state, task, variant, candidate)
+    joules = run_w * runtime_s(state, task, variant, candidate)
     if state.counts[0].asleep_n > 0:
         joules += wake_j(state, candidate)
     if rules.cold == 1 or place.device >= 0:

@@ -74,7 +74,7 @@ def price_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
         return view.UNKNOWN_COST
     node = view.node_of(state, candidate)
     wanted = view.variant_cores(state, variant)
-    alone_s = view.seconds(state, task, variant, candidate)
+    alone_s = view.runtime_s(state, task, variant, candidate)
     run_s = alone_s
     work = 1.0
     if view.device_of(state, candidate) < 0 and wanted > 0.0:
