@@ -18,6 +18,7 @@ from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 _CLASS_CHUNK = 4096
+_MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
 _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
@@ -30,17 +31,15 @@ def micro(amount: float) -> int:
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
     """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
 
-    Exact when the points lie on some even grid of at most 2,048 cells, else on 4,096 cells.
+    Exact when the points lie on some even grid of at most 8,192 cells, else on so many.
     """
     if top <= 0:
         return np.array([ys[0]]), 0.0
     points = np.array([x for x in xs if 0 < x < top])
-    for cells in range(1, 2049):
-        at = points * cells / top
-        if np.all(np.abs(at - np.round(at)) < 1e-9 * cells):
-            break
-    else:
-        cells = 4096
+    tried = np.arange(1, _MOST_CELLS + 1)
+    at = points[:, None] * tried / top
+    exact = np.all(np.abs(at - np.round(at)) < 1e-9 * tried, axis=0)
+    cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
 
@@ -138,7 +137,8 @@ class _Builder:
                 speed[c, f] = node.function_speed.get(function.name, node.speed)
             node_rows.cls[member] = c
             node_rows.pos[member] = np.arange(len(member))
-            node_rows.capacity_u[member] = row.request_u
+            node_rows.capacity_u[member] = node_rows.request_u[member] = row.request_u
+            node_rows.capacity_mem[member] = row.memory
             first += len(member)
         node_rows.first_attempt = -1
         node_rows.first_container = -1
@@ -257,13 +257,17 @@ class _Builder:
         workflows.open[: len(workload.workflow_submit_s)] = np.bincount(
             workload.workflow, minlength=len(workload.workflow_submit_s)
         )[: len(workload.workflow_submit_s)]
+        links = record_table(tables.LINKS, max(1, count))
         if workload.edge_count:
             child_start, child, _ = workload.children()
+            links.child_first[:count], links.child_n[:count] = child_start[:-1], np.diff(child_start)
+            links.parent_first[:count] = workload.parent_start[:-1]
+            links.parent_n[:count] = np.diff(workload.parent_start)
         else:
-            child_start, child = np.zeros(count + 1, np.int64), np.zeros(1, np.int32)
+            child = np.zeros(1, np.int32)
         self.tables |= {
-            "tasks": tasks, "extra": extra, "workflows": workflows, "child_start": child_start,
-            "child": np.ascontiguousarray(child, np.int32), "parent_start": workload.parent_start.copy(),
+            "tasks": tasks, "extra": extra, "workflows": workflows, "links": links,
+            "child": np.ascontiguousarray(child, np.int32),
             "parent": workload.parent.copy() if workload.edge_count else np.zeros(1, np.int32),
             "parent_bytes": workload.parent_bytes.copy() if workload.edge_count else np.zeros(1),
         }  # fmt: skip
@@ -291,7 +295,12 @@ class _Builder:
             "candidates": record_table(tables.CANDIDATES, candidates), "cost": np.zeros(candidates),
             "containers": containers, "actions": record_table(tables.ACTIONS, nodes + 64),
             "gang": np.zeros(2 * candidates, np.int32), "scratch": np.zeros(scratch, np.int32),
-            "params": np.zeros(16), "memory": np.zeros(64),
+            "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
+            "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
+            "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
+            "blocks": np.full(64, -1, np.int64),
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:

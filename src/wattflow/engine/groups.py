@@ -16,6 +16,7 @@ _B = np.uint64(0xC2B2AE3D27D4EB4F)
 _C = np.uint64(0x165667B19E3779F9)
 _D = np.uint64(0xD6E8FEB86659FD93)
 _E = np.uint64(0xFF51AFD7ED558CCD)
+_F = np.uint64(0x2545F4914F6CDD1D)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 _29 = np.uint64(29)
@@ -73,6 +74,7 @@ def _node_key(state, n):
     node_row = state.nodes[n]
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
+    key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
     key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
     return mix(key + node_row.device_key)
 
@@ -102,7 +104,7 @@ def _find_or_make(state, key, n):
     state.groups[g].count = 0
     state.groups[g].low = 0
     state.groups[g].free_u = node_row.capacity_u - node_row.used_u
-    state.groups[g].free_mem = kind.memory - node_row.used_mem
+    state.groups[g].free_mem = node_row.capacity_mem - node_row.used_mem
     state.groups[g].power_state = node_row.power_state
     state.groups[g].words = (kind.count + 63) >> 6
     for w in range(state.groups[g].words):
@@ -178,6 +180,14 @@ def second(state, g):
         w += 1
         bits = state.group_bits[g, w]
     return state.class_nodes[state.classes[group.cls].first + (w << 6) + low_bit(bits)]
+
+
+@inner
+def room_grew(state, node):
+    """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
+    clock = state.clock[0]
+    state.freed[clock.epoch & (state.freed.size - 1)] = node
+    clock.epoch += 1
 
 
 @inner

@@ -43,7 +43,8 @@ def complete(state, task, node, priority):
     task_row_task.node = node
     state.counts[0].open -= 1
     state.workflows[task_row_task.workflow].open -= 1
-    for e in range(state.child_start[task], state.child_start[task + 1]):
+    links = state.links[task]
+    for e in range(links.child_first, links.child_first + links.child_n):
         child = state.child[e]
         left = state.tasks[child].pending - 1
         state.tasks[child].pending = left
@@ -65,7 +66,8 @@ def give_up(state, task):
     while n > 0:
         n -= 1
         parent = state.scratch[n]
-        for e in range(state.child_start[parent], state.child_start[parent + 1]):
+        links = state.links[parent]
+        for e in range(links.child_first, links.child_first + links.child_n):
             child = state.child[e]
             if state.tasks[child].state == WAITING:
                 state.tasks[child].state = CANCELLED

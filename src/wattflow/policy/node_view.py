@@ -102,7 +102,7 @@ def node_threads(state, node):
 @jit
 def request_cores(state, node):
     """What guaranteed cores may sum to."""
-    return state.classes[state.nodes[node].cls].request_u / MICRO
+    return state.nodes[node].request_u / MICRO
 
 
 @jit
@@ -249,12 +249,12 @@ def transfer_j(state, task, node):
 def core_share(state, variant, candidate):
     """Guaranteed cores over what requests may sum to, the task included."""
     row = state.nodes[state.candidates[candidate].node]
-    return (row.used_u + state.variants[variant].need_u) / state.classes[row.cls].request_u
+    return (row.used_u + state.variants[variant].need_u) / row.request_u
 
 
 @jit
 def memory_share(state, variant, candidate):
     """Memory in use over the node's memory, the task included; 0 for a node that has none."""
     row = state.nodes[state.candidates[candidate].node]
-    memory = state.classes[row.cls].memory
+    memory = row.capacity_mem
     return (row.used_mem + state.variants[variant].memory) / memory if memory > 0 else 0.0

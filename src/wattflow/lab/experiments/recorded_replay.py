@@ -113,7 +113,7 @@ def replay(path: Path, application: str, bandwidth_bytes_per_s: float) -> Replay
     workload = recorded_work(document, cluster)
     bare = without_data(workload)
     found = levels.levels(bare, cluster)
-    pins = as_recorded(bare, cluster, {}).node
+    pins = as_recorded(bare, cluster, Committed(0.0, {})).node
     cores = np.array([shape.variants[0].cores for shape in bare.shapes])[bare.shape]
     return Replay(
         file=path.name.split(".")[0],
