@@ -32,11 +32,13 @@ from wattflow.engine.view import (
     added_w,
     bytes_to,
     cold_start_s,
+    crowding_w,
     device_added_w,
     device_watts,
     idle_w,
     load,
     node_added_w,
+    priced_w,
     ready_in_s,
     transfer_s,
     wait_s,
@@ -402,7 +404,7 @@ def finish_in_s(state, task, variant, candidate):
 @jit
 def added_j(state, task, variant, candidate):
     """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
-    run_w = added_w(state, task, variant, candidate)
+    run_w = priced_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
         return UNKNOWN_COST
     place = state.candidates[candidate]
