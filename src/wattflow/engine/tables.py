@@ -33,7 +33,7 @@ ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY = 0, 1, 2, 3, 4
 
 CLOCK = np.dtype([
     ("now", "f8"), ("start", "f8"), ("retry_at", "f8"), ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"),
-    ("random", "i8"),
+    ("random", "u8"),
 ])  # fmt: skip
 """Time, and what orders things that happen at one time."""
 RULES = np.dtype([

@@ -13,7 +13,7 @@ import numpy as np
 from wattflow.engine import tables
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
-from wattflow.kernel import jit
+from wattflow.kernel import jit, random
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
@@ -122,7 +122,7 @@ class Simulation:
     def _build_state(self, known: Workload, seen: Workload) -> State:
         state = build_state(seen, self.cluster, self.policy.settings)
         state.rules["max_retries"] = self.options.max_retries
-        state.clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        state.clock["random"] = random.stream(self.seed)
         after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
