@@ -107,7 +107,7 @@ class Simulation:
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
-            self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+            self.functions = bind.bind(self.policy, self.state)
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -151,12 +151,12 @@ class Simulation:
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world)
+        step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), *self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
             self.seconds += time.perf_counter() - started
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
