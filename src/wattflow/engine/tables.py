@@ -42,7 +42,7 @@ BACK, RETRY, GIVE_UP, CANCEL = 1, 2, 3, 4
 
 CLOCK = np.dtype([
     ("now", "f8"), ("start", "f8"), ("retry_at", "f8"), ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"),
-    ("random", "i8"),
+    ("random", "u8"),
 ])  # fmt: skip
 """Time, and what orders things that happen at one time."""
 RULES = np.dtype([
