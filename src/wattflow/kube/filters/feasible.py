@@ -57,12 +57,22 @@ def why_not(asked: Question, view: snapshot.NodeView) -> str | None:
     reason = standing(asked.pod, view.node)
     if reason is not None:
         return reason
+    short = lacking(asked.requests, view)
+    return f"too little {short}" if short is not None else counted_against(asked, view)
+
+
+def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
+    """The reason against this node that depends on which pods run where: ports, spread, affinity between pods."""
     if asked.ports and not ports.free(asked.ports, (port for used in view.used_ports.values() for port in used)):
         return "host ports"
-    short = lacking(asked.requests, view)
-    if short is not None:
-        return f"too little {short}"
     return spread.why_not(view.labels, asked.spreads) or interpod.why_not(asked.pod, view.labels, asked.counts)
+
+
+def is_counted(pod: objects.Pod) -> bool:
+    """Whether `counted_against` can say anything because of the pod's own wishes."""
+    return bool(
+        ports.host_ports(pod) or spread.hard(pod) or interpod.affinity_terms(pod) or interpod.anti_affinity_terms(pod)
+    )
 
 
 def feasible(pod: objects.Pod, cluster: snapshot.Snapshot) -> dict[str, str | None]:

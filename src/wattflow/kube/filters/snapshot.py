@@ -17,6 +17,7 @@ class NodeView:
     allocatable: accounting.Amounts = field(default_factory=dict)
     requested: accounting.Amounts = field(default_factory=dict)
     pods: dict[str, objects.Pod] = field(default_factory=dict)
+    taken: dict[str, accounting.Amounts] = field(default_factory=dict)
     used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -29,13 +30,24 @@ class NodeView:
         return view
 
     def add(self, pod: objects.Pod) -> None:
-        """Account a pod."""
-        self.pods[pod.metadata.uid or pod.key] = pod
-        taken = ports.host_ports(pod)
-        if taken:
-            self.used_ports[pod.metadata.uid or pod.key] = taken
-        for name, value in accounting.pod_requests(pod).items():
+        """Account a pod, or account it anew after a change."""
+        uid = pod.metadata.uid or pod.key
+        self.remove(uid)
+        self.pods[uid] = pod
+        wanted = ports.host_ports(pod)
+        if wanted:
+            self.used_ports[uid] = wanted
+        self.taken[uid] = accounting.pod_requests(pod)
+        for name, value in self.taken[uid].items():
             self.requested[name] = self.requested.get(name, 0) + value
+
+    def remove(self, uid: str) -> None:
+        """Give back what a pod took; nothing where it is not here."""
+        if self.pods.pop(uid, None) is None:
+            return
+        self.used_ports.pop(uid, None)
+        for name, value in self.taken.pop(uid).items():
+            self.requested[name] -= value
 
     @property
     def labels(self) -> dict[str, str]:
