@@ -30,10 +30,10 @@ GROUP = "/apis/wattflow.dev/v1alpha1/nodepowerprofiles"
 class NodePowerSpec(objects.Object):
     """A curve for some nodes: points, or the name of a known profile."""
 
-    nodes: list[str] = []
-    node_selector: dict[str, str] = {}
-    busy: list[float] = []
-    watts: list[float] = []
+    nodes: list[str] = msgspec.field(default_factory=list)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    busy: list[float] = msgspec.field(default_factory=list)
+    watts: list[float] = msgspec.field(default_factory=list)
     preset: str = ""
     scope: str = "wall"
     provenance: str = "modelled"
@@ -178,7 +178,7 @@ class Watts:
 def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
     """The most milli-cores that stay at or below the cap; 0 where even idling is above."""
     if profile.full_w <= cap_w:
-        return int(2**53)
+        return 2**53
     if profile.idle_w > cap_w:
         return 0
     low, high = 0.0, profile.busy[-1]
