@@ -114,7 +114,7 @@ class Binder:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{meta.name[:200]}.", "namespace": meta.namespace},
+            "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": meta.namespace},
             "eventTime": now,
             "reportingController": self.scheduler,
             "reportingInstance": self.scheduler,

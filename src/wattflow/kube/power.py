@@ -1,7 +1,7 @@
 """Watts of nodes: which profile a node has, what it draws as requested, and what a cap leaves of it.
 
 A node's profile comes from a NodePowerProfile object that names it or selects its labels, else from the label
-``wattflow.dev/power-profile`` (a name of `wattflow profiles`, its ``:`` and ``/`` written as dots, which labels can
+``wattflow.io/power-profile`` (a name of `wattflow profiles`, its ``:`` and ``/`` written as dots, which labels can
 hold), else from the configured default; else it is unknown, which is not zero.
 """
 
@@ -22,9 +22,9 @@ from wattflow.model.errors import InvalidInput, WattflowError, unknown_name
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 log = logging.getLogger(__name__)
-PREFIX = "wattflow.dev/"
+PREFIX = "wattflow.io/"
 LABEL = f"{PREFIX}power-profile"
-GROUP = "/apis/wattflow.dev/v1alpha1/nodepowerprofiles"
+GROUP = "/apis/wattflow.io/v1alpha1/nodepowerprofiles"
 
 
 class NodePowerSpec(objects.Object):
@@ -42,7 +42,7 @@ class NodePowerSpec(objects.Object):
 
 
 class NodePowerProfile(objects.Object):
-    """The custom resource ``nodepowerprofiles.wattflow.dev``."""
+    """The custom resource ``nodepowerprofiles.wattflow.io``."""
 
     metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: NodePowerSpec = msgspec.field(default_factory=NodePowerSpec)

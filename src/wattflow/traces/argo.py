@@ -19,7 +19,7 @@ from wattflow.model.workload import Workload
 from wattflow.traces import documents
 from wattflow.traces.source import Probe, write_atomic
 
-PREFIX = "wattflow.dev/"
+PREFIX = "wattflow.io/"
 """Start of the names of all annotations and labels that wattflow reads or writes on Kubernetes."""
 IMAGE = "busybox:1.36"
 _LETTERS = re.compile(r"[^a-z0-9]+")

@@ -37,15 +37,15 @@ def converted(workflow: Workflow, folder: Path) -> dict[str, object]:
 
 def test_graph_needs_and_notes_survive(tmp_path: Path) -> None:
     graph = Graph.of(converted(SMALL, tmp_path))
-    by_id = {task.annotations["wattflow.dev/task-id"]: task for task in graph.tasks.values()}
+    by_id = {task.annotations["wattflow.io/task-id"]: task for task in graph.tasks.values()}
     real = {task.id: id for id, task in by_id.items()}
     assert {id: tuple(real[p] for p in task.parents) for id, task in by_id.items()} == {
         task.id: task.parents for task in SMALL.tasks
     }
     assert by_id["a.b"].requests == {"cpu": "2500m", "memory": "1000"}
-    assert by_id["a.b"].annotations["wattflow.dev/input-bytes"] == "77"
+    assert by_id["a.b"].annotations["wattflow.io/input-bytes"] == "77"
     assert by_id["d"].requests["nvidia.com/gpu"] == "2"
-    assert by_id["e"].annotations["wattflow.dev/gpu-share"] == "0.5"
+    assert by_id["e"].annotations["wattflow.io/gpu-share"] == "0.5"
     assert len({task.template for task in graph.tasks.values()}) == 5
 
 
