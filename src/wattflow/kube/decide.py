@@ -159,7 +159,10 @@ class EngineDecider:
     def why(self, uid: str) -> str:
         """Why a wanted pod is not placed."""
         task = self._tasks.get(uid)
-        return str(self.engine.why(task)) if task is not None else "not wanted"
+        if task is None:
+            return "not wanted"
+        why = getattr(self.engine, "why", None)
+        return str(why(task)) if why is not None else "no node fits it now"
 
     # inside
 
@@ -183,7 +186,8 @@ class EngineDecider:
             self._shapes.move_to_end(key)
             return self._shapes[key]
         variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
-        rule = self.engine.constraint(wish) if wish != wishes.FREE else None
+        constraint = getattr(self.engine, "constraint", None)
+        rule = constraint(wish) if wish != wishes.FREE and constraint is not None else None
         shape = self.engine.shape([variant], function, level=pod.spec.priority, constraint=rule, counts=counts)
         if wanted.nodes is not None and rule is not None:
             self._own[pod.metadata.uid] = (shape, rule)

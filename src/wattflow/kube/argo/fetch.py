@@ -61,9 +61,7 @@ async def finished(
         workflow = await raw(client, path)
     except ApiError as error:
         if error.code == 404:
-            raise InvalidInput(
-                f"{namespace}/{name}", "there is no such workflow, or no Argo in this cluster"
-            ) from None
+            raise InvalidInput(f"{namespace}/{name}", "there is no such workflow, or no Argo in this cluster") from None
         raise
     status = workflow.get("status")
     phase = status.get("phase") if isinstance(status, dict) else None
