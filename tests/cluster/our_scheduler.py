@@ -34,7 +34,7 @@ class OurScheduler:
         self.config = Path(self.folder.name) / "scheduler.toml"
         self.log = Path(self.folder.name) / "log"
         base = f'name = "{name}"\npolicy = "{policy}"\n'
-        sections = "[http]\nport = %d\n[energy]\nprofiles = false\n[workflows]\nargo = false\n" % port
+        sections = "[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n"
         self.config.write_text(base + (text or sections).replace("PORT", str(port)))
         self.process: subprocess.Popen[bytes] | None = None
 
