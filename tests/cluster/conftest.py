@@ -71,10 +71,10 @@ def real_node(cluster: Cluster) -> node.RealNode:
     """A node that really executes pods."""
     rig = cluster.own()
     reason = node.why_not()
-    lacking = [part.name for part in parts.missing(("kubelet", "containerd", "argoexec"))]
+    lacking = [part.name for part in parts.missing(("kubelet", "containerd"))]
     if reason or lacking:
         unavailable(reason or f"the rig lacks {', '.join(lacking)} (`make kube-rig`)")
-    return rig.start_real_node()
+    return rig.start_real_node(with_argo=not parts.missing(("argoexec",)))
 
 
 @pytest.fixture(scope="session")

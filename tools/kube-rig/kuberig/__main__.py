@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from kuberig import accounts, node
+from kuberig import accounts, control, node
 from kuberig.api import ApiError
 from kuberig.build import BuildFailed, build
 from kuberig.parts import BY_NAME, NotBuilt
@@ -63,7 +63,7 @@ def _up(arguments: argparse.Namespace) -> int:
             print(f"kube-rig: {arguments.name} is up already ({link}); `make kube-down` stops it", file=sys.stderr)
             return 2
         link.unlink()
-    rig = Rig.start(scheduler=not arguments.no_scheduler, scheduler_qps=arguments.scheduler_qps)
+    rig = Rig.start(control.Options(not arguments.no_scheduler, arguments.scheduler_qps))
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(rig.folder)
     print(f"control plane ready in {rig.start_s:.1f} s ({rig.api.server})")

@@ -1,4 +1,4 @@
-"""A small client of the API server: JSON over one kept connection per thread."""
+"""A small client of the API server: JSON over connections that are kept for the next request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,17 @@ class Api:
         self._headers = {"Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._local = threading.local()
+        self._kept: list[http.client.HTTPSConnection] = []
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Closes the connections that are kept."""
+        with self._lock:
+            while self._kept:
+                self._kept.pop().close()
+
+    def __del__(self) -> None:
+        self.close()
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Api:
@@ -77,18 +87,23 @@ class Api:
         return decoded
 
     def _exchange(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        kept = getattr(self._local, "connection", None)
-        for connection in [kept, self._connect(60.0)] if kept else [self._connect(60.0)]:
+        with self._lock:
+            kept = self._kept.pop() if self._kept else None
+        for connection in [kept, None] if kept else [None]:
+            chosen = connection or self._connect(60.0)
             try:
-                connection.request(method, path, data, headers)
-                answer = connection.getresponse()
-                self._local.connection = connection
-                return answer.status, answer.read()
-            except (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
-                connection.close()
-                self._local.connection = None
-                if connection is not kept:
+                chosen.request(method, path, data, headers)
+                answer = chosen.getresponse()
+                status, text = answer.status, answer.read()
+            except BaseException as error:
+                chosen.close()
+                # The server may have closed a kept connection meanwhile: once more, on a new one.
+                if connection is None or not isinstance(error, (ConnectionError, http.client.HTTPException)):
                     raise
+            else:
+                with self._lock:
+                    self._kept.append(chosen)
+                return status, text
         raise AssertionError("unreachable")
 
     def _connect(self, timeout_s: float | None) -> http.client.HTTPSConnection:

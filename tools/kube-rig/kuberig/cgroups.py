@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
-_V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "hugetlb")
+_V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "hugetlb", "unified")
 
 
 def unified() -> bool:

@@ -24,23 +24,29 @@ PATIENT_S = 86_400
 class ControlPlane:
     """Where a started control plane answers."""
 
-    server: str
-    etcd_port: int
     api: Api
+    scheduler_port: int
 
 
-def start(
-    folder: Path, processes: Processes, users: Accounts, node_grace_s: int = PATIENT_S, extra: tuple[str, ...] = ()
-) -> ControlPlane:
-    """Starts etcd, API server and controller-manager and waits until all are ready.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a control plane is started.
 
-    Args:
-        folder: The rig's temporary folder.
-        processes: Takes the started programs.
-        users: Accounts to admit.
+    Attributes:
+        scheduler: Whether kube-scheduler runs beside.
+        scheduler_qps: Its client limit; `None` is as shipped.
         node_grace_s: How long a node may be silent before it is declared dead.
-        extra: More flags of the API server.
+        api_flags: More flags of the API server.
     """
+
+    scheduler: bool = True
+    scheduler_qps: float | None = None
+    node_grace_s: int = PATIENT_S
+    api_flags: tuple[str, ...] = ()
+
+
+def start(folder: Path, processes: Processes, users: Accounts, options: Options) -> ControlPlane:
+    """Starts etcd, API server, controller-manager and kube-scheduler and waits until all are ready."""
     etcd_port, peer_port, api_port, manager_port = free_ports(4)
     etcd = _start_etcd(folder, processes, etcd_port, peer_port)
     key = _service_account_key(folder)
@@ -65,18 +71,21 @@ def start(
             "--endpoint-reconciler-type=none",  # a loopback address is not allowed as an endpoint
             "--allow-privileged=true",
             "--profiling=false",
-            *extra,
+            *options.api_flags,
         ],
     )
     certificate = folder / "certs" / "apiserver.crt"
     until_ready(apiserver, lambda: certificate.exists() and listening(api_port), 60)
     users.write_configs(server, certificate)
     api = Api.of_kubeconfig(users.config("admin"))
-    manager = _start_manager(folder, processes, users, manager_port, node_grace_s)
+    manager = _start_manager(folder, processes, users, manager_port, options.node_grace_s)
+    also = start_scheduler(folder, processes, users, options.scheduler_qps) if options.scheduler else None
     until_ready(apiserver, api.ok, 60)
     accounts_module.grant_scheduler(api)
     until_ready(manager, lambda: answers(manager_port), 60)
-    return ControlPlane(server, etcd_port, api)
+    if also:
+        until_ready(also[0], lambda: answers(also[1]), 60)
+    return ControlPlane(api, also[1] if also else 0)
 
 
 def _start_etcd(folder: Path, processes: Processes, port: int, peer_port: int) -> Process:
@@ -129,7 +138,7 @@ def _start_manager(folder: Path, processes: Processes, users: Accounts, port: in
 def start_scheduler(
     folder: Path, processes: Processes, users: Accounts, qps: float | None = None
 ) -> tuple[Process, int]:
-    """Starts kube-scheduler: as shipped (50 requests a second), or with its client limit at `qps`.
+    """Starts kube-scheduler: as shipped (50 requests a second), or with its client limit at `qps`; does not wait.
 
     Returns:
         The process, and the port of its `/metrics` (HTTPS).
@@ -157,7 +166,6 @@ def start_scheduler(
             "--authorization-always-allow-paths=/healthz,/metrics",
         ],
     )
-    until_ready(process, lambda: answers(port), 60)
     return process, port
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from kuberig import accounts, argo, control, kwok, node
 from kuberig.accounts import Accounts
 from kuberig.api import Api
-from kuberig.processes import NotReady, Process, Processes
+from kuberig.processes import NotReady, Process, Processes, until_ready
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -35,36 +35,24 @@ class Rig:
         self.scheduler_port = 0
 
     @classmethod
-    def start(
-        cls,
-        scheduler: bool = True,
-        scheduler_qps: float | None = None,
-        node_grace_s: int = control.PATIENT_S,
-        die_with_parent: bool = False,
-        api_flags: tuple[str, ...] = (),
-    ) -> Rig:
+    def start(cls, options: control.Options = control.Options(), die_with_parent: bool = False) -> Rig:  # noqa: B008
         """Starts a control plane in a new temporary folder.
 
         Args:
-            scheduler: Whether kube-scheduler runs beside.
-            scheduler_qps: Its client limit; `None` is as shipped.
-            node_grace_s: How long a silent node lives.
+            options: What is in it.
             die_with_parent: Whether all ends with the calling thread, however that ends (tests).
-            api_flags: More flags of the API server.
         """
         folder = Path(tempfile.mkdtemp(prefix="wfrig-"))
         processes = Processes(folder, die_with_parent)
         users = Accounts(folder)
         began = time.monotonic()
         try:
-            control.start(folder, processes, users, node_grace_s, api_flags)
-            rig = cls(folder, processes, users, 0.0)
-            if scheduler:
-                rig.start_scheduler(scheduler_qps)
+            port = control.start(folder, processes, users, options).scheduler_port
+            rig = cls(folder, processes, users, time.monotonic() - began)
         except BaseException:
             _end(folder, processes)
             raise
-        rig.start_s = time.monotonic() - began
+        rig.scheduler_port = port
         stored = json.dumps({"start_s": rig.start_s, "tokens": users.tokens})
         accounts.write_private(folder / "rig.json", stored)
         return rig
@@ -87,7 +75,9 @@ class Rig:
 
     def start_scheduler(self, qps: float | None = None) -> Process:
         """Starts kube-scheduler (as shipped, or with its client limit at `qps`)."""
-        process, self.scheduler_port = control.start_scheduler(self.folder, self.processes, self.users, qps)
+        process, port = control.start_scheduler(self.folder, self.processes, self.users, qps)
+        until_ready(process, lambda: control.answers(port), 60)
+        self.scheduler_port = port
         return process
 
     def stop_scheduler(self) -> None:
@@ -135,6 +125,7 @@ class Rig:
 
     def stop(self) -> None:
         """Ends every process of the rig and removes its folder."""
+        self.api.close()
         _end(self.folder, self.processes)
 
 
