@@ -20,6 +20,7 @@ from wattflow.cli import (
     fit,
     frames,
     generate,
+    kube,
     meters,
     policies,
     predict,
@@ -61,6 +62,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
+app.add_typer(kube.app, name="kube")
 
 
 def _version(wanted: bool) -> None:
