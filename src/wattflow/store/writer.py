@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from wattflow.store.database import told
 from wattflow.store.schema import Change, Row
 
 log = logging.getLogger(__name__)
+Batch = tuple[tuple[Change, Row], ...]
 RETRY_S = 0.25
 KEPT = 4096
 
@@ -56,16 +58,16 @@ class Writer:
         self.message: str | None = None
         self._database, self._most, self._trouble = database, most, trouble
         self._statements = schema.statements(database.dialect.name)
-        self._waiting: list[tuple[Change, Row] | Callable[[], None]] = []
+        self._waiting: deque[Batch | Callable[[], None]] = deque()
         self._lock = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
         self._thread.start()
 
-    def put(self, change: Change, row: Row) -> None:
-        """Take a change; it is written with its group."""
+    def put(self, *batch: tuple[Change, Row]) -> None:
+        """Take changes that belong together: all of them are in one group."""
         with self._lock:
-            self._waiting.append((change, row))
+            self._waiting.append(batch)
             self._lock.notify()
 
     def settled(self, done: Callable[[], None]) -> None:
@@ -94,19 +96,29 @@ class Writer:
                     self._lock.wait()
                 if not self._waiting:
                     return
-                group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            if not self._commit_until_it_holds(group):
+                rows, callbacks = self._take()
+            if not self._commit_until_it_holds(rows):
                 return
-            for item in group:
-                if callable(item):
-                    item()
+            for callback in callbacks:
+                callback()
 
-    def _commit_until_it_holds(self, group: list[tuple[Change, Row] | Callable[[], None]]) -> bool:
-        """Commit the group, again and again while the store refuses; False when closing without success."""
+    def _take(self) -> tuple[dict[Change, list[Row]], list[Callable[[], None]]]:
+        """The next group: whole batches, in order, until it is large enough."""
         rows: dict[Change, list[Row]] = {}
-        for item in group:
-            if not callable(item):
-                rows.setdefault(item[0], []).append(item[1])
+        callbacks: list[Callable[[], None]] = []
+        count = 0
+        while self._waiting and (count < self._most or callable(self._waiting[0])):
+            item = self._waiting.popleft()
+            if callable(item):
+                callbacks.append(item)
+                continue
+            count += len(item)
+            for change, row in item:
+                rows.setdefault(change, []).append(row)
+        return rows, callbacks
+
+    def _commit_until_it_holds(self, rows: dict[Change, list[Row]]) -> bool:
+        """Commit the group, again and again while the store refuses; False when closing without success."""
         if not rows:
             return True
         while True:

@@ -146,7 +146,7 @@ def test_a_death_is_told_and_spares_the_calls_behind_it() -> None:
 def test_cancelling_kills_it() -> None:
     async def body(executor: ProcessExecutor) -> None:
         running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
-        while 5 not in executor.cpu_s():
+        while 5 not in executor.running():
             await asyncio.sleep(0.01)
         executor.stop(5)
         assert (await running).outcome == "cancelled"
@@ -172,7 +172,7 @@ def test_memory_is_limited_with_groups_and_without() -> None:
 def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:
     async def body(executor: ProcessExecutor) -> None:
         running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
-        while 5 not in executor.cpu_s():
+        while 5 not in executor.running():
             await asyncio.sleep(0.01)
         assert executor.zygote._process is not None
         executor.zygote._process.kill()

@@ -56,6 +56,9 @@ class Driver(Protocol):
     async def stop(self) -> None:
         """Let go of everything it started for itself."""
 
+    def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
+        """After a restart: these nodes were here, and these attempts were placed on them, running or not yet begun."""
+
     def launch(self, leases: Sequence[Lease]) -> None:
         """Run these attempts. One that cannot run is reported as ended with outcome ``refused``."""
 

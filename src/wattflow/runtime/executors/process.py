@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group, Groups
 
@@ -126,7 +127,7 @@ class Zygote:
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()
             self._process = await asyncio.create_subprocess_exec(
-                self.python, "-I", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
                 pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             theirs.close()
@@ -230,6 +231,7 @@ class _Worker:
         self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
         self.gone = False
+        self.cpu_before_s = 0.0
 
     def send(self, work: Work, answer: asyncio.Future[Finish]) -> None:
         self.pending.append((work, answer, time.monotonic()))
@@ -279,13 +281,18 @@ class ProcessExecutor:
                 elif work.fence == fence and not answer.done():
                     answer.set_result(Finish(outcome, began, time.monotonic(), reason=reason))
 
-    def cpu_s(self) -> dict[int, int]:
+    def running(self) -> dict[int, int]:
         """Process ids of the attempts that run alone, by fence."""
         return {fence: process.pid for fence, process in self._running.items() if process.pid is not None}
 
-    def busy_workers(self) -> dict[int, int]:
-        """Process ids of reusable workers, by the fence of what each runs now."""
-        return {w.pending[0][0].fence: w.process.pid for w in self._workers if w.pending and w.process.pid is not None}
+    def cpu_s(self) -> dict[int, float]:
+        """CPU seconds so far of everything that runs here, by fence."""
+        used = {fence: process_cpu_s(pid) for fence, pid in self.running().items()}
+        for worker in self._workers:
+            if worker.pending and worker.process.pid is not None:
+                total = process_cpu_s(worker.process.pid)
+                used[worker.pending[0][0].fence] = None if total is None else max(0.0, total - worker.cpu_before_s)
+        return {fence: seconds for fence, seconds in used.items() if seconds is not None}
 
     async def close(self) -> None:
         """End everything."""
@@ -394,7 +401,8 @@ class ProcessExecutor:
                     on_log(result)
                     continue
                 process.drain(on_log)
-                work, answer, sent_s = worker.pending.popleft()
+                worker.cpu_before_s = header["cpu_end_s"]
+                _, answer, sent_s = worker.pending.popleft()
                 if not answer.done():
                     answer.set_result(_told(header, result, sent_s))
         finally:

@@ -89,7 +89,8 @@ def serve(channel: socket.socket) -> None:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        answer.update(id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=time.process_time() - cpu)
+        cpu_end = time.process_time()
+        answer.update(id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end)
         channel.sendall(frame(answer, [result]))
 
 
