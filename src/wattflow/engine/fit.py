@@ -77,7 +77,10 @@ def node_fits(state, variant, task, node):
         return False
     if kind.serverless == 1 and needs.device == NO_DEVICE and too_long(state, task, variant, node, -1):
         return False
-    return node_row.used_u + needs.need_u <= node_row.capacity_u and node_row.used_mem + needs.memory <= kind.memory
+    return (
+        node_row.used_u + needs.need_u <= node_row.capacity_u
+        and node_row.used_mem + needs.memory <= node_row.capacity_mem
+    )
 
 
 @inner
@@ -152,7 +155,8 @@ def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container of its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
-        for e in range(state.parent_start[task], state.parent_start[task + 1]):
+        links = state.links[task]
+        for e in range(links.parent_first, links.parent_first + links.parent_n):
             node = state.tasks[state.parent[e]].node
             if node >= 0 and n < room and state.parent_bytes[e] > 0.0:
                 n = _add_single(state, n, variant, task, node, asleep)
@@ -271,15 +275,19 @@ def _take_device(state, variant, device):
 
 
 @inner
-def give_back(state, variant, node, device, taken):
-    """Undo `take`."""
+def give_back(state, a):
+    """Undo `take`: what the attempt took, whatever its variant says by now."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    variant = attempt.variant
+    taken = attempt.devices
     node_row = state.nodes[node]
     needs = state.variants[variant]
     groups.leave(state, node)
-    node_row.used_u -= needs.need_u
-    node_row.alloc_u -= needs.cores_u
-    node_row.used_mem -= needs.memory
-    if device >= 0:
+    node_row.used_u -= attempt.need_u
+    node_row.alloc_u -= attempt.cores_u
+    node_row.used_mem -= attempt.memory
+    if attempt.device >= 0:
         first = node_row.device_first
         for d in range(first, first + node_row.device_n):
             if holds(taken, d - first):
@@ -290,4 +298,3 @@ def give_back(state, variant, node, device, taken):
         node_row.device_key = groups.device_key(state, node)
     node_row.running -= 1
     groups.rejoin(state, node)
-    state.clock[0].epoch += 1

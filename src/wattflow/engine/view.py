@@ -151,7 +151,7 @@ def load(state, candidate):
     """Guaranteed cores in use over what requests may sum to."""
     node = state.candidates[candidate].node
     node_row = state.nodes[node]
-    return node_row.used_u / state.classes[node_row.cls].request_u
+    return node_row.used_u / node_row.request_u
 
 
 @jit
@@ -159,7 +159,7 @@ def memory_load(state, candidate):
     """Memory in use over the node's memory; 0 for a node that has none."""
     node = state.candidates[candidate].node
     node_row = state.nodes[node]
-    memory = state.classes[node_row.cls].memory
+    memory = node_row.capacity_mem
     return node_row.used_mem / memory if memory > 0 else 0.0
 
 
@@ -204,7 +204,8 @@ def cold_start_s(state, task, variant, candidate):
 def bytes_to(state, task, node):
     """Bytes that must travel for the task to run on a node."""
     total = state.extra[task].input_bytes if state.counts[0].extra_n > 1 else 0.0
-    for e in range(state.parent_start[task], state.parent_start[task + 1]):
+    links = state.links[task]
+    for e in range(links.parent_first, links.parent_first + links.parent_n):
         at = state.tasks[state.parent[e]].node
         if at != node or state.classes[state.nodes[node].cls].serverless == 1:
             total += state.parent_bytes[e]

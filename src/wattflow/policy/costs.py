@@ -60,14 +60,14 @@ def core_share(state, variant, candidate):  # type: ignore[no-untyped-def]
     """Guaranteed cores over what requests may sum to, the task included."""
     node = state.candidates.node[candidate]
     used = state.nodes.used_u[node] + state.variants.need_u[variant]
-    return used / state.classes.request_u[state.nodes.cls[node]]
+    return used / state.nodes.request_u[node]
 
 
 @jit
 def memory_share(state, variant, candidate):  # type: ignore[no-untyped-def]
     """Memory in use over the node's memory, the task included; 0 for a node that has none."""
     node = state.candidates.node[candidate]
-    memory = state.classes.memory[state.nodes.cls[node]]
+    memory = state.nodes.capacity_mem[node]
     return (state.nodes.used_mem[node] + state.variants.memory[variant]) / memory if memory > 0 else 0.0
 
 

@@ -93,7 +93,7 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
     row = state.nodes[node]
     free_u = row.capacity_u - row.used_u
-    free_mem = state.classes[row.cls].memory - row.used_mem
+    free_mem = row.capacity_mem - row.used_mem
     devices = 0
     share_u = 0
     if variant >= 0:

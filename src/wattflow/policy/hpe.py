@@ -40,7 +40,7 @@ def over_budget(state, node, added_w):  # type: ignore[no-untyped-def]
 def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
     """Watts between the last two cores that requests may fill, for each core asked for."""
     cls = state.nodes.cls[node]
-    last = min(state.classes.threads[cls], state.classes.request_u[cls] / MICRO)
+    last = min(state.classes.threads[cls], state.nodes.request_u[node] / MICRO)
     step = view.watts(state, cls, last) - view.watts(state, cls, max(0.0, last - 1.0))
     return step * state.variants.cores_u[variant] / MICRO
 
@@ -55,7 +55,7 @@ def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     device = state.candidates.device[candidate]
     device_w = view.device_added_w(state, variant, device) if device >= 0 else 0.0
     host_w = added_w - device_w
-    if state.nodes.alloc_u[node] + state.variants.cores_u[variant] > state.classes.request_u[state.nodes.cls[node]]:
+    if state.nodes.alloc_u[node] + state.variants.cores_u[variant] > state.nodes.request_u[node]:
         return last_core_w(state, variant, node) + device_w
     if over_budget(state, node, host_w):
         return math.inf

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numba.core.types import FunctionType
 
-from wattflow.engine import decide, groups, release
+from wattflow.engine import containers, decide, fold, groups, release
 from wattflow.engine.tables import (
     ACT_FREQUENCY,
     ACT_SLEEP,
@@ -26,7 +26,7 @@ from wattflow.engine.tables import (
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, containers, faults, power, sleep, stages
+from wattflow.sim import clocks, faults, power, sleep, stages
 from wattflow.sim.world import (
     BACK,
     DATA,
@@ -96,14 +96,8 @@ def _finish_domain(state, world, priority):
 @inner
 def _lose_node(state, world, node, priority):
     """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
-    node_row = state.nodes[node]
     while True:
-        a = node_row.first_attempt
-        oldest = -1
-        while a >= 0:
-            if oldest < 0 or state.attempts[a].sequence < state.attempts[oldest].sequence:
-                oldest = a
-            a = state.attempts[a].next
+        oldest = fold.oldest_attempt(state, node)
         if oldest < 0:
             break
         task = state.attempts[oldest].task
@@ -111,11 +105,7 @@ def _lose_node(state, world, node, priority):
         if state.shapes[state.tasks[task].form].parts > 1:
             stages.cancel_siblings(state, world, task, node)
         stages.retry(state, world, task, NODE_LOST, priority)
-    while node_row.first_container >= 0:
-        containers.drop(state, node_row.first_container)
-    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
-        if state.devices[d].loaded >= 0:
-            containers.load_device(state, node, d, -1)
+    fold.forget_contents(state, node)
     sleep.set_state(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
@@ -226,46 +216,10 @@ def _start_placed(state, world):
 
 
 @inner
-def _ramp(state, world):
-    """Serverless nodes offer more as time goes on."""
-    clock = state.clock[0]
-    now = clock.now
-    for n in range(state.nodes.size):
-        cls = state.nodes[n].cls
-        if state.classes[cls].serverless == 1 and state.nodes[n].capacity_u < state.classes[cls].request_u:
-            offered = state.classes[cls].burst_u + state.classes[cls].ramp_u_s * now
-            capacity = np.int64(min(float(state.classes[cls].request_u), math.floor(offered + 1e-3)))
-            if capacity > state.nodes[n].capacity_u:
-                groups.leave(state, n)
-                state.nodes[n].capacity_u = capacity
-                groups.rejoin(state, n)
-                clock.epoch += 1
-
-
-@inner
 def _schedule_ramp(state, world):
     """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
     pulse = world.pulse[0]
-    clock = state.clock[0]
-    counts = state.counts[0]
-    now = clock.now
-    soonest = math.inf
-    for n in range(state.nodes.size):
-        cls = state.nodes[n].cls
-        kind = state.classes[cls]
-        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
-            continue
-        for at in range(counts.shapes_n):
-            shape = state.active_shapes[at]
-            first = state.shapes[shape].variant_first
-            for v in range(first, first + state.shapes[shape].variant_n):
-                if state.class_ok[v, cls] == 0:
-                    continue
-                for parts in range(1, state.shapes[shape].parts + 1):
-                    wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
-                    at_s = (wanted - kind.burst_u) / kind.ramp_u_s
-                    if now < at_s < soonest and wanted <= kind.request_u:
-                        soonest = at_s
+    soonest = fold.next_growth(state)
     if soonest != pulse.ramp_at:
         pulse.ramp_at = soonest
         if soonest < math.inf:
@@ -330,14 +284,9 @@ def _warm(state, world, node, fn):
 
 @inner
 def _set_frequency(state, world, node, level):
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    if level < 0 or level >= state.classes[cls].frequency_n:
-        return
     power.account(state, world, node)
-    groups.leave(state, node)
-    node_row.frequency = level
-    groups.rejoin(state, node)
+    if not fold.set_frequency(state, node, level):
+        return
     clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes[node].demand_u))
     power.refresh(state, world, node)
 
@@ -389,7 +338,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
         pulse.redo = 0
         if counts.waiting > 0 and _is_round(state, world):
             if pulse.ramps == 1:
-                _ramp(state, world)
+                fold.grow_platforms(state)
             status = _decide_all(state, world, priority, score)
             if status == BAD_COST:
                 return BAD_COST

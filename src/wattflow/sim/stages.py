@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, devices, fit, release, view
+from wattflow.engine import devices, fold, view
 from wattflow.engine.tables import (
     ASLEEP,
     FALLING,
@@ -18,7 +18,7 @@ from wattflow.engine.tables import (
     WAKING,
 )
 from wattflow.kernel.jit import inner
-from wattflow.sim import clocks, containers, faults, power, sleep
+from wattflow.sim import clocks, faults, power, sleep
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -135,19 +135,7 @@ def _enter_cold(state, world, a):
     attempt = state.attempts[a]
     node = attempt.node
     load = world.nodes[node]
-    task = attempt.task
-    fn = state.shapes[state.tasks[task].form].function
-    function = state.functions[fn]
-    seconds = 0.0
-    if function.cold_start_s > 0.0:
-        c = view.find_container(state, node, fn)
-        if c >= 0:
-            containers.drop(state, c)
-            run.warm = 1
-        else:
-            seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
-    if attempt.device >= 0:
-        seconds += _load_devices(state, a, fn)
+    seconds = fold.enter(state, a)
     if seconds <= 0.0:
         _enter_data(state, world, a)
         return
@@ -160,21 +148,6 @@ def _enter_cold(state, world, a):
     run.mark = load.integral
     power.refresh(state, world, node)
     _timed(state, world, a, COLD, seconds)
-
-
-@inner
-def _load_devices(state, a, fn):
-    """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
-    attempt = state.attempts[a]
-    node = attempt.node
-    first = state.nodes[node].device_first
-    slowest = 0.0
-    for d in range(first, first + state.nodes[node].device_n):
-        seconds = state.device_classes[state.devices[d].cls].reconfigure_s
-        if seconds > 0.0 and devices.holds(attempt.devices, d - first) and state.devices[d].loaded != fn:
-            slowest = max(slowest, seconds)
-            containers.load_device(state, node, d, fn)
-    return slowest
 
 
 @inner
@@ -226,7 +199,8 @@ def _enter_data(state, world, a):
     kind = state.classes[cls]
     latency = kind.latency_s
     zone = kind.zone
-    for e in range(state.parent_start[task], state.parent_start[task + 1]):
+    links = state.links[task]
+    for e in range(links.parent_first, links.parent_first + links.parent_n):
         at = state.tasks[state.parent[e]].node
         if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
             latency += kind.zone_latency_s
@@ -418,15 +392,9 @@ def run_ended(state, world, a, priority):
     node = attempt.node
     outcome = world.runs[a].outcome
     if outcome == OK:
-        fn = state.shapes[task_row.form].function
-        if state.functions[fn].cold_start_s > 0.0:
-            containers.keep(state, node, fn)
+        fold.keep_container(state, a)
         _close(state, world, a, OK)
-        left = task_row.parts_left - 1
-        task_row.parts_left = left
-        if left == 0:
-            where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
-            release.complete(state, task, where, priority)
+        if fold.part_done(state, task, node, priority):
             world.pulse[0].last_end = state.clock[0].now
         return
     faults.keep_checkpoint(state, world, a)
@@ -449,17 +417,10 @@ def time_is_up(state, world, a, priority):
 @inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
-    task_row = state.tasks[task]
-    clock = state.clock[0]
-    rules = state.rules[0]
-    pulse = world.pulse[0]
-    task_row.attempt += 1
-    if task_row.attempt <= rules.max_retries and outcome != TIME_LIMIT:
-        pulse.retries += 1
-        release.enqueue(state, task, priority)
+    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
+        world.pulse[0].retries += 1
     else:
-        release.give_up(state, task)
-        pulse.last_end = clock.now
+        world.pulse[0].last_end = state.clock[0].now
 
 
 @inner
@@ -543,7 +504,4 @@ def _close(state, world, a, outcome):
     record.transfer_j = run.transfer_j
     record.marginal_j = attempt.marginal_j
     record.guarantee = needs.guarantee
-    fit.give_back(state, variant, node, device, attempt.devices)
-    decide.drop_attempt(state, a)
-    if node_row.running == 0:
-        sleep.node_idles(state, world, node)
+    sleep.check_later(state, world, node, fold.end_attempt(state, a))

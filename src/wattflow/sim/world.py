@@ -38,7 +38,7 @@ DOMAINS = np.dtype([
 EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8"), ("what", "i4"), ("who", "i4")])
 NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
-    ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"), ("gen", "i8"), ("wake_wanted", "i8"),
+    ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"),
     ("failures", "i8"), ("idle_w", "f8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
