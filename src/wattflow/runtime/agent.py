@@ -1,7 +1,9 @@
 """The agent of a node: takes leases, runs them, tells what happened. It holds no state that outlives it.
 
-Three loops share one outbox: *poll* waits at the server for leases, *report* brings news as soon as there are any (what gathers while one
-report is under way goes with the next), *watch* samples CPU time and joules. News stay in the outbox until the server has
+Three loops share one outbox: *poll* waits at the server for leases, *report* brings news as soon as there are any
+(what gathers while one
+report is under way goes with the next), *watch* samples CPU time and joules. News stay in the outbox until the server
+has
 answered, so that a cut or a restart loses none.
 """
 

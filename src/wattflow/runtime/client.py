@@ -5,7 +5,8 @@
         total = ex.submit(combine, parts)        # futures as arguments are edges of a DAG
         print(total.result(), total.energy())
 
-One thread sends what was submitted since its last request, another waits for ends. Both go on when the server was restarted.
+One thread sends what was submitted since its last request, another waits for ends. Both go on when the server was
+restarted.
 """
 
 from __future__ import annotations
@@ -110,7 +111,6 @@ class Client(concurrent.futures.Executor):
         self._lock = threading.Lock()
         self._number = 0
         self._open = 0
-        self._idle = threading.Condition(self._lock)
         self._closed = False
         self._broken: BaseException | None = None
         self._calls = self._connect()
@@ -145,7 +145,9 @@ class Client(concurrent.futures.Executor):
         ))  # fmt: skip
         return future
 
-    def run(self, command: list[str], *, after: list[TaskFuture] | None = None, name: str | None = None, **needs: Any) -> TaskFuture:
+    def run(
+        self, command: list[str], *, after: list[TaskFuture] | None = None, name: str | None = None, **needs: Any
+    ) -> TaskFuture:
         """Run a program on the cluster."""
         from wattflow.runtime.task import _way
 
@@ -303,7 +305,7 @@ class Client(concurrent.futures.Executor):
             if ran and len(known) + len(lost) == len(ran) and known:
                 worst = max((row["provenance"] for row in known), key=_PROVENANCE.index)
                 sums = [sum(row[name] for row in known) for name in ("energy_j", "low_j", "high_j")]
-                return TaskEnergy(*sums, worst, len(ran))
+                return TaskEnergy(sums[0], sums[1], sums[2], worst, len(ran))
             if time.monotonic() > end_s:
                 raise TimeoutError(f"the joules of task {key} are not known yet")
             time.sleep(0.1)
@@ -327,7 +329,6 @@ def _failure(outcome: m.Outcome, data: bytes | None) -> BaseException:
         if isinstance(error, BaseException):
             return error
     return TaskFailed(outcome.reason or "failed")
-
 
 
 _PLAIN_WAY = Way("cpu")

@@ -1,6 +1,7 @@
 """The live engine, with every call written down before its effects are seen.
 
-The engine is deterministic: the same calls give the same ids and placements. So the journal is the calls, and a restart is the last
+The engine is deterministic: the same calls give the same ids and placements. So the journal is the calls, and a
+restart is the last
 snapshot plus the calls after it.
 """
 

@@ -17,7 +17,8 @@ from wattflow.runtime.messages import Energy, TaskEnergy, Window
 
 WINDOW_S = 1.0
 MODEL_ERROR = 0.25
-"""Half the width of the band of modelled joules, as a share of them: chosen, not measured; a curve of another machine may be off
+"""Half the width of the band of modelled joules, as a share of them: chosen, not measured; a curve of another machine
+may be off
 by more."""
 COUNTER_ERROR = 0.02
 """The same for counted joules: what RAPL's counters are usually trusted to."""
@@ -59,7 +60,7 @@ class NodeEnergy:
         self._over[fence] = False
 
     def sample(self, now_s: float, cpu_s: Mapping[int, float]) -> tuple[list[TaskEnergy], Window | None]:
-        """One sample: CPU seconds of what runs. Returns what a closed window tells: joules of attempts that are over."""
+        """CPU seconds of what runs. Returns what a closed window tells: joules of attempts that are over."""
         for fence, seconds in cpu_s.items():
             if fence not in self._over:
                 self._cpu_s[fence] = max(seconds, self._cpu_s.get(fence, 0.0))
@@ -68,7 +69,9 @@ class NodeEnergy:
         reading = self._meter.read()
         tasks = {str(fence): seconds for fence, seconds in self._cpu_s.items()}
         machine_s = self._machine()["machine"]
-        sample = Sample(now_s, node_j(reading.joules, self._meter.domains), tasks, max(0.0, machine_s - self._known_s()))
+        sample = Sample(
+            now_s, node_j(reading.joules, self._meter.domains), tasks, max(0.0, machine_s - self._known_s())
+        )
         self._attributor.add(sample)
         for fence in self._over:
             self._over[fence] = True
@@ -92,7 +95,8 @@ class NodeEnergy:
             tasks_j += energy.total_j
         others = result.unattributed_j / tasks_j if tasks_j > 0 else 0.0
         self.watts = result.counted_j / (sample.time_s - self._first.time_s)
-        window = Window(self._first.time_s, sample.time_s, result.counted_j, result.idle_j, tasks_j, result.unattributed_j,
+        window = Window(self._first.time_s, sample.time_s, result.counted_j, result.idle_j, tasks_j,
+        result.unattributed_j,
                         str(self.provenance))  # fmt: skip
         told = [self._tell(fence, others) for fence, sampled in self._over.items() if sampled]
         for joules in told:
@@ -104,7 +108,7 @@ class NodeEnergy:
         return told, window
 
     def _tell(self, fence: int, others: float) -> TaskEnergy:
-        """Joules with a band: from what the node would not have drawn without it, to its share of what nobody claims."""
+        """Joules with a band: from what it added to the node's draw, to its share of what nobody claims."""
         energy_j, marginal_j = self._joules.pop(fence, (0.0, 0.0))
         error = MODEL_ERROR if self.provenance is Provenance.MODELLED else COUNTER_ERROR
         low_j = min(energy_j, marginal_j) * (1 - error)

@@ -1,4 +1,4 @@
-"""Calls as bytes, on the client's side. Futures among the arguments become numbers that the child replaces by results."""
+"""Calls as bytes, on the client's side. Futures among the arguments become numbers; the child puts results there."""
 
 from __future__ import annotations
 

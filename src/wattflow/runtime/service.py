@@ -1,6 +1,7 @@
 """The service: requests and reports in, leases and answers out; the engine decides and the store knows first.
 
-Everything here runs in one event loop and never waits for a disk. A *turn* steps the engine once for everything that came in since
+Everything here runs in one event loop and never waits for a disk. A *turn* steps the engine once for everything that
+came in since
 the last; what it decided goes to the writer, and takes effect when the writer says that it is on disk.
 """
 
@@ -271,11 +272,9 @@ class Service:
         if wanted is not None and wanted != self.decider.policy:
             others = [w.id for w in self.workflows.values() if w.state == "open" and w is not workflow]
             if others:
-                raise InvalidInput(
-                    name,
-                    f"objective {submission.objective!r} needs the policy {wanted!r}, but {len(others)} open workflows run "
-                    f"under {self.decider.policy!r}; wait for them, or leave the objective out",
-                )
+                what = f"objective {submission.objective!r} needs the policy {wanted!r}"
+                why = f"{len(others)} open workflows run under {self.decider.policy!r}"
+                raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")
             self.decider.use(wanted)
 
     def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:

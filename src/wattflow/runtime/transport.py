@@ -130,7 +130,8 @@ class HttpTransport:
                 data = await answer.read()
                 if answer.status < 300:
                     return data
-                message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {data[:300].decode(errors='replace')}"
+                told = data[:300].decode(errors="replace")
+                message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
                 raise Denied(message) if 400 <= answer.status < 500 else Unreachable(message)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None

@@ -88,7 +88,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 class _Door:
-    """Nobody passes without a token. A plain ASGI wrapper: it costs microseconds, a middleware of functions hundreds."""
+    """Nobody passes without a token. A plain ASGI wrapper costs microseconds; a middleware function, hundreds."""
 
     def __init__(self, app: Any, tokens: Tokens) -> None:
         self._app, self._tokens = app, tokens
@@ -142,7 +142,9 @@ async def _housekeeping(house: House) -> None:
                 saved = house.service.next_entry
                 await take_snapshot(house.service, house.database, house.folder)
             forget_closed(house.service)
-            for task, number in await asyncio.to_thread(reads.expire, house.database, house.service.now() - house.keep_s):
+            for task, number in await asyncio.to_thread(
+                reads.expire, house.database, house.service.now() - house.keep_s
+            ):
                 house.service.logs.path(task, number).unlink(missing_ok=True)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             log.warning("housekeeping: %s", error)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from wattflow import __version__
 from wattflow.runtime.messages import Outcomes, Submission, Task
 from wattflow.runtime.recovery import outcome_of
-from wattflow.server.app import House, allowed, house_of
+from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, schema, typed
 from wattflow.store import reads
 from wattflow.store.reads import Found
@@ -37,7 +37,8 @@ async def status(request: Request) -> Response:
     allowed(request, "user", "agent")
     service = house_of(request).service
     return answer(request, {
-        "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s": service.now(),
+        "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
+        service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(task.state == "waiting" for task in service.tasks.values()), "trouble": service.writer.message,
         "commits": service.writer.figures.commits,
@@ -75,7 +76,9 @@ async def one_workflow(request: Request, workflow: str) -> Response:
 
 
 @router.get("/workflows/{workflow}/tasks")
-async def tasks(request: Request, workflow: str, after: Sequence = 0, most: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Response:
+async def tasks(
+    request: Request, workflow: str, after: Sequence = 0, most: Annotated[int, Query(ge=1, le=10_000)] = 1000
+) -> Response:
     """Its tasks in order of submission."""
     await _owned(request, workflow)
     found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
@@ -149,7 +152,9 @@ async def why(request: Request, task: int) -> Response:
 
 
 @router.get("/tasks/{task}/log")
-async def task_log(request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0, offset: Sequence = 0) -> Response:
+async def task_log(
+    request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0, offset: Sequence = 0
+) -> Response:
     """Output of an attempt (0: the latest) from a place on. Headers tell the attempt and whether it is over."""
     row = await _owned_task(request, task)
     house = house_of(request)
@@ -221,5 +226,8 @@ def _workflow(row: Found) -> dict[str, Any]:
 
 def _task(row: Found) -> dict[str, Any]:
     _, spec = _SPEC.decode(row["spec"])
-    shown = {key: row[key] for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")}
+    shown = {
+        key: row[key]
+        for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
+    }
     return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}

@@ -62,7 +62,9 @@ def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
             schema.metadata.create_all(connection)
             connection.execute(sa.insert(schema.meta), {"key": "version", "value": str(schema.VERSION)})
             return
-        version = int(connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar_one())
+        version = int(
+            connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar_one()
+        )
         if version > schema.VERSION:
             raise InvalidInput(
                 url, f"this store was written by a newer wattflow (layout {version}, this one knows {schema.VERSION})"
@@ -76,7 +78,9 @@ def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
         for step in range(version, schema.VERSION):
             MIGRATIONS[step](connection)
         if version < schema.VERSION:
-            connection.execute(sa.update(schema.meta).where(schema.meta.c.key == "version"), {"value": str(schema.VERSION)})
+            connection.execute(
+                sa.update(schema.meta).where(schema.meta.c.key == "version"), {"value": str(schema.VERSION)}
+            )
 
 
 def told(error: sa.exc.DBAPIError) -> str:

@@ -68,7 +68,9 @@ def outcomes(database: sa.Engine, workflow_id: str, after: int, most: int) -> li
 
 def attempts(database: sa.Engine, workflow_id: str, key: str | None = None) -> list[Found]:
     """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key."""
-    query = sa.select(schema.attempts, schema.tasks.c.key).join(schema.tasks, schema.tasks.c.id == schema.attempts.c.task)
+    query = sa.select(schema.attempts, schema.tasks.c.key).join(
+        schema.tasks, schema.tasks.c.id == schema.attempts.c.task
+    )
     query = query.where(schema.tasks.c.workflow == workflow_id)
     if key is not None:
         query = query.where(schema.tasks.c.key == key)
@@ -96,8 +98,8 @@ def journal(database: sa.Engine, after: int) -> Iterator[tuple[int, bytes]]:
     table = schema.journal
     with database.connect() as connection:
         query = sa.select(table.c.sequence, table.c.entry).where(table.c.sequence > after).order_by(table.c.sequence)
-        for sequence, entry in connection.execution_options(stream_results=True).execute(query):
-            yield sequence, entry
+        for row in connection.execution_options(stream_results=True).execute(query):
+            yield row[0], row[1]
 
 
 def highest(database: sa.Engine) -> dict[str, int]:
@@ -123,7 +125,9 @@ def expire(database: sa.Engine, before_s: float) -> list[tuple[int, int]]:
     with database.begin() as connection:
         old = sa.select(w.c.id).where(w.c.ended_s < before_s)
         old_tasks = sa.select(t.c.id).where(t.c.workflow.in_(old))
-        gone = [tuple(row) for row in connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(old_tasks)))]
+        gone = [
+            tuple(row) for row in connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(old_tasks)))
+        ]
         connection.execute(sa.delete(a).where(a.c.task.in_(old_tasks)))
         connection.execute(sa.delete(t).where(t.c.workflow.in_(old)))
         connection.execute(sa.delete(w).where(w.c.ended_s < before_s))

@@ -1,6 +1,7 @@
 """The tables, and every statement that changes them.
 
-Statements have a rank: within one group commit they run in this order, each over all its rows in the order in which they were
+Statements have a rank: within one group commit they run in this order, each over all its rows in the order in which
+they were
 given. A row is inserted once and changed later by one statement, so ranks cannot put a change before its row.
 """
 
@@ -121,7 +122,7 @@ class Change(enum.IntEnum):
 
 
 def statements(dialect: str) -> dict[Change, sa.Executable]:
-    """The statements in a database's dialect (``sqlite`` or ``postgresql``); parameters are named ``b_…`` in changes."""
+    """The statements in a database's dialect (``sqlite`` or ``postgresql``)."""
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     one_attempt = (attempts.c.task == sa.bindparam("b_task")) & (attempts.c.number == sa.bindparam("b_number"))
     node = insert(nodes)
@@ -138,8 +139,10 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         Change.ATTEMPT_STARTED: _update(attempts, one_attempt, "started_s", "cold_s"),
         Change.ATTEMPT_ENDED: _update(attempts, one_attempt, "outcome", "started_s", "ended_s", "cold_s", "cpu_s",
                                       "peak_bytes", "reason"),
-        Change.ATTEMPT_ENERGY: _update(attempts, one_attempt, "energy_j", "low_j", "high_j", "marginal_j", "provenance"),
-        Change.TASK_STATE: _update(tasks, tasks.c.id == sa.bindparam("b_id"), "state", "attempts", "ended_s", "sequence",
+        Change.ATTEMPT_ENERGY: _update(attempts, one_attempt, "energy_j", "low_j", "high_j", "marginal_j",
+        "provenance"),
+        Change.TASK_STATE: _update(tasks, tasks.c.id == sa.bindparam("b_id"), "state", "attempts", "ended_s",
+        "sequence",
                                    "result", "reason"),
         Change.WORKFLOW_STATE: _update(workflows, workflows.c.id == sa.bindparam("b_id"), "state", "ended_s", "about"),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),

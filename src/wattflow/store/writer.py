@@ -1,6 +1,7 @@
 """The group writer: one thread, one connection, one transaction for everything that gathered since the last.
 
-`put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on disk. A group
+`put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
+disk. A group
 closes by itself: what comes while a commit runs forms the next one. ``most`` bounds it so that no commit grows long.
 """
 
@@ -47,7 +48,8 @@ class Writer:
     Args:
         database: An opened store.
         most: Rows in one group.
-        trouble: Called with a message when a commit fails, and with None when one succeeds again. A failed group is kept
+        trouble: Called with a message when a commit fails, and with None when one succeeds again. A failed group is
+        kept
             and tried until it succeeds: nothing that was put is dropped.
     """
 

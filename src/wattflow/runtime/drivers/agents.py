@@ -1,6 +1,7 @@
 """Agents that pull: each turn of an agent brings what happened there and takes leases home.
 
-A lease is sent again when the agent does not say that it holds it; the agent knows attempts by their fence and takes none twice.
+A lease is sent again when the agent does not say that it holds it; the agent knows attempts by their fence and takes
+none twice.
 An agent that has not been heard of for ``lost_after_s`` is lost.
 """
 
@@ -111,7 +112,7 @@ class AgentsDriver:
         self.sink.announce(node)
 
     def knows(self, node: str, boot: str) -> bool:
-        """Whether this agent has announced itself in this life. After a restart of the server it need not do so again."""
+        """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
         agent = self._agents.get(node)
         if agent is not None and not agent.boot:
             agent.boot = boot

@@ -1,4 +1,4 @@
-"""Devices of a node and the executors that know them: work goes to the one its variant names, else to plain processes."""
+"""Devices of a node and the executors that know them; work without a device goes to plain processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, Lease, TaskEnergy
+from wattflow.runtime.messages import Device, Energy, Lease, TaskEnergy
 
 
 class DeviceExecutor(Protocol):
@@ -79,9 +79,7 @@ class Devices:
 ORDER = ("measured", "attributed", "modelled", "guessed")
 
 
-def _sum(energy, device_j, provenance):  # type: ignore[no-untyped-def]
-    from wattflow.runtime.messages import Energy
-
+def _sum(energy: Energy, device_j: float, provenance: str) -> Energy:
     worse = max(energy.provenance, provenance, key=ORDER.index)
     return Energy(energy.energy_j + device_j, energy.low_j + device_j * 0.95, energy.high_j + device_j * 1.05, worse,
                   energy.marginal_j + device_j)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Limits of a task's processes: control groups (version 2 or 1) where they can be written, the process's own limits otherwise.
+"""Limits of a task's processes: control groups (version 2 or 1) where they can be written, else the process's own.
 
 Groups are kept and used again: making one costs more than changing its numbers.
 """

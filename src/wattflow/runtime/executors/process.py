@@ -480,7 +480,9 @@ def _finish(
     if work.command is not None and status == 0:
         return Finish("done", asked_s, now_s, **usage)
     if process.group is not None and process.group.out_of_memory():
-        return Finish("failed", asked_s, now_s, **usage, reason=f"used more than its {work.memory_bytes} bytes of memory")
+        return Finish(
+            "failed", asked_s, now_s, **usage, reason=f"used more than its {work.memory_bytes} bytes of memory"
+        )
     if work.command is not None and status > 0:
         return Finish("failed", asked_s, now_s, **usage, reason=f"exit code {status}")
     reason = f"ended by signal {-status}" if status < 0 else f"ended with {status} before it answered"

@@ -1,10 +1,13 @@
 """A warm Python that forks one child per task. Runs as a script with nothing but the standard library.
 
-It has one thread, loads no payload and never touches a device. Over its control socket (one message per packet, JSON, with
-file descriptors) come ``fork`` requests; back go ``forked`` and ``ended`` with the child's exit status, CPU seconds and peak
+It has one thread, loads no payload and never touches a device. Over its control socket (one message per packet, JSON,
+with
+file descriptors) come ``fork`` requests; back go ``forked`` and ``ended`` with the child's exit status, CPU seconds
+and peak
 memory as `os.wait4` tells them. The child reads calls from its own socket: see `serve`.
 
-Frames on a child's socket: four bytes with the length of a JSON header, the header (whose ``sizes`` count the blobs), the blobs.
+Frames on a child's socket: four bytes with the length of a JSON header, the header (whose ``sizes`` count the blobs),
+the blobs.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
 
 
-# ---- the child ----------------------------------------------------------------------------------------------------------
+# ---- the child -----------------------------------------------------------------------------------------------------
 
 
 class _Loader(pickle.Unpickler):
@@ -90,7 +93,9 @@ def serve(channel: socket.socket) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         cpu_end = time.process_time()
-        answer.update(id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end)
+        answer.update(
+            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end
+        )
         channel.sendall(frame(answer, [result]))
 
 
@@ -167,7 +172,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
     serve(socket.socket(fileno=fds[0]))
 
 
-# ---- the zygote ---------------------------------------------------------------------------------------------------------
+# ---- the zygote ----------------------------------------------------------------------------------------------------
 
 
 def main(control_fd: int, preload: list[str]) -> None:
@@ -189,7 +194,7 @@ def main(control_fd: int, preload: list[str]) -> None:
     children: dict[int, int] = {}
     _tell(control, {"op": "ready", "python": PYTHON, "pid": os.getpid()})
     while True:
-        readable, _, _ = select.select([control, wake_read], [], [])
+        readable: list[Any] = select.select([control, wake_read], [], [])[0]
         if wake_read in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 4096)
