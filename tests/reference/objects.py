@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def counted_cores(self) -> float:
-        """Cores it counts for in P(k): more or fewer at another frequency."""
+        """Cores times the power of its frequency level: its part of the watts above idle."""
         return self.offer.variant.cores * self.node.facts.frequencies[self.offer.level].power
 
     def share_of(self, device: Device) -> float:
@@ -172,8 +172,10 @@ class LiveNode:
     # How fast (sections 5 and 6)
 
     def cpu_rate(self) -> float:
-        """r = X(D)/D for CPU attempts in their run stage."""
-        demand = sum(a.offer.variant.cores for a in self.attempts if a.stage == "run" and not a.devices)
+        """r = X(D)/D with D all cores in their run stage, those beside a device included."""
+        return self.rate_at(sum(a.offer.variant.cores for a in self.attempts if a.stage == "run"))
+
+    def rate_at(self, demand: float) -> float:
         cores, threads, slowdown = self.facts.cores, self.facts.threads, self.facts.smt_slowdown
         if demand <= cores:
             return 1.0
@@ -226,14 +228,14 @@ class LiveNode:
         return self.idle_w(), "idle", self.cpu_shares() + self.device_shares()
 
     def cpu_shares(self) -> list[tuple[Attempt, float]]:
-        """P(k) − P(0), each busy core the same."""
+        """P(k) − P(0), each busy core the same but for its frequency level's power."""
         profile = self.facts.power
         busy = [a for a in self.attempts if a.stage in ("run", "cold")]
-        total = sum(a.counted_cores for a in busy)
-        if profile is None or total == 0:
+        cores = sum(a.offer.variant.cores for a in busy)
+        if profile is None or cores == 0:
             return []
-        above_w = profile.at(min(self.facts.threads, total)) - profile.at(0)
-        return [(a, above_w * a.counted_cores / total) for a in busy]
+        above_w = profile.at(min(self.facts.threads, cores)) - profile.at(0)
+        return [(a, above_w * a.counted_cores / cores) for a in busy]
 
     def device_shares(self) -> list[tuple[Attempt, float]]:
         """Each device's watts above idle, by share of the attempts in their run stage on it."""

@@ -26,6 +26,7 @@ from wattflow.sim.world import (
     DATA,
     FAIL,
     FINISH,
+    HOLD,
     LATENCY,
     LOST_J,
     MESSAGE,
@@ -54,6 +55,7 @@ def begin(state, world, a):
     run.wake_s = 0.0
     run.cold_s = 0.0
     run.data_s = 0.0
+    run.hold_s = 0.0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -143,7 +145,8 @@ def _enter_cold(state, world, a):
     power.account(state, world, node)
     weight = _weight(state, a)
     run.weight_u = weight
-    load.busy_u += weight
+    load.busy_u += state.variants[attempt.variant].cores_u
+    load.weight_u += weight
     load.cold_u += weight
     run.mark = load.integral
     power.refresh(state, world, node)
@@ -157,24 +160,77 @@ def _leave_cold(state, world, a):
     load = world.nodes[node]
     power.account(state, world, node)
     weight = run.weight_u
-    run.cold_j = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    run.cold_j += weight * (load.integral - run.mark)
+    load.busy_u -= state.variants[state.attempts[a].variant].cores_u
+    load.weight_u -= weight
     load.cold_u -= weight
     power.refresh(state, world, node)
 
 
 @inner
 def _weight(state, a):
-    """Busy cores that an attempt counts for in power, in millionths."""
+    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
     attempt = state.attempts[a]
-    variant = attempt.variant
-    needs = state.variants[variant]
-    weight = needs.cores_u
-    level = needs.frequency
+    weight = state.variants[attempt.variant].cores_u
+    level = view.level_at(state, attempt.variant, attempt.node)
     if level > 0:
         cls = state.nodes[attempt.node].cls
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
+
+
+@inner
+def set_frequency(state, world, node, level):
+    """Change a node's level: what runs there goes on at it, each as its compute-bound share says."""
+    power.account(state, world, node)
+    before = state.nodes[node].frequency
+    if not fold.set_frequency(state, node, level):
+        return
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        stage = world.runs[a].stage
+        if stage == RUN or stage == COLD:
+            _reweigh(state, world, a)
+        if stage == RUN:
+            _rework(state, world, a, before, level)
+        a = state.attempts[a].next
+    power.refresh(state, world, node)
+
+
+@inner
+def _reweigh(state, world, a):
+    """Settle the joules so far and count the attempt at its new level from here on."""
+    run = world.runs[a]
+    load = world.nodes[state.attempts[a].node]
+    joules = run.weight_u * (load.integral - run.mark)
+    run.mark = load.integral
+    weight = _weight(state, a)
+    load.weight_u += weight - run.weight_u
+    if run.stage == COLD:
+        run.cold_j += joules
+        load.cold_u += weight - run.weight_u
+    else:
+        run.run_j += joules
+    run.weight_u = weight
+
+
+@inner
+def _rework(state, world, a, before, after):
+    """What is left of an attempt's work, at another level of its node."""
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    shape = state.tasks[attempt.task].form
+    node_row.frequency = before
+    old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
+    node_row.frequency = after
+    ratio = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old
+    if ratio != 1.0:
+        d = run.domain
+        left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
+        clocks.remove(state, world, a)
+        clocks.join(state, world, d, a, left * ratio)
+        run.planned *= ratio
 
 
 @inner
@@ -195,16 +251,7 @@ def _enter_data(state, world, a):
         return
     run.bytes = size
     world.pulse[0].transfers += 1
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    latency = kind.latency_s
-    zone = kind.zone
-    links = state.links[task]
-    for e in range(links.parent_first, links.parent_first + links.parent_n):
-        at = state.tasks[state.parent[e]].node
-        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
-            latency += kind.zone_latency_s
-            break
+    latency = view.data_latency_s(state, task, node)
     if latency > 0.0:
         since = run.since
         _timed(state, world, a, LATENCY, latency)
@@ -254,21 +301,12 @@ def data_arrived(state, world, a):
 
 
 @inner
-def cpu_rate(state, node, demand_u):
-    """Progress of each CPU attempt with this demand on the node's cores: X(D)/D."""
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    kind = state.classes[cls]
-    demand = demand_u / MICRO
-    cores = kind.cores
-    rate = 1.0
-    if demand > cores:
-        threads = kind.threads
-        rate = (cores + (min(demand, threads) - cores) * kind.smt_gain) / demand
-    level = node_row.frequency
-    if level > 0:
-        rate *= state.frequency_speed[cls, level]
-    return rate
+def _crowd(state, world, node, cores_u):
+    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    load = world.nodes[node]
+    demand = load.demand_u + cores_u
+    load.demand_u = demand
+    clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
 @inner
@@ -291,6 +329,38 @@ def device_rate(state, world, d):
 
 @inner
 def _enter_run(state, world, a):
+    """Start the run, or wait until the other parts of the gang are as far."""
+    task = state.attempts[a].task
+    parts = state.shapes[state.tasks[task].form].parts
+    if parts == 1:
+        _start_run(state, world, a)
+        return
+    run = world.runs[a]
+    gang = world.gangs[task]
+    run.stage = HOLD
+    run.since = state.clock[0].now
+    run.left = gang.first_held
+    gang.first_held = a
+    gang.held += 1
+    if gang.held < parts:
+        return
+    b = gang.first_held
+    _forget_held(world, task)
+    while b >= 0:
+        after = world.runs[b].left  # joining a domain sets it anew
+        world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
+        _start_run(state, world, b)
+        b = after
+
+
+@inner
+def _forget_held(world, task):
+    world.gangs[task].first_held = -1
+    world.gangs[task].held = 0
+
+
+@inner
+def _start_run(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
     now = state.clock[0].now
@@ -306,7 +376,8 @@ def _enter_run(state, world, a):
     run.weight_u = weight
     power.account(state, world, node)
     run.mark = load.integral
-    load.busy_u += weight
+    load.busy_u += needs.cores_u
+    load.weight_u += weight
     if needs.device != NO_DEVICE:
         _use_devices(state, world, a, 1)
         device = attempt.device
@@ -315,10 +386,8 @@ def _enter_run(state, world, a):
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
     else:
-        demand = load.demand_u + needs.cores_u
-        load.demand_u = demand
         clocks.join(state, world, node, a, work)
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, needs.cores_u)
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
@@ -367,19 +436,17 @@ def _leave_run(state, world, a):
     weight = run.weight_u
     power.account(state, world, node)
     joules = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    load.busy_u -= needs.cores_u
+    load.weight_u -= weight
     if needs.device != NO_DEVICE:
         device = attempt.device
         share = devices.power_share(state, variant, state.devices[device].cls)
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
-    else:
-        demand = load.demand_u - needs.cores_u
-        load.demand_u = demand
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, -needs.cores_u)
     power.refresh(state, world, node)
-    run.run_j = joules
+    run.run_j += joules
 
 
 @inner
@@ -417,6 +484,8 @@ def time_is_up(state, world, a, priority):
 @inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
+    if state.shapes[state.tasks[task].form].parts > 1:
+        _forget_held(world, task)
     if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
         world.pulse[0].retries += 1
     else:
@@ -443,6 +512,8 @@ def stop(state, world, a, outcome):
         run.wake_s = spent
     elif stage == LATENCY or stage == DATA:
         run.data_s = spent
+    elif stage == HOLD:
+        run.hold_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
@@ -478,7 +549,8 @@ def _close(state, world, a, outcome):
     cls = node_row.cls
     kind = state.classes[cls]
     if kind.serverless == 1:
-        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
+        running = 0.0 if math.isnan(run.start) else clock.now - run.start
+        used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
     record = world.records[k]
@@ -499,6 +571,7 @@ def _close(state, world, a, outcome):
     record.wake_s = run.wake_s
     record.cold_s = run.cold_s
     record.data_s = run.data_s
+    record.hold_s = run.hold_s
     record.run_j = run.run_j
     record.cold_j = run.cold_j
     record.transfer_j = run.transfer_j
