@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattflow.lab.explore import Exploration, explore
-from wattflow.lab.explore_design import read_design
-from wattflow.lab.explore_report import write_exploration
-from wattflow.lab.explore_stats import effects, variance
+from wattflow.lab.explore.design import read_design
+from wattflow.lab.explore.exploration import Exploration, explore
+from wattflow.lab.explore.report import write_exploration
+from wattflow.lab.explore.stats import effects, variance
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 

@@ -151,8 +151,8 @@ def many_nodes() -> None:
         )  # fmt: skip
         ours_s(workload, cluster, "least-energy", SimOptions())
         done = [ours_s(workload, cluster, "least-energy", SimOptions()) for _ in range(3)]
-        rate = statistics.median(float(s.state.clock.decisions[0]) / s.seconds for s in done)
-        scored = float(done[0].state.clock.scored[0]) / float(done[0].state.clock.decisions[0])
+        rate = statistics.median(float(s.state.counts.decisions[0]) / s.seconds for s in done)
+        scored = float(done[0].state.counts.scored[0]) / float(done[0].state.counts.decisions[0])
         print(f"5,000 nodes, {name}: {scored:.0f} candidates a decision")
         figure(f"decisions_5000_nodes_{name}", rate, "1/s", f">={goal}", rate >= goal)
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from wattflow import traces
-from wattflow.lab import energy_set
+from wattflow.lab.experiments import energy_set
 
 
 def main() -> int:

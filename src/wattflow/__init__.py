@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from wattflow import generate, policy
     from wattflow.clusters import load_cluster
     from wattflow.generate import Recipe
-    from wattflow.lab.compare import Comparison, compare
-    from wattflow.lab.metrics import metrics
-    from wattflow.lab.points import Setup
-    from wattflow.lab.report import write_report
+    from wattflow.lab.compare.comparison import Comparison, compare
+    from wattflow.lab.figures.metrics import metrics
+    from wattflow.lab.run.points import Setup
+    from wattflow.lab.show.report import write_report
     from wattflow.model.cluster import Cluster, Node
     from wattflow.model.errors import InvalidInput, WattflowError
     from wattflow.model.run import Run
@@ -32,23 +32,23 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Cluster": "wattflow.model.cluster",
-    "Comparison": "wattflow.lab.compare",
+    "Comparison": "wattflow.lab.compare.comparison",
     "InvalidInput": "wattflow.model.errors",
     "Node": "wattflow.model.cluster",
     "Recipe": "wattflow.generate",
     "Run": "wattflow.model.run",
-    "Setup": "wattflow.lab.points",
+    "Setup": "wattflow.lab.run.points",
     "SimOptions": "wattflow.sim",
     "WattflowError": "wattflow.model.errors",
     "Workflow": "wattflow.model.workflow",
     "Workload": "wattflow.model.workload",
-    "compare": "wattflow.lab.compare",
+    "compare": "wattflow.lab.compare.comparison",
     "load": "wattflow.traces",
     "load_cluster": "wattflow.clusters",
-    "metrics": "wattflow.lab.metrics",
+    "metrics": "wattflow.lab.figures.metrics",
     "save": "wattflow.traces",
     "simulate": "wattflow.sim",
-    "write_report": "wattflow.lab.report",
+    "write_report": "wattflow.lab.show.report",
 }
 _PACKAGES = ("generate", "policy")
 

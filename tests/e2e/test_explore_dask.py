@@ -106,7 +106,7 @@ def test_no_scheduler_is_said_plainly(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from wattflow.cli.main import app
-    from wattflow.lab import explore_dask
+    from wattflow.lab.run import dask_workers as explore_dask
 
     design = tmp_path / "design.toml"
     design.write_text('frames = ["hash"]\nworkloads = ["skewed:tasks=10"]\n', encoding="utf-8")

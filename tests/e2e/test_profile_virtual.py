@@ -10,7 +10,7 @@ import pytest
 from wattflow.energy import machine, virtual
 from wattflow.energy.cpu_load import StressNg
 from wattflow.energy.meters.powercap import PowercapMeter
-from wattflow.energy.profiler import Profiler, Settings
+from wattflow.energy.profiler import Profiler, ProfilerSettings
 from wattflow.model.profile import PowerProfile, Provenance
 
 pytestmark = [
@@ -28,7 +28,7 @@ def test_the_profiler_finds_the_curve_behind_the_virtual_meter(tmp_path: Path) -
     source = virtual.VirtualMeter(tmp_path, curve, lambda: {"load": load.cpu_s()})
     with source:
         meter = PowercapMeter(source.powercap)
-        settings = Settings(warm_s=0.3, window_s=1.0, sample_s=0.2, most_windows=3, levels=(0, 1))
+        settings = ProfilerSettings(warm_s=0.3, window_s=1.0, sample_s=0.2, most_windows=3, levels=(0, 1))
         profile = Profiler(meter, load, topology, tmp_path / "profile.json", settings).run()
         meter.close()
     idle, one = profile.points()

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattflow.lab.explore_design import design_of
-from wattflow.lab.explore_point import LEVELS, slower_shares
-from wattflow.lab.explore_stats import decompose
+from wattflow.lab.explore.design import design_of
+from wattflow.lab.explore.point import LEVELS, slower_shares
+from wattflow.lab.explore.stats import decompose
 
 NAMES = ("frame", "policy", "workload")
 

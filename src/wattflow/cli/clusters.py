@@ -12,7 +12,7 @@ from wattflow.cli.screen import chosen_form, deliver, print_tables
 from wattflow.model.errors import MissingData
 
 if TYPE_CHECKING:
-    from wattflow.lab.tables import Row
+    from wattflow.lab.show.tables import Row
     from wattflow.model.cluster import Cluster
 
 

@@ -12,7 +12,7 @@ from wattflow.cli.screen import check_folder, chosen_form, deliver, fitting, pri
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wattflow.lab.compare import Comparison
+    from wattflow.lab.compare.comparison import Comparison
 
 
 def compare(
@@ -46,9 +46,9 @@ def compare(
     """
     from wattflow.cli.inputs import estimated, workload_of
     from wattflow.clusters import load_cluster
-    from wattflow.lab.compare import compare as run_comparison
-    from wattflow.lab.points import Setup
-    from wattflow.lab.tables import metric_names
+    from wattflow.lab.compare.comparison import compare as run_comparison
+    from wattflow.lab.run.points import Setup
+    from wattflow.lab.show.tables import metric_names
 
     form = chosen_form(output, out)
     check_folder(report)
@@ -72,7 +72,7 @@ def compare(
 
 def show(comparison: Comparison, output: o.Form, out: Path | None, metrics: tuple[str, ...]) -> None:
     """Tables for people; every figure for programs."""
-    from wattflow.lab.tables import comparison_about, comparison_rows, comparison_tables, explanation
+    from wattflow.lab.show.tables import comparison_about, comparison_rows, comparison_tables, explanation
 
     if output is o.Form.table:
         metrics = fitting(metrics, len(comparison.policies))
@@ -84,7 +84,7 @@ def show(comparison: Comparison, output: o.Form, out: Path | None, metrics: tupl
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:
     """The HTML report, whole or not at all."""
-    from wattflow.lab.report import write_report
+    from wattflow.lab.show.report import write_report
 
     write_report(path, comparison, title)
     remark(f"report: {path}", quiet)

@@ -22,9 +22,9 @@ def demo(
     """
     from wattflow.clusters import load_cluster
     from wattflow.generate import DEMOS
-    from wattflow.lab.compare import compare
-    from wattflow.lab.metrics import HEADLINE
-    from wattflow.lab.points import Setup
+    from wattflow.lab.compare.comparison import compare
+    from wattflow.lab.figures.metrics import HEADLINE
+    from wattflow.lab.run.points import Setup
 
     check_folder(report)
     cluster = load_cluster("mixed")

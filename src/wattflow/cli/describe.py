@@ -24,7 +24,7 @@ def describe(
     """
     from wattflow.cli.inputs import workload_of
     from wattflow.generate.recipe import Recipe
-    from wattflow.lab.describe import describe_workload, description_table
+    from wattflow.lab.show.describe import describe_workload, description_table
 
     form = chosen_form(output, out)
     source = workload_of(workflow)

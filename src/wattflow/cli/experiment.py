@@ -13,7 +13,7 @@ from wattflow.cli.screen import print_tables, progress_bar, remark
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.outcome import Sheet
+    from wattflow.lab.experiments.outcome import Sheet
 
 
 def experiment(
@@ -31,7 +31,7 @@ def experiment(
 
     Example: wattflow experiment hpe_table1
     """
-    from wattflow.lab import experiment as lab
+    from wattflow.lab.experiments import experiment as lab
 
     if name is None:
         for known in lab.names():

@@ -11,7 +11,7 @@ from wattflow.cli import options as o
 from wattflow.cli.screen import print_tables, progress_bar, remark
 
 if TYPE_CHECKING:
-    from wattflow.lab.explore import Exploration
+    from wattflow.lab.explore.exploration import Exploration
 
 
 def explore(
@@ -33,10 +33,10 @@ def explore(
 
     Example: wattflow explore experiments/explore_small.toml --workers 2
     """
-    from wattflow.lab.explore import explore as run
-    from wattflow.lab.explore_design import read_design
-    from wattflow.lab.explore_report import write_exploration
-    from wattflow.lab.explore_store import Store
+    from wattflow.lab.explore.design import read_design
+    from wattflow.lab.explore.exploration import explore as run
+    from wattflow.lab.explore.report import write_exploration
+    from wattflow.lab.explore.store import Store
 
     chosen = _workers(workers)
     wanted = read_design(design)
@@ -74,7 +74,7 @@ def _workers(text: str) -> int | str | None:
 
 
 def _show(found: Exploration) -> None:
-    from wattflow.lab.explore_tables import summary_tables
+    from wattflow.lab.explore.tables import summary_tables
 
     print_tables(summary_tables(found))
 

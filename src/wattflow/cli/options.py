@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wattflow.lab.points import Setup
+    from wattflow.lab.run.points import Setup
     from wattflow.sim import SimOptions
 
 

@@ -50,10 +50,10 @@ def profile(
     if gpu:
         _gpu(out, plot, quiet)
         return
-    from wattflow.energy.profiler import Settings
+    from wattflow.energy.profiler import ProfilerSettings
 
     chosen = None if levels is None else _levels(levels)
-    settings = Settings(warm_s=warm_s, window_s=window_s, tolerance=tolerance, levels=chosen)
+    settings = ProfilerSettings(warm_s=warm_s, window_s=window_s, tolerance=tolerance, levels=chosen)
     with ExitStack() as stack, progress_bar(quiet) as bar:
         meter, load = _meter(stack, virtual)
         done = _measure(out, (meter, load), settings, interference, bar)
@@ -97,9 +97,9 @@ def _measure(
     bar: Callable[[float, str], None] | None,
 ) -> CpuProfile:
     from wattflow.energy import machine
-    from wattflow.energy.profiler import Profiler, Settings
+    from wattflow.energy.profiler import Profiler, ProfilerSettings
 
-    assert isinstance(settings, Settings)
+    assert isinstance(settings, ProfilerSettings)
     topology = machine.topology()
     if settings.levels is not None and settings.levels[-1] > topology.threads:
         raise InvalidInput("--levels", f"{settings.levels[-1]} threads asked for, this machine has {topology.threads}")

@@ -12,7 +12,7 @@ from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
-    from wattflow.lab.tables import Row
+    from wattflow.lab.show.tables import Row
 
 
 def profiles(

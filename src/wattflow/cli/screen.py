@@ -18,7 +18,7 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.tables import Row
+    from wattflow.lab.show.tables import Row
 
 LONG_S = 0.7
 """Work shorter than this shows no bar."""
@@ -67,7 +67,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
     """The usual figures, or fewer where a table of many policies would not fit the terminal."""
-    from wattflow.lab.metrics import HEADLINE, NARROW
+    from wattflow.lab.figures.metrics import HEADLINE, NARROW
 
     if metrics != HEADLINE or policies <= 4 or not sys.stdout.isatty() or shutil.get_terminal_size().columns >= 150:
         return metrics
@@ -107,7 +107,7 @@ def check_folder(*paths: Path | None) -> None:
 
 def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
     """Rows as JSON, CSV or parquet, to the file or to stdout."""
-    from wattflow.lab.tables import as_text, write_rows
+    from wattflow.lab.show.tables import as_text, write_rows
 
     if out is not None:
         write_rows(out, rows, form.value, about)

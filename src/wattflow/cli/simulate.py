@@ -43,10 +43,10 @@ def simulate(
     from wattflow.cli.compare import write
     from wattflow.cli.inputs import estimated, workload_of
     from wattflow.clusters import load_cluster
-    from wattflow.lab.compare import compare as run_comparison
-    from wattflow.lab.points import Setup
-    from wattflow.lab.run_file import write_run
-    from wattflow.lab.tables import metric_names, run_rows, run_table
+    from wattflow.lab.compare.comparison import compare as run_comparison
+    from wattflow.lab.run.points import Setup
+    from wattflow.lab.run.run_file import write_run
+    from wattflow.lab.show.tables import metric_names, run_rows, run_table
 
     form = chosen_form(output, out)
     check_folder(report, attempts)

@@ -15,7 +15,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from wattflow.clusters.data_folder import data_file, open_text
+from wattflow.files.data_folder import data_file, open_text
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.profile import DeviceProfile, PowerProfile

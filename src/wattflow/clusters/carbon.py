@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattflow.clusters.data_folder import data_folder, open_text, packaged
+from wattflow.files.data_folder import data_folder, open_text, packaged
 from wattflow.model.cluster import Series
 from wattflow.model.errors import InvalidInput, MissingData, unknown_name
 

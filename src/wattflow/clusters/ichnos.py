@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wattflow.clusters.data_folder import packaged
+from wattflow.files.data_folder import packaged
 from wattflow.model.profile import Provenance
 
 SOURCE = "GlasgowC3lab/ichnos 5e866a5a93af, node_config_models/nodes.json"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
-from wattflow.clusters.table import Table
+from wattflow.files.strict_table import StrictTable
 from wattflow.model.cluster import SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ MOST_NODES = 100_000
 MOST_THREADS = 1_000_000
 
 
-def build(table: Table, make: Callable[..., T], **facts: object) -> T | None:
+def build(table: StrictTable, make: Callable[..., T], **facts: object) -> T | None:
     """Make a fact, or note at the table why it cannot be made."""
     try:
         return make(**facts)
@@ -24,7 +24,7 @@ def build(table: Table, make: Callable[..., T], **facts: object) -> T | None:
         return None
 
 
-def read_nodes(root: Table) -> list[Node]:
+def read_nodes(root: StrictTable) -> list[Node]:
     """All ``[[nodes]]``, templates applied and counts expanded."""
     templates = root.named_tables("templates")
     unused = dict.fromkeys(templates)
@@ -36,12 +36,12 @@ def read_nodes(root: Table) -> list[Node]:
         nodes += _expand(_merged(table, templates))
     for name in unused:  # a template that nobody uses is still read, for its mistakes
         stand_in: dict[str, object] = {"name": name, "cores": 1, "memory": 0}
-        table = Table({**stand_in, **templates[name].data}, templates[name].where, root.problems)
+        table = StrictTable({**stand_in, **templates[name].data}, templates[name].where, root.problems)
         _expand(table)
     return nodes
 
 
-def _merged(table: Table, templates: Mapping[str, Table]) -> Table:
+def _merged(table: StrictTable, templates: Mapping[str, StrictTable]) -> StrictTable:
     if "template" not in table.data:
         return table
     name = table.text("template")
@@ -50,10 +50,10 @@ def _merged(table: Table, templates: Mapping[str, Table]) -> Table:
         return table
     template = templates[name]
     origins = {key: template.place(key) for key in template.data if key not in table.data}
-    return Table({**template.data, **table.data}, table.where, table.problems, origins)
+    return StrictTable({**template.data, **table.data}, table.where, table.problems, origins)
 
 
-def _expand(table: Table) -> list[Node]:
+def _expand(table: StrictTable) -> list[Node]:
     node = _read_node(table)
     counted = table.has("count")
     count = table.whole("count", 1)
@@ -68,7 +68,7 @@ def _expand(table: Table) -> list[Node]:
     return [dataclasses.replace(node, name=f"{node.name}-{i}") for i in range(count)]
 
 
-def _read_node(table: Table) -> Node | None:
+def _read_node(table: StrictTable) -> Node | None:
     table.has("template")
     name = table.text("name")
     if not name and "name" in table.data:
@@ -107,12 +107,12 @@ def _read_node(table: Table) -> Node | None:
     )
 
 
-def _function_speed(node: Table) -> dict[str, float]:
+def _function_speed(node: StrictTable) -> dict[str, float]:
     table = node.table("function_speed")
     return {} if table is None else {name: table.number(name) for name in table.data}
 
 
-def read_network(parent: Table, key: str) -> Network:
+def read_network(parent: StrictTable, key: str) -> Network:
     """A ``network`` or ``storage`` table; the default link where it is absent."""
     table = parent.table(key)
     if table is None:
@@ -129,7 +129,7 @@ def read_network(parent: Table, key: str) -> Network:
     return made or Network()
 
 
-def _devices(node: Table) -> tuple[Device, ...]:
+def _devices(node: StrictTable) -> tuple[Device, ...]:
     devices: list[Device] = []
     for table in node.tables("devices"):
         kind = table.choice("kind", ("gpu", "fpga"), "gpu")
@@ -158,7 +158,7 @@ def _devices(node: Table) -> tuple[Device, ...]:
     return tuple(devices)
 
 
-def _frequencies(node: Table) -> tuple[Frequency, ...]:
+def _frequencies(node: StrictTable) -> tuple[Frequency, ...]:
     levels: list[Frequency] = []
     for table in node.tables("frequencies"):
         made = build(table, Frequency, speed=table.number("speed"), power=table.number("power"))
@@ -168,7 +168,7 @@ def _frequencies(node: Table) -> tuple[Frequency, ...]:
     return tuple(levels) or (Frequency(),)
 
 
-def _sleep(node: Table) -> Sleep | None:
+def _sleep(node: StrictTable) -> Sleep | None:
     table = node.table("sleep")
     if table is None:
         return None
@@ -185,7 +185,7 @@ def _sleep(node: Table) -> Sleep | None:
     return made
 
 
-def _serverless(node: Table) -> Serverless | None:
+def _serverless(node: StrictTable) -> Serverless | None:
     table = node.table("serverless")
     if table is None:
         return None
@@ -202,7 +202,7 @@ def _serverless(node: Table) -> Serverless | None:
     return made
 
 
-def _faults(node: Table) -> Faults | None:
+def _faults(node: StrictTable) -> Faults | None:
     table = node.table("faults")
     if table is None:
         return None

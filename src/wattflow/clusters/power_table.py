@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wattflow.clusters import profiles
-from wattflow.clusters.table import Table
+from wattflow.files.strict_table import StrictTable
 from wattflow.model.errors import MissingData, UnknownName
 from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope
 
@@ -11,7 +11,7 @@ _SCOPES = tuple(Scope)
 _PROVENANCES = tuple(Provenance)
 
 
-def read_power(node: Table, threads: int) -> PowerProfile | None:
+def read_power(node: StrictTable, threads: int) -> PowerProfile | None:
     """The ``power`` of a node: the name of a profile, points, a load curve or a closed form."""
     value = node.value("power")
     if value is None:
@@ -29,7 +29,7 @@ def read_power(node: Table, threads: int) -> PowerProfile | None:
     return None if table is None else _curve(table, threads)
 
 
-def _curve(table: Table, threads: int) -> PowerProfile | None:
+def _curve(table: StrictTable, threads: int) -> PowerProfile | None:
     ways = [key for key in ("busy", "load", "form") if table.has(key)]
     if len(ways) != 1:
         table.problem("", "give exactly one of busy + watts, load + watts, or form + idle_w + full_w")
@@ -44,7 +44,7 @@ def _curve(table: Table, threads: int) -> PowerProfile | None:
         table.finish()
 
 
-def _by_form(table: Table, threads: int, scope: Scope) -> PowerProfile:
+def _by_form(table: StrictTable, threads: int, scope: Scope) -> PowerProfile:
     form = table.choice("form", tuple(FORMS), "linear")
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
     provenance = table.choice("provenance", _PROVENANCES, "modelled")
@@ -53,7 +53,7 @@ def _by_form(table: Table, threads: int, scope: Scope) -> PowerProfile:
     return PowerProfile.from_form(form, threads, idle_w, full_w, **about)
 
 
-def _by_points(table: Table, threads: int, scope: Scope) -> PowerProfile | None:
+def _by_points(table: StrictTable, threads: int, scope: Scope) -> PowerProfile | None:
     key = "busy" if "busy" in table.data else "load"
     before = len(table.problems)
     x, watts = table.numbers(key), table.numbers("watts")
@@ -73,7 +73,7 @@ def _by_points(table: Table, threads: int, scope: Scope) -> PowerProfile | None:
     return PowerProfile.from_load(threads, list(zip(x, watts, strict=True)), **about)
 
 
-def read_device_power(device: Table, kind: str) -> DeviceProfile:
+def read_device_power(device: StrictTable, kind: str) -> DeviceProfile:
     """The ``power`` of a device: points by share, or idle and full watts with a knee."""
     table = device.table("power")
     if table is None:
@@ -87,13 +87,13 @@ def read_device_power(device: Table, kind: str) -> DeviceProfile:
         table.finish()
 
 
-def _shares(table: Table) -> DeviceProfile:
+def _shares(table: StrictTable) -> DeviceProfile:
     share, watts = table.numbers("share"), table.numbers("watts")
     provenance = table.choice("provenance", _PROVENANCES, "modelled")
     return DeviceProfile(share, watts, Provenance(provenance), table.text("source", ""))
 
 
-def _knee(table: Table, kind: str) -> DeviceProfile:
+def _knee(table: StrictTable, kind: str) -> DeviceProfile:
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
     knee = table.number("knee", GPU_KNEE if kind == "gpu" else 1.0)
     about = {"provenance": table.choice("provenance", _PROVENANCES, "modelled")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattflow.clusters import alibaba
-from wattflow.clusters.data_folder import packaged
 from wattflow.clusters.toml_file import parse_cluster, read_cluster
+from wattflow.files.data_folder import packaged
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import unknown_name
 

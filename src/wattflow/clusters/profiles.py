@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.clusters import ichnos
-from wattflow.clusters.data_folder import data_folder, open_text, packaged
+from wattflow.files.data_folder import data_folder, open_text, packaged
 from wattflow.model.errors import MissingData, unknown_name
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wattflow.clusters import carbon
 from wattflow.clusters.node_table import build, read_network, read_nodes
-from wattflow.clusters.table import Problems, Table
+from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.model.cluster import Cluster, Node, Series, Zone
 from wattflow.model.errors import InvalidInput, UnknownName, WattflowError
 
@@ -39,13 +39,13 @@ def parse_cluster(text: str, source: str, folder: Path | None = None) -> Cluster
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(source, f"is not TOML: {error}") from error
     problems = Problems()
-    cluster = _read(Table(data, "", problems), folder or Path())
+    cluster = _read(StrictTable(data, "", problems), folder or Path())
     if len(problems) or cluster is None:
         raise InvalidInput(source, problems.listed())
     return cluster
 
 
-def _read(root: Table, folder: Path) -> Cluster | None:
+def _read(root: StrictTable, folder: Path) -> Cluster | None:
     name, about = root.text("name"), root.text("about", "")
     zones = tuple(_read_zone(zone, table, folder) for zone, table in root.named_tables("zones").items())
     nodes = read_nodes(root)
@@ -60,7 +60,7 @@ def _read(root: Table, folder: Path) -> Cluster | None:
     return build(root, Cluster, **facts, zones=zones or (Zone(),))
 
 
-def _check_scopes(root: Table, nodes: list[Node]) -> None:
+def _check_scopes(root: StrictTable, nodes: list[Node]) -> None:
     """Wall and package watts are different things; one cluster never adds them up."""
     by_scope: dict[str, str] = {}
     for node in nodes:
@@ -71,7 +71,7 @@ def _check_scopes(root: Table, nodes: list[Node]) -> None:
         root.problem("nodes", f"watts of different scope in one cluster ({shown}); use one scope for all nodes")
 
 
-def _read_zone(name: str, table: Table, folder: Path) -> Zone:
+def _read_zone(name: str, table: StrictTable, folder: Path) -> Zone:
     carbon_g = _read_series(table, "carbon", folder)
     price = _read_series(table, "price", folder)
     facts = {
@@ -86,14 +86,16 @@ def _read_zone(name: str, table: Table, folder: Path) -> Zone:
     return build(table, Zone, **facts) or Zone(name)
 
 
-def _read_series(zone: Table, key: str, folder: Path) -> Series | None:
+def _read_series(zone: StrictTable, key: str, folder: Path) -> Series | None:
     """A number, the name of a series, or a table with values, a CSV file or a named series with a window."""
     value = zone.value(key)
     if value is None:
         return None
     if isinstance(value, int | float):
         return Series(3600.0, (zone.number(key),))
-    table = Table({"series": value}, zone.place(key), zone.problems) if isinstance(value, str) else zone.table(key)
+    table = (
+        StrictTable({"series": value}, zone.place(key), zone.problems) if isinstance(value, str) else zone.table(key)
+    )
     if table is None:
         return None
     try:
@@ -108,7 +110,7 @@ def _read_series(zone: Table, key: str, folder: Path) -> Series | None:
         table.finish()
 
 
-def _series_table(table: Table, folder: Path) -> Series | None:
+def _series_table(table: StrictTable, folder: Path) -> Series | None:
     ways = [key for key in ("values", "csv", "series") if table.has(key)]
     if len(ways) != 1:
         table.problem("", "give exactly one of values, csv or series")

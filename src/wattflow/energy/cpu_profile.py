@@ -39,7 +39,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """P(k): mean watts with the half width of its 95 % interval, and the threads that were really busy."""
 
     k: int
@@ -71,7 +71,7 @@ class CpuProfile:
     windows: dict[int, list[Window]] = field(default_factory=dict)
     interference: list[Mapping[str, float]] = field(default_factory=list)
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[CurvePoint]:
         """P(k) in order of k, from all windows."""
         return [_point(k, windows) for k, windows in sorted(self.windows.items()) if windows]
 
@@ -142,11 +142,11 @@ class CpuProfile:
 _FACTS = ("node", "meter", "threads", "cores", "integrated", "started", "finished")
 
 
-def _point(k: int, windows: list[Window]) -> Point:
+def _point(k: int, windows: list[Window]) -> CurvePoint:
     watts = [window.watts for window in windows]
     busy = statistics.fmean((window.load_cpu_s + window.other_cpu_s) / window.seconds for window in windows)
     half_w = float("inf")
     if len(watts) >= 2:
         t = _T95[len(watts) - 2] if len(watts) - 2 < len(_T95) else 1.96
         half_w = t * statistics.stdev(watts) / math.sqrt(len(watts))
-    return Point(k, busy, statistics.fmean(watts), half_w, len(watts))
+    return CurvePoint(k, busy, statistics.fmean(watts), half_w, len(watts))

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GpuProfileSettings:
     """How long each point is warmed and measured, and when the whole must be over."""
 
     warm_s: float = 1.2
@@ -55,7 +55,7 @@ class GpuProfiler:
     program: Program
     start_mps: Callable[[Program], Mps]
     save: Callable[[Mapping[str, object]], None]
-    settings: Settings = field(default_factory=Settings)
+    settings: GpuProfileSettings = field(default_factory=GpuProfileSettings)
     start_load: Callable[[Program, LoadSpec, Mps], RunningLoad] = RunningLoad
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -72,7 +72,7 @@ class GpuProfiler:
             "device": dict(self.meter.about(gpu)),
             "sharing": "sm-limit", "mps_reason": "",
             "counter": self.meter.domains[0].counter,
-            "settings": {name: getattr(self.settings, name) for name in Settings.__slots__},
+            "settings": {name: getattr(self.settings, name) for name in GpuProfileSettings.__slots__},
             "points": [], "interference": [], "notes": [],
         }  # fmt: skip
         for label, step in self._plan():

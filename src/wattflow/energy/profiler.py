@@ -28,7 +28,7 @@ _WALL = ("wall", "psys")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProfilerSettings:
     """How long and how exactly.
 
     Attributes:
@@ -54,7 +54,7 @@ class Profiler:
     load: CpuLoad
     topology: machine.Topology
     path: Path
-    settings: Settings = field(default_factory=Settings)
+    settings: ProfilerSettings = field(default_factory=ProfilerSettings)
     progress: Callable[[int, int, str], None] = lambda done, of, what: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
 from wattflow.engine.settings import QUEUES, SELECTIONS, Settings
-from wattflow.engine.tables import MICRO, State, record_table
+from wattflow.engine.tables import MICRO, State
+from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
 from wattflow.model.workflow import Variant
@@ -73,7 +74,7 @@ class _Builder:
         )
 
     def build(self) -> State:
-        self._clock()
+        self._scalars()
         self._classes_and_nodes()
         self._devices()
         self._shapes()
@@ -86,24 +87,25 @@ class _Builder:
             groups.rebuild(state.handle())
         return state
 
-    def _clock(self) -> None:
-        clock = record_table(tables.CLOCK, 1)
+    def _scalars(self) -> None:
+        clock, rules = record_table(tables.CLOCK, 1), record_table(tables.RULES, 1)
+        counts, choice = record_table(tables.COUNTS, 1), record_table(tables.CHOICE, 1)
         settings, workload = self.settings, self.workload
-        clock.queue = QUEUES.index(settings.queue)
-        clock.selection = SELECTIONS.index(settings.selection)
+        rules.queue = QUEUES.index(settings.queue)
+        rules.selection = SELECTIONS.index(settings.selection)
         for flag in ("largest", "dynamic", "wakes", "grouped"):
-            clock[flag] = int(getattr(settings, flag))
+            rules[flag] = int(getattr(settings, flag))
         clock.retry_at = np.inf
-        clock.held_first = -1
-        clock.reserved = -2
-        clock.open = len(workload)
+        counts.held_first = -1
+        choice.reserved = -2
+        counts.open = len(workload)
         clock.epoch = 1
-        clock.has_data = int(bool(np.any(workload.parent_bytes > 0)))
-        clock.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
-        clock.free_container = -1
-        clock.max_retries = 3
-        clock.limits = int(any(n.serverless and n.serverless.time_limit_s < np.inf for n in self.cluster.nodes))
-        self.tables["clock"] = clock
+        rules.has_data = int(bool(np.any(workload.parent_bytes > 0)))
+        rules.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
+        counts.free_container = -1
+        rules.max_retries = 3
+        rules.limits = int(any(n.serverless and n.serverless.time_limit_s < np.inf for n in self.cluster.nodes))
+        self.tables |= {"clock": clock, "rules": rules, "counts": counts, "choice": choice}
 
     def _classes_and_nodes(self) -> None:
         nodes = self.cluster.nodes
@@ -247,9 +249,9 @@ class _Builder:
         extra = record_table(tables.EXTRA, max(2, count) if needs_extra else 1)  # one row means: nothing of the kind
         if needs_extra:
             extra.deadline[:count], extra.input_bytes[:count] = workload.deadline_s, workload.input_bytes
-        self.tables["clock"].extra_n = len(extra)
+        self.tables["counts"].extra_n = len(extra)
         if workload.input_bytes.any():
-            self.tables["clock"].has_data = 1
+            self.tables["rules"].has_data = 1
         workflows = record_table(tables.WORKFLOWS, max(1, len(workload.workflow_names)))
         workflows.submit[: len(workload.workflow_submit_s)] = workload.workflow_submit_s
         workflows.open[: len(workload.workflow_submit_s)] = np.bincount(

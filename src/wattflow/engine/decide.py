@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fit, queue, view
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PLACED, SKIP, STRICT, UNKNOWN_COST
+from wattflow.kernel.jit import inner
 
 # Outcomes of one try
 TAKEN, NO_FIT, HELD, BAD, FULL = 0, 1, 2, 3, 4
@@ -17,11 +17,13 @@ _NO_RESERVATION = -2
 
 @inner
 def choose(state, task, score):
-    """Find the cheapest (variant, candidate) of a task; the answer stands in the clock's ``best_*`` fields."""
+    """Find the cheapest (variant, candidate) of a task; the answer stands in ``choice``."""
     task_row = state.tasks[task]
-    clock = state.clock[0]
-    clock.best_cost = math.inf
-    clock.best_node = -1
+    rules = state.rules[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
+    choice.best_cost = math.inf
+    choice.best_node = -1
     shape = task_row.form
     form = state.shapes[shape]
     first = form.variant_first
@@ -35,42 +37,42 @@ def choose(state, task, score):
             continue
         fits = True
         cost = state.cost[:n]
-        if clock.has_score == 1:
-            clock.candidate_n = n
+        if rules.has_score == 1:
+            counts.candidate_n = n
             score(state, task, v, cost)
-            clock.scored += n
+            counts.scored += n
         else:
             cost[:] = 0.0
         for c in range(n):
             x = cost[c]
-            if x <= clock.best_cost and x < math.inf:
+            if x <= choice.best_cost and x < math.inf:
                 _consider(state, v, c, x)
             elif math.isnan(x):
-                clock.bad_task = task
-                clock.bad_variant = v
+                choice.bad_task = task
+                choice.bad_variant = v
                 return BAD
     if not fits:
         return NO_FIT
-    clock.decisions += 1
-    return HELD if clock.best_node < 0 else TAKEN
+    counts.decisions += 1
+    return HELD if choice.best_node < 0 else TAKEN
 
 
 @inner
 def _consider(state, variant, c, cost):
     """Keep a candidate if it is cheaper, or as cheap with a lower node, device or variant."""
-    clock = state.clock[0]
+    choice = state.choice[0]
     candidate_row = state.candidates[c]
     node = candidate_row.node
     device = candidate_row.device
-    if clock.best_node >= 0 and cost == clock.best_cost:
-        if node > clock.best_node:
+    if choice.best_node >= 0 and cost == choice.best_cost:
+        if node > choice.best_node:
             return
-        if node == clock.best_node and device >= clock.best_device:
+        if node == choice.best_node and device >= choice.best_device:
             return
-    clock.best_cost = cost
-    clock.best_node = node
-    clock.best_device = device
-    clock.best_variant = variant
+    choice.best_cost = cost
+    choice.best_node = node
+    choice.best_device = device
+    choice.best_variant = variant
 
 
 @inner
@@ -78,17 +80,19 @@ def _new_attempt(state, task, part, taken):
     """Write an attempt for the choice in ``best_*``; what it needs was taken before."""
     task_row = state.tasks[task]
     clock = state.clock[0]
-    a = clock.free_attempt
+    counts = state.counts[0]
+    choice = state.choice[0]
+    a = counts.free_attempt
     attempt = state.attempts[a]
-    clock.free_attempt = attempt.next
-    node = clock.best_node
+    counts.free_attempt = attempt.next
+    node = choice.best_node
     node_row = state.nodes[node]
-    variant = clock.best_variant
+    variant = choice.best_variant
     attempt.task = task
     attempt.part = part
     attempt.variant = variant
     attempt.node = node
-    attempt.device = clock.best_device
+    attempt.device = choice.best_device
     attempt.devices = taken
     attempt.attempt = task_row.attempt
     attempt.placed = clock.now
@@ -102,9 +106,9 @@ def _new_attempt(state, task, part, taken):
     if first >= 0:
         state.attempts[first].previous = a
     node_row.first_attempt = a
-    state.placed[clock.placed_n] = a
-    clock.placed_n += 1
-    clock.running += 1
+    state.placed[counts.placed_n] = a
+    counts.placed_n += 1
+    counts.running += 1
     fn = state.shapes[task_row.form].function
     function = state.functions[fn]
     function.running += 1
@@ -117,9 +121,10 @@ def _commit(state, task, part):
     """Take the best choice for one part. The estimate of its end and its marginal joules go into the attempt."""
     task_row = state.tasks[task]
     clock = state.clock[0]
-    node = clock.best_node
-    device = clock.best_device
-    variant = clock.best_variant
+    choice = state.choice[0]
+    node = choice.best_node
+    device = choice.best_device
+    variant = choice.best_variant
     added = view.node_added_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
     taken = fit.take(state, variant, node, device)
@@ -134,7 +139,7 @@ def _commit(state, task, part):
 def drop_attempt(state, a):
     """Unlink an attempt from its node and free its row."""
     attempt = state.attempts[a]
-    clock = state.clock[0]
+    counts = state.counts[0]
     node = attempt.node
     before = attempt.previous
     after = attempt.next
@@ -146,22 +151,23 @@ def drop_attempt(state, a):
         state.attempts[after].previous = before
     fn = state.shapes[state.tasks[attempt.task].form].function
     state.functions[fn].running -= 1
-    clock.running -= 1
-    attempt.next = clock.free_attempt
+    counts.running -= 1
+    attempt.next = counts.free_attempt
     attempt.task = -1
-    clock.free_attempt = a
+    counts.free_attempt = a
 
 
 @inner
 def _place_gang(state, task, parts, score):
     """All parts or none."""
     clock = state.clock[0]
-    before = clock.placed_n
+    counts = state.counts[0]
+    before = counts.placed_n
     if before + parts > state.placed.size:
         return FULL
     result = TAKEN
     for part in range(parts):
-        if clock.free_attempt < 0:
+        if counts.free_attempt < 0:
             result = FULL
             break
         result = choose(state, task, score)
@@ -170,9 +176,9 @@ def _place_gang(state, task, parts, score):
         _commit(state, task, part)
     if result != TAKEN:
         epoch = clock.epoch
-        while clock.placed_n > before:
-            clock.placed_n -= 1
-            a = state.placed[clock.placed_n]
+        while counts.placed_n > before:
+            counts.placed_n -= 1
+            a = state.placed[counts.placed_n]
             variant = state.attempts[a].variant
             fit.give_back(state, variant, state.attempts[a].node, state.attempts[a].device, state.attempts[a].devices)
             drop_attempt(state, a)
@@ -184,10 +190,10 @@ def _place_gang(state, task, parts, score):
 def try_place(state, task, score):
     """Place a task if it fits and the policy does not hold it."""
     task_row = state.tasks[task]
-    clock = state.clock[0]
+    counts = state.counts[0]
     parts = state.shapes[task_row.form].parts
     if parts == 1:
-        if clock.free_attempt < 0 or clock.placed_n >= state.placed.size:
+        if counts.free_attempt < 0 or counts.placed_n >= state.placed.size:
             return FULL
         result = choose(state, task, score)
         if result == TAKEN:
@@ -205,30 +211,30 @@ def try_place(state, task, score):
 @inner
 def _hold(state, task):
     """Set a task aside for the rest of this instant."""
-    clock = state.clock[0]
+    counts = state.counts[0]
     queue.remove(state, task)
-    state.tasks[task].next = clock.held_first
-    clock.held_first = task
-    clock.held += 1
+    state.tasks[task].next = counts.held_first
+    counts.held_first = task
+    counts.held += 1
 
 
 @inner
 def _restore_held(state):
-    clock = state.clock[0]
-    task = clock.held_first
+    counts = state.counts[0]
+    task = counts.held_first
     while task >= 0:
         after = state.tasks[task].next
         queue.push_front(state, task)
         task = after
-    clock.held_first = -1
+    counts.held_first = -1
 
 
 @inner
 def _next_task(state, priority):
-    clock = state.clock[0]
-    if clock.dynamic == 1:
+    rules = state.rules[0]
+    if rules.dynamic == 1:
         return queue.rekey(state, priority)
-    if clock.queue == SKIP:
+    if rules.queue == SKIP:
         return queue.first(state)
     return queue.first_of_all(state)
 
@@ -237,12 +243,14 @@ def _next_task(state, priority):
 def _misfit_of_its_own(state, task):
     """Whether others of its shape may fit where this task does not: it is pinned, or its estimate is too long."""
     task_row = state.tasks[task]
-    return task_row.pinned >= 0 or task_row.pinned_variant >= 0 or state.clock[0].limits == 1
+    return task_row.pinned >= 0 or task_row.pinned_variant >= 0 or state.rules[0].limits == 1
 
 
 @inner
 def _decide_ordered(state, priority, score):
     clock = state.clock[0]
+    rules = state.rules[0]
+    choice = state.choice[0]
     while True:
         task = _next_task(state, priority)
         if task < 0:
@@ -257,16 +265,16 @@ def _decide_ordered(state, priority, score):
             return MORE
         if result == TAKEN:
             continue
-        if clock.queue == EASY:
-            if clock.reserved == _NO_RESERVATION:
+        if rules.queue == EASY:
+            if choice.reserved == _NO_RESERVATION:
                 reserve(state, task)
             _hold(state, task)
             continue
         if result == NO_FIT and not _misfit_of_its_own(state, task):
             state.shapes[shape].failed = clock.epoch
-        elif clock.queue != STRICT:
+        elif rules.queue != STRICT:
             _hold(state, task)
-        if clock.queue == STRICT:
+        if rules.queue == STRICT:
             return ALL_TRIED
 
 
@@ -274,10 +282,12 @@ def _decide_ordered(state, priority, score):
 def _decide_best_pair(state, score):
     """Min-Min and Max-Min: among all waiting tasks, the one whose best cost is smallest (or largest) goes first."""
     clock = state.clock[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
     while True:
         best_task = -1
         best = 0.0
-        for at in range(clock.shapes_n):
+        for at in range(counts.shapes_n):
             shape = state.active_shapes[at]
             if state.shapes[shape].failed == clock.epoch:
                 continue
@@ -289,8 +299,8 @@ def _decide_best_pair(state, score):
                 if result == NO_FIT and not _misfit_of_its_own(state, task):
                     state.shapes[shape].failed = clock.epoch
                     break
-                if result == TAKEN and _better_pair(state, clock.best_cost, best, task, best_task):
-                    best = clock.best_cost
+                if result == TAKEN and _better_pair(state, choice.best_cost, best, task, best_task):
+                    best = choice.best_cost
                     best_task = task
                 task = state.tasks[task].next
         if best_task < 0:
@@ -310,21 +320,23 @@ def _better_pair(state, cost, best, task, best_task):
         return True
     if cost == best:
         return state.tasks[task].sequence < state.tasks[best_task].sequence
-    return cost > best if state.clock[0].largest == 1 else cost < best
+    return cost > best if state.rules[0].largest == 1 else cost < best
 
 
 @inner
 def decide(state, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
-    clock = state.clock[0]
-    if clock.waiting == 0:
+    rules = state.rules[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
+    if counts.waiting == 0:
         return ALL_TRIED
-    clock.reserved = _NO_RESERVATION
-    if clock.selection == BEST_PAIR:
+    choice.reserved = _NO_RESERVATION
+    if rules.selection == BEST_PAIR:
         status = _decide_best_pair(state, score)
     else:
         status = _decide_ordered(state, priority, score)
-    clock.reserved = _NO_RESERVATION
+    choice.reserved = _NO_RESERVATION
     _restore_held(state)
     return status
 
@@ -335,13 +347,13 @@ def reserve(state, task):
 
     Ends are walked in order; each gives its cores and memory back to a copy of the node's free row until the parts fit.
     """
-    clock = state.clock[0]
+    choice = state.choice[0]
     shape = state.tasks[task].form
     form = state.shapes[shape]
     variant = form.variant_first
     parts = form.parts
-    clock.shadow = math.inf
-    clock.reserved = -1
+    choice.shadow = math.inf
+    choice.reserved = -1
     n = 0
     for a in range(state.attempts.size):
         if state.attempts[a].task >= 0:
@@ -362,9 +374,9 @@ def reserve(state, task):
         state.nodes[node].freed_mem += state.variants[attempt.variant].memory
         fitting += _parts_that_fit(state, variant, node) - before
         if fitting >= parts:
-            clock.shadow = attempt.end
+            choice.shadow = attempt.end
             if parts == 1:
-                clock.reserved = node
+                choice.reserved = node
             return
         n -= 1
         state.scratch[0] = state.scratch[n]

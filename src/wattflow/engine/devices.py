@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import EXCLUSIVE, MICRO, MIG, TIME_SLICE
+from wattflow.kernel.jit import jit
 
 
 @jit

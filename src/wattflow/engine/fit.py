@@ -6,8 +6,8 @@ import numpy as np
 
 from wattflow.engine import groups, view
 from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
+from wattflow.kernel.jit import inner
 
 
 @inner
@@ -109,7 +109,9 @@ def _try_node(state, n, variant, task, node):
 @inner
 def _collect(state, variant, task, asleep):
     """Candidates among nodes that are on (or, asked so, asleep)."""
-    clock = state.clock[0]
+    rules = state.rules[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
     needs = state.variants[variant]
     n = 0
     pinned = state.tasks[task].pinned
@@ -117,7 +119,7 @@ def _collect(state, variant, task, asleep):
         if _usable(state.nodes[pinned].power_state, asleep):
             n = _try_node(state, n, variant, task, pinned)
         return n
-    if clock.grouped == 0:
+    if rules.grouped == 0:
         for node in range(state.nodes.size):
             if _usable(state.nodes[node].power_state, asleep):
                 n = _try_node(state, n, variant, task, node)
@@ -125,7 +127,7 @@ def _collect(state, variant, task, asleep):
     need = needs.need_u
     memory = needs.memory
     plain = needs.device == NO_DEVICE
-    for at in range(clock.active_n):
+    for at in range(counts.active_n):
         g = state.active_groups[at]
         if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
             continue
@@ -137,10 +139,10 @@ def _collect(state, variant, task, asleep):
             n = _add_devices(state, n, variant, task, node)
         elif state.classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
             n = _add(state, n, node, -1)
-        if clock.reserved == node and state.groups[g].count > 1:
+        if choice.reserved == node and state.groups[g].count > 1:
             # A reserved node cannot stand for its twins.
             n = _try_node(state, n, variant, task, groups.second(state, g))
-    if clock.has_data == 1 or clock.cold == 1:
+    if rules.has_data == 1 or rules.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n
 
@@ -149,7 +151,7 @@ def _collect(state, variant, task, asleep):
 def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container of its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
-    if state.clock[0].has_data == 1:
+    if state.rules[0].has_data == 1:
         for e in range(state.parent_start[task], state.parent_start[task + 1]):
             node = state.tasks[state.parent[e]].node
             if node >= 0 and n < room and state.parent_bytes[e] > 0.0:
@@ -177,14 +179,16 @@ def _add_single(state, n, variant, task, node, asleep):
 @inner
 def candidates(state, variant, task):
     """Fill the candidate table for a variant; returns how many. Sleeping nodes only where none that is on fits."""
-    clock = state.clock[0]
+    rules = state.rules[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
     n = _collect(state, variant, task, False)
-    if clock.asleep_n > 0:
+    if counts.asleep_n > 0:
         if n == 0:
             n = _collect(state, variant, task, True)
-        elif clock.wakes == 1:
+        elif rules.wakes == 1:
             n = _collect_both(state, variant, task)
-    if clock.reserved >= -1 and n > 0:
+    if choice.reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
     return n
 
@@ -208,11 +212,12 @@ def _collect_both(state, variant, task):
 def _keep_reservation(state, n, variant, task):
     """EASY: drop candidates that would delay the head of the queue (they must end by the shadow time)."""
     clock = state.clock[0]
+    choice = state.choice[0]
     kept = 0
     for c in range(n):
         node = state.candidates[c].node
         ends = clock.now + view.runtime_s(state, task, variant, c)
-        if ends <= clock.shadow or (clock.reserved >= 0 and node != clock.reserved):
+        if ends <= choice.shadow or (choice.reserved >= 0 and node != choice.reserved):
             state.candidates[kept].node = node
             state.candidates[kept].device = state.candidates[c].device
             kept += 1

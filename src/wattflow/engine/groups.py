@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.engine.jit import inner, jit
+from wattflow.kernel.jit import inner, jit
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -81,7 +81,7 @@ def _node_key(state, n):
 def _find_or_make(state, key, n):
     """The group with this key; made from node n's state when there is none."""
     node_row = state.nodes[n]
-    clock = state.clock[0]
+    counts = state.counts[0]
     slots = state.group_slots
     mask = slots.size - 1
     at = np.int64(key & np.uint64(mask))
@@ -92,8 +92,8 @@ def _find_or_make(state, key, n):
         if state.groups[g].key == key:
             return g
         at = (at + 1) & mask
-    g = clock.group_n
-    clock.group_n = g + 1
+    g = counts.group_n
+    counts.group_n = g + 1
     slots[at] = g
     cls = node_row.cls
     kind = state.classes[cls]
@@ -113,10 +113,10 @@ def _find_or_make(state, key, n):
 @jit
 def rebuild(state):
     """Forget empty groups and put every node into its group anew."""
-    clock = state.clock[0]
+    counts = state.counts[0]
     state.group_slots[:] = -1
-    clock.group_n = 0
-    clock.active_n = 0
+    counts.group_n = 0
+    counts.active_n = 0
     for n in range(state.nodes.size):
         join(state, n)
 
@@ -125,7 +125,7 @@ def rebuild(state):
 def join(state, n):
     """Put a node into the group of its present state."""
     node_row = state.nodes[n]
-    clock = state.clock[0]
+    counts = state.counts[0]
     key = _node_key(state, n)
     g = _find_or_make(state, key, n)
     group = state.groups[g]
@@ -134,10 +134,10 @@ def join(state, n):
     node_row.group = g
     count = group.count
     if count == 0:
-        at = clock.active_n
+        at = counts.active_n
         state.active_groups[at] = g
         group.place = at
-        clock.active_n = at + 1
+        counts.active_n = at + 1
         group.low = pos
     elif pos < group.low:
         group.low = pos
@@ -147,7 +147,7 @@ def join(state, n):
 @inner
 def leave(state, n):
     """Take a node out of its group, before its state changes."""
-    clock = state.clock[0]
+    counts = state.counts[0]
     node_row = state.nodes[n]
     g = node_row.group
     group = state.groups[g]
@@ -156,8 +156,8 @@ def leave(state, n):
     count = group.count - 1
     group.count = count
     if count == 0:
-        last = clock.active_n - 1
-        clock.active_n = last
+        last = counts.active_n - 1
+        counts.active_n = last
         moved = state.active_groups[last]
         state.active_groups[group.place] = moved
         state.groups[moved].place = group.place
@@ -183,7 +183,7 @@ def second(state, g):
 @inner
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
-    if state.clock[0].group_n >= state.groups.size:
+    if state.counts[0].group_n >= state.groups.size:
         # The node is in no group now; rebuild joins it with all others.
         rebuild(state)
     else:

@@ -6,7 +6,7 @@ Without a priority each shape's queue is a linked list in order of entry; with a
 
 from __future__ import annotations
 
-from wattflow.engine.jit import inner
+from wattflow.kernel.jit import inner
 
 
 @inner
@@ -49,24 +49,24 @@ def _merge(state, a, b):
 
 @inner
 def _is_heap(state):
-    clock = state.clock[0]
-    return clock.has_priority == 1 and clock.dynamic == 0
+    rules = state.rules[0]
+    return rules.has_priority == 1 and rules.dynamic == 0
 
 
 @inner
 def push(state, task):
     """Put a task into its shape's queue; its key and sequence are set."""
     task_row = state.tasks[task]
-    clock = state.clock[0]
+    counts = state.counts[0]
     shape = task_row.form
     form = state.shapes[shape]
     task_row.next = -1
     task_row.previous = -1
     if form.waiting == 0:
-        at = clock.shapes_n
+        at = counts.shapes_n
         state.active_shapes[at] = shape
         form.place = at
-        clock.shapes_n = at + 1
+        counts.shapes_n = at + 1
         form.head = task
         form.tail = task
     elif _is_heap(state):
@@ -78,7 +78,7 @@ def push(state, task):
         form.tail = task
     form.waiting += 1
     state.functions[form.function].waiting += 1
-    clock.waiting += 1
+    counts.waiting += 1
 
 
 @inner
@@ -97,13 +97,13 @@ def push_front(state, task):
     form.head = task
     form.waiting += 1
     state.functions[form.function].waiting += 1
-    state.clock[0].waiting += 1
+    state.counts[0].waiting += 1
 
 
 @inner
 def remove(state, task):
     """Take a task out: any task of a linked list, the head of a heap."""
-    clock = state.clock[0]
+    counts = state.counts[0]
     task_row = state.tasks[task]
     shape = task_row.form
     form = state.shapes[shape]
@@ -122,10 +122,10 @@ def remove(state, task):
             form.tail = before
     form.waiting -= 1
     state.functions[form.function].waiting -= 1
-    clock.waiting -= 1
+    counts.waiting -= 1
     if form.waiting == 0:
-        last = clock.shapes_n - 1
-        clock.shapes_n = last
+        last = counts.shapes_n - 1
+        counts.shapes_n = last
         moved = state.active_shapes[last]
         state.active_shapes[form.place] = moved
         state.shapes[moved].place = form.place
@@ -135,8 +135,9 @@ def remove(state, task):
 def first(state):
     """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
     clock = state.clock[0]
+    counts = state.counts[0]
     best = -1
-    for at in range(clock.shapes_n):
+    for at in range(counts.shapes_n):
         shape = state.active_shapes[at]
         if state.shapes[shape].failed == clock.epoch:
             continue
@@ -150,7 +151,7 @@ def first(state):
 def first_of_all(state):
     """The first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
-    for at in range(state.clock[0].shapes_n):
+    for at in range(state.counts[0].shapes_n):
         head = state.shapes[state.active_shapes[at]].head
         if best < 0 or _before(state, head, best):
             best = head
@@ -161,10 +162,12 @@ def first_of_all(state):
 def rekey(state, priority):
     """Compute the dynamic priority of every waiting task whose shape may fit; returns the first, −1 without one."""
     clock = state.clock[0]
+    rules = state.rules[0]
+    counts = state.counts[0]
     best = -1
-    for at in range(clock.shapes_n):
+    for at in range(counts.shapes_n):
         shape = state.active_shapes[at]
-        if state.shapes[shape].failed == clock.epoch and clock.queue == 0:
+        if state.shapes[shape].failed == clock.epoch and rules.queue == 0:
             continue
         task = state.shapes[shape].head
         while task >= 0:

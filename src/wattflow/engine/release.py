@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wattflow.engine import queue
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import CANCELLED, DONE, FAILED, READY, WAITING
+from wattflow.kernel.jit import inner
 
 
 @inner
@@ -12,12 +12,13 @@ def enqueue(state, task, priority):
     """Make a task ready now."""
     task_row = state.tasks[task]
     clock = state.clock[0]
+    rules = state.rules[0]
     task_row.ready = clock.now
     task_row.state = READY
     sequence = clock.sequence
     clock.sequence = sequence + 1
     task_row.sequence = sequence
-    if clock.has_priority == 1 and clock.dynamic == 0:
+    if rules.has_priority == 1 and rules.dynamic == 0:
         task_row.key = priority(state, task)
     else:
         task_row.key = 0.0
@@ -39,7 +40,7 @@ def complete(state, task, node, priority):
     task_row_task = state.tasks[task]
     task_row_task.state = DONE
     task_row_task.node = node
-    state.clock[0].open -= 1
+    state.counts[0].open -= 1
     state.workflows[task_row_task.workflow].open -= 1
     for e in range(state.child_start[task], state.child_start[task + 1]):
         child = state.child[e]
@@ -53,10 +54,10 @@ def complete(state, task, node, priority):
 def give_up(state, task):
     """A task failed for good: it and all that wait for it leave the open tasks. Depth-first over ``scratch``."""
     task_row_task = state.tasks[task]
-    clock = state.clock[0]
+    counts = state.counts[0]
     task_row_task.state = FAILED
-    clock.open -= 1
-    clock.failed_tasks += 1
+    counts.open -= 1
+    counts.failed_tasks += 1
     state.workflows[task_row_task.workflow].open -= 1
     n = 1
     state.scratch[0] = task
@@ -67,7 +68,7 @@ def give_up(state, task):
             child = state.child[e]
             if state.tasks[child].state == WAITING:
                 state.tasks[child].state = CANCELLED
-                clock.open -= 1
+                counts.open -= 1
                 state.workflows[state.tasks[child].workflow].open -= 1
                 state.scratch[n] = child
                 n += 1

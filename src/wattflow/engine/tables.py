@@ -2,16 +2,15 @@
 
 Each table is a record array; ``state.nodes.used_u[n]`` reads the same compiled and uncompiled (so no field may bear the
 name of an array attribute: a task's shape is its ``form``). Cores are counted in millionths
-(``_u``), so sums are exact. Scalars that change stand in the one-row table ``clock``.
+(``_u``), so sums are exact. Scalars stand in one-row tables: ``clock``,
+``rules``, ``counts`` and ``choice``.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from wattflow.engine.handle import Tables
+from wattflow.kernel.handle import Tables
 
 MICRO = 1_000_000
 UNKNOWN_COST = 1e30
@@ -33,18 +32,28 @@ WAITING, READY, PLACED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
 ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY = 0, 1, 2, 3, 4
 
 CLOCK = np.dtype([
-    ("now", "f8"), ("retry_at", "f8"), ("shadow", "f8"), ("start", "f8"),
-    ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"), ("decisions", "i8"), ("scored", "i8"), ("held", "i8"),
-    ("waiting", "i8"), ("open", "i8"), ("placed_n", "i8"), ("action_n", "i8"), ("free_attempt", "i8"),
-    ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"), ("asleep_n", "i8"), ("shapes_n", "i8"),
-    ("held_first", "i8"), ("reserved", "i8"), ("bad_task", "i8"), ("bad_variant", "i8"), ("running", "i8"),
-    ("node_events", "i8"), ("has_data", "i8"), ("random", "i8"), ("queue", "i8"),
-    ("has_priority", "i8"), ("dynamic", "i8"), ("selection", "i8"), ("largest", "i8"), ("wakes", "i8"),
-    ("grouped", "i8"),
-    ("has_score", "i8"), ("has_act", "i8"), ("cursor", "i8"), ("cold", "i8"), ("free_container", "i8"), ("more", "i8"),
-    ("best_cost", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"), ("max_retries", "i8"),
-    ("extra_n", "i8"), ("failed_tasks", "i8"), ("limits", "i8"),
+    ("now", "f8"), ("start", "f8"), ("retry_at", "f8"), ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"),
+    ("random", "i8"),
 ])  # fmt: skip
+"""Time, and what orders things that happen at one time."""
+RULES = np.dtype([
+    ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
+    ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
+    ("limits", "i8"), ("max_retries", "i8"),
+])  # fmt: skip
+"""What the policy asks for and what the workload has: constant while a policy is in use."""
+COUNTS = np.dtype([
+    ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
+    ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
+    ("asleep_n", "i8"), ("shapes_n", "i8"), ("extra_n", "i8"), ("failed_tasks", "i8"), ("held_first", "i8"),
+    ("free_attempt", "i8"), ("free_container", "i8"),
+])  # fmt: skip
+"""How many rows of each table are in use, the heads of free lists, and tallies for the Run."""
+CHOICE = np.dtype([
+    ("best_cost", "f8"), ("shadow", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"),
+    ("bad_task", "i8"), ("bad_variant", "i8"), ("reserved", "i8"),
+])  # fmt: skip
+"""The decision under way: the cheapest place so far, a cost that was no number, the head's reservation."""
 NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("key", "u8"), ("device_key", "u8"),
     ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("first_attempt", "i4"),
@@ -112,7 +121,8 @@ WORKFLOWS = np.dtype([
 ])  # fmt: skip
 
 TABLES = (
-    "clock", "nodes", "classes", "class_nodes", "devices", "device_classes", "functions", "shapes", "variants", "tasks",
+    "clock", "rules", "counts", "choice", "nodes", "classes", "class_nodes", "devices", "device_classes", "functions",
+    "shapes", "variants", "tasks",
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "child_start", "child", "parent_start", "parent", "parent_bytes", "gang", "scratch", "params",
@@ -126,35 +136,3 @@ class State(Tables):
 
     __slots__ = TABLES
     NAMES = TABLES
-
-
-class Row(np.record):  # type: ignore[misc]
-    """A row of a table. Its fields come before numpy's own attributes (numpy 2 gives everything a ``device``)."""
-
-    def __getattribute__(self, name: str) -> Any:
-        fields = np.void.__getattribute__(self, "dtype").fields
-        return self[name] if name in fields else super().__getattribute__(name)
-
-
-class Table(np.ndarray):
-    """An array of rows whose columns are attributes, before numpy's own."""
-
-    def __getattribute__(self, name: str) -> Any:
-        fields = np.ndarray.__getattribute__(self, "dtype").fields
-        if fields is not None and name in fields:
-            return np.ndarray.__getitem__(self, name).view(np.ndarray)
-        return super().__getattribute__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        fields = self.dtype.fields
-        if fields is not None and name in fields:
-            self[name] = value
-        else:
-            super().__setattr__(name, value)
-
-
-def record_table(dtype: np.dtype[Any], rows: int) -> Any:
-    """A table of zeros. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
-    table = np.empty(rows, np.dtype((Row, dtype)))
-    table.view(np.uint8)[...] = 0
-    return table.view(Table)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import devices
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import ASLEEP, EXCLUSIVE, FALLING, MICRO, NO_DEVICE, TIME_SLICE, UNKNOWN_COST, WAKING
+from wattflow.kernel.jit import jit
 
 
 @jit
@@ -203,7 +203,7 @@ def cold_start_s(state, task, variant, candidate):
 @jit
 def bytes_to(state, task, node):
     """Bytes that must travel for the task to run on a node."""
-    total = state.extra[task].input_bytes if state.clock[0].extra_n > 1 else 0.0
+    total = state.extra[task].input_bytes if state.counts[0].extra_n > 1 else 0.0
     for e in range(state.parent_start[task], state.parent_start[task + 1]):
         at = state.tasks[state.parent[e]].node
         if at != node or state.classes[state.nodes[node].cls].serverless == 1:
@@ -252,15 +252,15 @@ def hold_until(state, at_s):
 @jit
 def request_action(state, kind, node, value, at_s):
     """Append a row to the action table; extra rows beyond its capacity are dropped."""
-    clock = state.clock[0]
-    n = clock.action_n
+    counts = state.counts[0]
+    n = counts.action_n
     action = state.actions[n]
     if n < state.actions.size:
         action.kind = kind
         action.node = node
         action.value = value
         action.at = at_s
-        clock.action_n = n + 1
+        counts.action_n = n + 1
 
 
 @jit

@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from wattflow.clusters.table import Problems, Table
+from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.validate import CHOICES, problems_of
@@ -63,7 +63,7 @@ def parse_frame(text: str, source: str) -> Frame:
 def frame_of(data: Mapping[str, object], source: str) -> Frame:
     """A frame from a table that has been read already (a design file holds several)."""
     problems = Problems()
-    frame = _read(Table(data, "", problems))
+    frame = _read(StrictTable(data, "", problems))
     if len(problems) == 0:
         for problem in problems_of(frame):
             problems.add(problem.where, problem.what)
@@ -72,7 +72,7 @@ def frame_of(data: Mapping[str, object], source: str) -> Frame:
     return frame
 
 
-def _read(root: Table) -> Frame:
+def _read(root: StrictTable) -> Frame:
     facts: dict[str, Any] = {
         "name": root.text("name"),
         "architecture": root.choice("architecture", frames.ARCHITECTURES, "centralised"),
@@ -88,7 +88,7 @@ def _read(root: Table) -> Frame:
     return Frame(**facts)
 
 
-def _section(table: Table, section: str, kind: type) -> Any:
+def _section(table: StrictTable, section: str, kind: type) -> Any:
     facts = {}
     for item in fields(kind):
         if table.has(item.name):
@@ -96,7 +96,7 @@ def _section(table: Table, section: str, kind: type) -> Any:
     return kind(**facts)
 
 
-def _value(table: Table, section: str, item: Any) -> Any:
+def _value(table: StrictTable, section: str, item: Any) -> Any:
     key, kind = item.name, item.type
     default = None if item.default is MISSING else item.default
     if (section, key) in CHOICES:
@@ -114,7 +114,7 @@ def _value(table: Table, section: str, item: Any) -> Any:
     return table.duration(key, default) if key.endswith("_s") else table.number(key, default)
 
 
-def _delay(table: Table, key: str) -> Delay:
+def _delay(table: StrictTable, key: str) -> Delay:
     """A duration, or a table with a distribution."""
     if not isinstance(table.value(key), Mapping):
         return Delay(table.duration(key, 0.0))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numba
 
-from wattflow.engine import jit
 from wattflow.engine.tables import State
+from wattflow.kernel import jit
 from wattflow.policy.base import Policy
 
 
@@ -42,7 +42,7 @@ def _compile(signature: Any, function: Any) -> Any:
 
 @functools.cache
 def _folder() -> str:
-    return jit.cache_folder("engine", "sim", "policy")
+    return jit.cache_folder("kernel", "engine", "sim", "policy")
 
 
 def _through_python(signature: Any, function: Any, state: State, arguments: int) -> Any:
@@ -83,9 +83,9 @@ def bind(policy: Policy, state: State, signatures: tuple[Any, Any, Any]) -> tupl
     """(priority, score, act) for the kernel; flags in the State's clock say which are real."""
     ordered = policy.rank is not None or policy.plan is not None
     priority = policy.priority or (by_rank if ordered else no_priority)
-    state.clock["has_priority"] = int(policy.priority is not None or ordered)
-    state.clock["has_score"] = int(policy.score is not None)
-    state.clock["has_act"] = int(policy.act is not None)
+    state.rules["has_priority"] = int(policy.priority is not None or ordered)
+    state.rules["has_score"] = int(policy.score is not None)
+    state.rules["has_act"] = int(policy.act is not None)
     chosen = (priority, policy.score or no_score, policy.act or no_act)
     own = (policy.priority, policy.score, policy.act)
     bound = []

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import costs, levels

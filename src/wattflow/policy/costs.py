@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.kernel.jit import jit
 
 
 @jit
@@ -34,15 +34,16 @@ def added_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
         return UNKNOWN_COST
     place = state.candidates[candidate]
     node = place.node
-    clock = state.clock[0]
+    rules = state.rules[0]
+    counts = state.counts[0]
     joules = run_w * seconds(state, task, variant, candidate)
-    if clock.asleep_n > 0:
+    if counts.asleep_n > 0:
         joules += view.wake_j(state, candidate)
-    if clock.cold == 1 or place.device >= 0:
+    if rules.cold == 1 or place.device >= 0:
         cold_s = view.cold_start_s(state, task, variant, candidate)
         if cold_s > 0.0:
             joules += view.node_added_w(state, variant, node, -1) * cold_s
-    if clock.has_data == 1:
+    if rules.has_data == 1:
         joules += view.bytes_to(state, task, node) * state.classes[state.nodes[node].cls].j_per_byte
     return bounded(joules)
 
@@ -81,7 +82,7 @@ def spare_containers(state, node, fn):  # type: ignore[no-untyped-def]
             spare += 1
         c = state.containers.next_node[c]
     if spare > 0:
-        for i in range(state.clock.placed_n[0]):
+        for i in range(state.counts.placed_n[0]):
             a = state.placed[i]
             if state.attempts.node[a] == node and state.shapes.function[state.tasks.form[state.attempts.task[a]]] == fn:
                 spare -= 1

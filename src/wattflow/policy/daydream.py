@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import ACT_WARM, MICRO, ON
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import costs, levels
@@ -66,7 +66,7 @@ def roomiest(state, skip):  # type: ignore[no-untyped-def]
 
 def act(state):  # type: ignore[no-untyped-def]
     """Order the containers that a function's pool lacks."""
-    if state.clock.running[0] == 0:
+    if state.counts.running[0] == 0:
         return
     now = state.clock.now[0]
     given = np.zeros(state.nodes.size, np.int64)

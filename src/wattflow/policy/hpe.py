@@ -17,9 +17,9 @@ import math
 from typing import Any
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import MICRO, UNKNOWN_COST
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import levels

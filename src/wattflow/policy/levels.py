@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.jit import jit
-from wattflow.engine.tables import EXTRA, record_table
+from wattflow.engine.tables import EXTRA
+from wattflow.kernel.jit import jit
+from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 
@@ -139,7 +140,7 @@ def per_task(state: Any, workload: Workload) -> Any:
         extra["deadline"] = workload.deadline_s
         extra["input_bytes"] = workload.input_bytes
         state.replace(extra=extra)
-        state.clock["extra_n"] = len(workload)
+        state.counts["extra_n"] = len(workload)
     return state.extra
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import DOWN
+from wattflow.kernel.jit import jit
 from wattflow.policy import costs
 from wattflow.policy.base import Policy
 
@@ -61,7 +61,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         start_s = view.ready_in_s(state, task, variant, c)
         if state.classes.serverless[state.nodes.cls[state.candidates.node[c]]] == 0:
             out[c] = start_s + max(1.0, waves) * run_s
-        elif fixed_s < start_s + run_s and alone and state.clock.running[0] > 0:
+        elif fixed_s < start_s + run_s and alone and state.counts.running[0] > 0:
             out[c] = math.inf
         else:
             out[c] = start_s + run_s

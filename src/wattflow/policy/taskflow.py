@@ -15,9 +15,9 @@ import math
 from typing import Any
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import DOWN, MICRO, NO_DEVICE, UNKNOWN_COST
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import costs, levels
@@ -68,7 +68,7 @@ def best_anywhere_j(state, task):  # type: ignore[no-untyped-def]
 @jit
 def may_wait(state, task):  # type: ignore[no-untyped-def]
     """Whether the task's latest start is still to come and something runs that may make room."""
-    if math.isnan(state.tasks.estimate[task]) or state.clock.running[0] == 0:
+    if math.isnan(state.tasks.estimate[task]) or state.counts.running[0] == 0:
         return False
     return state.extra.start_at[task] > state.clock.now[0]
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.tables import UNKNOWN_COST
+from wattflow.kernel.jit import jit
 from wattflow.policy import costs
 from wattflow.policy.base import Policy
 

@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import view
-from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import ASLEEP, FALLING, MICRO, UNKNOWN_COST
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import costs, levels
@@ -71,7 +71,7 @@ def companions(state, variant, node):  # type: ignore[no-untyped-def]
     """How many waiting tasks, this one included, could share the node's waking."""
     free_u = state.nodes.capacity_u[node] - state.nodes.used_u[node]
     room = free_u // max(1, state.variants.need_u[variant])
-    return max(1.0, float(min(state.clock.waiting[0], room)) * state.params[AMORTISE])
+    return max(1.0, float(min(state.counts.waiting[0], room)) * state.params[AMORTISE])
 
 
 @jit
@@ -112,13 +112,13 @@ def price_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     alone_s = costs.seconds(state, task, variant, candidate)
     cold_s = view.cold_start_s(state, task, variant, candidate)
     joules = added_w * alone_s * work + view.node_added_w(state, variant, node, -1) * cold_s
-    if state.clock.has_data[0] == 1:
+    if state.rules.has_data[0] == 1:
         joules += view.bytes_to(state, task, node) * state.classes.j_per_byte[cls]
     finish_s = view.ready_in_s(state, task, variant, candidate) + run_s
     joules += awake_j(state, variant, candidate, finish_s)
     late_s = state.clock.now[0] + finish_s - state.extra.slack[task]
     if late_s > 0.0:
-        under_way = state.clock.waiting[0] + state.clock.running[0]
+        under_way = state.counts.waiting[0] + state.counts.running[0]
         joules += state.params[LATE] * state.memory[0] * late_s / max(1.0, float(under_way))
     return costs.bounded(joules)
 
@@ -142,7 +142,7 @@ def crowded(state, variant, node):  # type: ignore[no-untyped-def]
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Joules for the cluster; inf on crowded nodes, and on sleeping ones while the task can wait for one that is on."""
-    patient = state.clock.running[0] > 0 and not math.isnan(state.tasks.estimate[task])
+    patient = state.counts.running[0] > 0 and not math.isnan(state.tasks.estimate[task])
     resume = math.inf
     taken = False
     for c in range(out.size):

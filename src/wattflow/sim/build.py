@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattflow.engine import tables as engine_tables
-from wattflow.engine.tables import State, record_table
+from wattflow.engine.tables import State
+from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
@@ -26,7 +27,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
     domains["root"] = domains["place"] = -1
     checkpoints = any(function.checkpoint_s > 0 for function in workload.functions)
     made = World(
-        clock=_clock(state, workload, cluster, options, seed),
+        pulse=_pulse(state, workload, cluster, options, seed),
         runtime=workload.runtime_s.copy(),
         saved=np.zeros(max(2, count) if checkpoints else 1),  # one row means: no checkpoints
         arrivals=np.argsort(workload.release_s, kind="stable").astype(np.int32),
@@ -76,20 +77,20 @@ def _record_capacity(workload: Workload, state: State) -> int:
     return rows + len(state.attempts) + 64
 
 
-def _clock(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> Any:
-    clock = record_table(world.CLOCK, 1)
+def _pulse(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> Any:
+    pulse = record_table(world.PULSE, 1)
     for name in ("round_at", "timer_at", "ramp_at"):
-        clock[name] = np.inf
-    clock["round_s"] = options.round_s
-    clock["message_s"] = options.message_s
-    clock["record_power"] = int(options.record_power)
-    clock["seed"] = seed
-    clock["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
-    clock["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
+        pulse[name] = np.inf
+    pulse["round_s"] = options.round_s
+    pulse["message_s"] = options.message_s
+    pulse["record_power"] = int(options.record_power)
+    pulse["seed"] = seed
+    pulse["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
+    pulse["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
     start = 0.0 if options.from_zero or not len(workload) else float(workload.release_s.min())
-    clock["last_end"] = start
+    pulse["last_end"] = start
     state.clock["now"] = state.clock["start"] = start
-    return clock
+    return pulse
 
 
 def _task_faults(options: SimOptions) -> Any:

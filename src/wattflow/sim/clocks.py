@@ -7,7 +7,7 @@ rate is 1, V(t) = t − lag and lag is 0 on a domain that was never crowded, so 
 
 from __future__ import annotations
 
-from wattflow.engine.jit import inner, jit
+from wattflow.kernel.jit import inner, jit
 
 
 @inner
@@ -92,7 +92,7 @@ def _up(world, at):
 @inner
 def _down(world, at):
     heap = world.domain_heap
-    n = world.clock[0].domain_n
+    n = world.pulse[0].domain_n
     d = heap[at]
     while True:
         child = 2 * at + 1
@@ -113,7 +113,7 @@ def _down(world, at):
 def reschedule(state, world, d):
     """Set when the domain's next attempt ends, and its place among all domains."""
     domain = world.domains[d]
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     root = domain.root
     at = domain.place
     if root < 0:
@@ -243,7 +243,7 @@ def _move_event(world, to, source):
 @jit
 def push_event(world, time, order, what, who, gen):
     """Add an event. The row behind the last is scratch space, so capacity is one less than the table."""
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     n = pulse.event_n
     pulse.event_n = n + 1
     hole = world.events.size - 1
@@ -268,7 +268,7 @@ def push_event(world, time, order, what, who, gen):
 @inner
 def pop_event(world):
     """Remove the first event (row 0); read it before."""
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     n = pulse.event_n - 1
     pulse.event_n = n
     at = 0

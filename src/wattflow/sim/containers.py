@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from wattflow.engine import groups
-from wattflow.engine.jit import inner
+from wattflow.kernel.jit import inner
 
 
 @inner
 def drop(state, c):
     """Unlink an idle container and free its row."""
     container = state.containers[c]
-    clock = state.clock[0]
+    counts = state.counts[0]
     node = container.node
     fn = container.function
     if container.previous_node >= 0:
@@ -25,8 +25,8 @@ def drop(state, c):
         state.functions[fn].first_container = container.next_function
     if container.next_function >= 0:
         state.containers[container.next_function].previous_function = container.previous_function
-    container.next_node = clock.free_container
-    clock.free_container = c
+    container.next_node = counts.free_container
+    counts.free_container = c
 
 
 @inner
@@ -52,16 +52,17 @@ def keep(state, node, fn):
     function = state.functions[fn]
     node_row = state.nodes[node]
     clock = state.clock[0]
+    counts = state.counts[0]
     if state.classes[node_row.cls].keep_alive_s <= 0.0:
         return
     oldest = _purge(state, node)
-    if clock.free_container < 0:
+    if counts.free_container < 0:
         if oldest < 0:
             return
         drop(state, oldest)
-    c = clock.free_container
+    c = counts.free_container
     container = state.containers[c]
-    clock.free_container = container.next_node
+    counts.free_container = container.next_node
     container.node = node
     container.function = fn
     container.idle_since = clock.now

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import devices, view
-from wattflow.engine.jit import inner
+from wattflow.kernel.jit import inner
 from wattflow.sim import clocks
 from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
 
@@ -65,7 +65,7 @@ def _factor(state, a):
 @inner
 def _failure(state, world, a, fn):
     """Share of the work after which the attempt fails; 1 when it does not."""
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     attempt_row = state.attempts[a]
     task = attempt_row.task
     attempt = attempt_row.attempt
@@ -123,7 +123,7 @@ def schedule_failure(state, world, node):
         return
     count = load.failures
     load.failures = count + 1
-    at = clock.now - mtbf * math.log(unit(world.clock[0].seed, node, count, 3))
+    at = clock.now - mtbf * math.log(unit(world.pulse[0].seed, node, count, 3))
     notice = kind.notice_s
     if notice > 0.0:
         clocks.push_event(world, max(clock.now, at - notice), NODE, NOTICE, node, 0)
@@ -137,6 +137,6 @@ def schedule_repair(state, world, node):
     kind = state.classes[cls]
     if not kind.mtbf_s < math.inf:
         return
-    draw = unit(world.clock[0].seed, node, world.nodes[node].failures, 4)
+    draw = unit(world.pulse[0].seed, node, world.nodes[node].failures, 4)
     at = state.clock[0].now - kind.repair_s * math.log(draw)
     clocks.push_event(world, at, NODE, BACK, node, 0)

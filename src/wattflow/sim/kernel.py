@@ -10,9 +10,7 @@ import numpy as np
 from numba import types
 from numba.core.types import FunctionType
 
-from wattflow.engine import decide, groups, jit, release
-from wattflow.engine.jit import inner
-from wattflow.engine.jit import jit as entry
+from wattflow.engine import decide, groups, release
 from wattflow.engine.tables import (
     ACT_FREQUENCY,
     ACT_SLEEP,
@@ -25,6 +23,9 @@ from wattflow.engine.tables import (
     ON,
     WAKING,
 )
+from wattflow.kernel import jit
+from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import jit as entry
 from wattflow.sim import clocks, containers, faults, power, sleep, stages
 from wattflow.sim.world import (
     BACK,
@@ -52,7 +53,7 @@ DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK = 0, 1, 2, 3, 4, 5
 
 @inner
 def _next_time(state, world):
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     t = math.inf
     if pulse.domain_n > 0:
         t = world.domains[world.domain_heap[0]].next_t
@@ -69,8 +70,8 @@ def _next_time(state, world):
 @inner
 def _has_room(state, world):
     """Whether one instant's records and events surely fit."""
-    pulse = world.clock[0]
-    running = state.clock[0].running + 1
+    pulse = world.pulse[0]
+    running = state.counts[0].running + 1
     if pulse.record_n + running > world.records.size:
         return False
     if pulse.event_n + 2 * state.attempts.size + 2 * state.nodes.size + 16 > world.events.size:
@@ -166,7 +167,7 @@ def _node_event(state, world, what, node, gen, priority):
 @inner
 def _fold(state, world, priority):
     """Fold all events of the present instant into the state, in their fixed order; returns how many still counted."""
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     now = state.clock[0].now
     count = 0
     while True:
@@ -218,10 +219,10 @@ def _event_first(state, world):
 
 @inner
 def _start_placed(state, world):
-    clock = state.clock[0]
-    for i in range(clock.placed_n):
+    counts = state.counts[0]
+    for i in range(counts.placed_n):
         stages.begin(state, world, state.placed[i])
-    clock.placed_n = 0
+    counts.placed_n = 0
 
 
 @inner
@@ -244,8 +245,9 @@ def _ramp(state, world):
 @inner
 def _schedule_ramp(state, world):
     """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     clock = state.clock[0]
+    counts = state.counts[0]
     now = clock.now
     soonest = math.inf
     for n in range(state.nodes.size):
@@ -253,7 +255,7 @@ def _schedule_ramp(state, world):
         kind = state.classes[cls]
         if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
             continue
-        for at in range(clock.shapes_n):
+        for at in range(counts.shapes_n):
             shape = state.active_shapes[at]
             first = state.shapes[shape].variant_first
             for v in range(first, first + state.shapes[shape].variant_n):
@@ -274,7 +276,8 @@ def _schedule_ramp(state, world):
 def _is_round(state, world):
     """Whether decisions may be taken now; asks for the next round when not."""
     clock = state.clock[0]
-    pulse = world.clock[0]
+    counts = state.counts[0]
+    pulse = world.pulse[0]
     period = pulse.round_s
     if period <= 0.0:
         return True
@@ -282,7 +285,7 @@ def _is_round(state, world):
     turn = math.floor(now / period + 1e-9) * period
     if now - turn <= 1e-9 * max(1.0, now):
         return True
-    if clock.waiting > 0 and pulse.round_at == math.inf:
+    if counts.waiting > 0 and pulse.round_at == math.inf:
         pulse.round_at = turn + period
         clocks.push_event(world, turn + period, TIMER, ROUND, 0, 0)
     return False
@@ -291,7 +294,8 @@ def _is_round(state, world):
 @inner
 def _apply_actions(state, world):
     clock = state.clock[0]
-    for k in range(clock.action_n):
+    counts = state.counts[0]
+    for k in range(counts.action_n):
         kind = state.actions[k].kind
         node = state.actions[k].node
         if kind == ACT_TIMER:
@@ -305,7 +309,7 @@ def _apply_actions(state, world):
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
             _set_frequency(state, world, node, state.actions[k].value)
-    clock.action_n = 0
+    counts.action_n = 0
 
 
 @inner
@@ -320,7 +324,7 @@ def _warm(state, world, node, fn):
     load.busy_u += MICRO
     load.cold_u += MICRO
     power.refresh(state, world, node)
-    world.clock[0].cold_starts += 1
+    world.pulse[0].cold_starts += 1
     clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, fn)
 
 
@@ -341,7 +345,7 @@ def _set_frequency(state, world, node, level):
 @inner
 def _decide_all(state, world, priority, score):
     """Decide and start until the queue is tried through; GROW when attempt rows ran out."""
-    clock = state.clock[0]
+    counts = state.counts[0]
     while True:
         status = decide.decide(state, priority, score)
         _start_placed(state, world)
@@ -349,18 +353,20 @@ def _decide_all(state, world, priority, score):
             return BAD_COST
         if status == decide.ALL_TRIED:
             return DONE
-        if clock.free_attempt < 0 or clock.running + 1 >= state.attempts.size // 2:
+        if counts.free_attempt < 0 or counts.running + 1 >= state.attempts.size // 2:
             return GROW
 
 
 def advance(state, world, priority, score, act, until, max_events):  # type: ignore[no-untyped-def]
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
     clock = state.clock[0]
-    pulse = world.clock[0]
+    rules = state.rules[0]
+    counts = state.counts[0]
+    pulse = world.pulse[0]
     folded = 0
     while True:
         if pulse.redo == 0:
-            if clock.open == 0:
+            if counts.open == 0:
                 return DONE
             t = _next_time(state, world)
             if t == math.inf:
@@ -381,7 +387,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
             if count == 0:
                 continue
         pulse.redo = 0
-        if clock.waiting > 0 and _is_round(state, world):
+        if counts.waiting > 0 and _is_round(state, world):
             if pulse.ramps == 1:
                 _ramp(state, world)
             status = _decide_all(state, world, priority, score)
@@ -397,7 +403,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
                     pulse.timer_at = clock.retry_at
                     clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
                 clock.retry_at = math.inf
-        if clock.has_act == 1 and _next_time(state, world) > clock.now:
+        if rules.has_act == 1 and _next_time(state, world) > clock.now:
             act(state)
             _apply_actions(state, world)
         pulse.events += 1

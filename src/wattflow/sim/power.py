@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wattflow.engine import view
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, EXCLUSIVE, FALLING, MICRO, ON, TIME_SLICE, WAKING
+from wattflow.kernel.jit import inner
 from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, WAKE_J
 
 
@@ -78,7 +78,7 @@ def account(state, world, n):
         world.energy[n, SLEEP_J] += load.watts * dt
     elif power_state == WAKING or power_state == FALLING:
         world.energy[n, WAKE_J] += load.watts * dt
-    if world.clock[0].series == 1:
+    if world.pulse[0].series == 1:
         charge(state, world, n, load.watts, since, now)
     load.since = now
 
@@ -88,7 +88,7 @@ def refresh(state, world, n):
     """Set the node's watts from what it does now; call after `account` and the change."""
     load = world.nodes[n]
     node_row = state.nodes[n]
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     cls = node_row.cls
     kind = state.classes[cls]
     power_state = node_row.power_state

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import jit, tables
+from wattflow.engine import tables
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
+from wattflow.kernel import jit
+from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.run import Run
@@ -119,24 +121,23 @@ class Simulation:
 
     def _build_state(self, known: Workload, seen: Workload) -> State:
         state = build_state(seen, self.cluster, self.policy.settings)
-        clock = state.clock
-        clock["max_retries"] = self.options.max_retries
-        clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        state.rules["max_retries"] = self.options.max_retries
+        state.clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
         after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
-        if clock.cold[0]:
+        if state.rules.cold[0]:
             rows = int(4 * sum(node.request_cores for node in self.cluster.nodes)) + 1024
             state.replace(containers=build.container_table(min(rows, 1 << 20)))
-            clock["free_container"] = 0
+            state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
         needs_extra = self.policy.rank is not None or self.planned is not None
         if needs_extra and len(state.extra) == 1:
-            extra = tables.record_table(tables.EXTRA, len(known))
+            extra = record_table(tables.EXTRA, len(known))
             extra["deadline"] = known.deadline_s
             state.replace(extra=extra)
-            clock["extra_n"] = len(known)
+            state.counts["extra_n"] = len(known)
         if self.policy.rank is not None:
             state.extra.rank[:] = self.policy.rank(known, self.cluster)
         if self.planned is not None:
@@ -171,7 +172,7 @@ class Simulation:
         total = max(1, len(self.workload))
         while len(self.workload) and self.advance() != kernel.DONE:
             if progress is not None:
-                progress(1.0 - float(self.state.clock.open[0]) / total)
+                progress(1.0 - float(self.state.counts.open[0]) / total)
         if progress is not None:
             progress(1.0)
         return self.result()
@@ -180,37 +181,37 @@ class Simulation:
         """The Run so far."""
         with np.errstate(over="ignore"):
             kernel.settle(self.state.handle(), self.world.handle())
-        clock, seen = self.world.clock[0], self.state.clock[0]
-        span = float(clock.last_end - seen.start)
+        pulse = self.world.pulse[0]
+        span = float(pulse.last_end - self.state.clock.start[0])
         rented = np.array([node.price_per_hour / 3600.0 for node in self.cluster.nodes]) * span
-        log = self.world.power_log[: int(clock.log_n)] if self.options.record_power else None
+        log = self.world.power_log[: int(pulse.log_n)] if self.options.record_power else None
         return Run(
             workload=self.workload,
             cluster=self.cluster,
             policy=self.policy.name,
-            attempts=np.asarray(self.world.records[: int(clock.record_n)]),
+            attempts=np.asarray(self.world.records[: int(pulse.record_n)]),
             energy_j=self.world.energy.copy(),
             carbon_g=self.world.nodes.carbon.copy(),
             cost=self.world.nodes.cost + rented,
-            peak_w=float(clock.peak_w),
+            peak_w=float(pulse.peak_w),
             makespan_s=span,
-            start_s=float(seen.start),
+            start_s=float(self.state.clock.start[0]),
             power_log=None if log is None else np.asarray(log),
             scalars=self._scalars(),
             manifest=self._manifest(),
         )
 
     def _scalars(self) -> dict[str, float]:
-        clock, seen = self.world.clock[0], self.state.clock[0]
+        pulse, counts = self.world.pulse[0], self.state.counts[0]
         values = {
-            name: float(clock[name])
+            name: float(pulse[name])
             for name in ("retries", "wakes", "sleeps", "cold_starts", "transfers", "events", "moved_bytes")
         }
-        values |= {name: float(seen[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
+        values |= {name: float(counts[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
         return values | {
             "kernel_s": self.seconds,
             "plan_s": self.plan_seconds,
-            "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(seen.decisions)),
+            "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(counts.decisions)),
         }
 
     def _manifest(self) -> dict[str, object]:
@@ -233,14 +234,14 @@ class Simulation:
         }
 
     def _bad_cost(self) -> BrokenPolicy:
-        task = self.workload.task_id(int(self.state.clock.bad_task[0]))
+        task = self.workload.task_id(int(self.state.choice.bad_task[0]))
         return BrokenPolicy(
             f"policy {self.policy.name!r} returned NaN for task {task} at {float(self.state.clock.now[0]):g} s; "
             "return inf for 'not here' and a finite cost otherwise"
         )
 
     def _stuck(self) -> BrokenPolicy:
-        waiting = int(self.state.clock.waiting[0])
+        waiting = int(self.state.counts.waiting[0])
         return BrokenPolicy(
             f"policy {self.policy.name!r} leaves {waiting} tasks waiting at {float(self.state.clock.now[0]):g} s and "
             "nothing more will happen: it must place a task that fits on an empty cluster, or set a time to try again"
@@ -269,24 +270,24 @@ def _grown(table: Any, rows: int) -> Any:
 
 def _grow(state: State, world: World, options: SimOptions) -> None:
     """Make room: attempts when their rows ran out, and whatever hangs on their number; then records, events, log."""
-    if state.clock.free_attempt[0] < 0 or state.clock.running[0] + 1 >= len(state.attempts) // 2:
+    if state.counts.free_attempt[0] < 0 or state.counts.running[0] + 1 >= len(state.attempts) // 2:
         old = len(state.attempts)
         attempts = _grown(state.attempts, 2 * old)
         attempts.task[old:] = -1
         attempts.next[old:] = np.arange(old + 1, 2 * old + 1)
-        attempts.next[-1] = state.clock.free_attempt[0]
-        state.clock["free_attempt"] = old
+        attempts.next[-1] = state.counts.free_attempt[0]
+        state.counts["free_attempt"] = old
         scratch = _grown(state.scratch, max(len(state.scratch), 2 * old))
         state.replace(attempts=attempts, placed=_grown(state.placed, 2 * old), scratch=scratch)
         world.replace(runs=_grown(world.runs, 2 * old))
-    clock = world.clock[0]
-    if clock.record_n + state.clock.running[0] + 64 > len(world.records):
-        world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.clock.running[0]) + 64))
-    wanted = int(clock.event_n) + build.event_capacity(state)
+    pulse = world.pulse[0]
+    if pulse.record_n + state.counts.running[0] + 64 > len(world.records):
+        world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.counts.running[0]) + 64))
+    wanted = int(pulse.event_n) + build.event_capacity(state)
     if wanted > len(world.events):
         # The last row is scratch space, so the live rows keep their places.
         world.replace(events=_grown(world.events, 2 * wanted))
     if options.record_power:
-        bound = int(clock.log_n) + 2 * build.log_capacity(state)
+        bound = int(pulse.log_n) + 2 * build.log_capacity(state)
         if bound > len(world.power_log):
             world.replace(power_log=_grown(world.power_log, 2 * bound))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import groups
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
+from wattflow.kernel.jit import inner
 from wattflow.sim import clocks, power
 from wattflow.sim.world import FALL_DONE, NODE, SLEEP_CHECK, WAKE_DONE
 
@@ -16,6 +16,7 @@ def set_state(state, world, node, power_state):
     """Change a node's power state, with joules and groups kept right."""
     node_row = state.nodes[node]
     clock = state.clock[0]
+    counts = state.counts[0]
     power.account(state, world, node)
     before = node_row.power_state
     groups.leave(state, node)
@@ -24,9 +25,9 @@ def set_state(state, world, node, power_state):
     was_asleep = before == ASLEEP or before == FALLING
     is_asleep = power_state == ASLEEP or power_state == FALLING
     if was_asleep and not is_asleep:
-        clock.asleep_n -= 1
+        counts.asleep_n -= 1
     elif is_asleep and not was_asleep:
-        clock.asleep_n += 1
+        counts.asleep_n += 1
     clock.epoch += 1
     power.refresh(state, world, node)
 
@@ -61,7 +62,7 @@ def fall_asleep(state, world, node):
     kind = state.classes[cls]
     if node_row.power_state != ON or node_row.running > 0 or kind.sleepable == 0:
         return
-    world.clock[0].sleeps += 1
+    world.pulse[0].sleeps += 1
     world.nodes[node].wake_wanted = 0
     if kind.enter_s > 0.0:
         set_state(state, world, node, FALLING)
@@ -92,7 +93,7 @@ def wake(state, world, node):
         world.nodes[node].wake_wanted = 1
     if power_state != ASLEEP:
         return
-    world.clock[0].wakes += 1
+    world.pulse[0].wakes += 1
     seconds = state.classes[node_row.cls].wake_s
     if seconds > 0.0:
         node_row.on_at = state.clock[0].now + seconds

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from wattflow.engine import decide, devices, fit, release, view
-from wattflow.engine.jit import inner
 from wattflow.engine.tables import (
     ASLEEP,
     FALLING,
@@ -18,6 +17,7 @@ from wattflow.engine.tables import (
     TIME_SLICE,
     WAKING,
 )
+from wattflow.kernel.jit import inner
 from wattflow.sim import clocks, containers, faults, power, sleep
 from wattflow.sim.world import (
     CANCELLED,
@@ -45,7 +45,7 @@ from wattflow.sim.world import (
 def begin(state, world, a):
     """A placement reaches its node."""
     run = world.runs[a]
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     run.outcome = OK
     run.run_j = 0.0
     run.cold_j = 0.0
@@ -151,7 +151,7 @@ def _enter_cold(state, world, a):
     if seconds <= 0.0:
         _enter_data(state, world, a)
         return
-    world.clock[0].cold_starts += 1
+    world.pulse[0].cold_starts += 1
     power.account(state, world, node)
     weight = _weight(state, a)
     run.weight_u = weight
@@ -209,8 +209,9 @@ def _enter_data(state, world, a):
     attempt = state.attempts[a]
     run = world.runs[a]
     clock = state.clock[0]
+    rules = state.rules[0]
     run.since = clock.now
-    if clock.has_data == 0:
+    if rules.has_data == 0:
         _enter_run(state, world, a)
         return
     node = attempt.node
@@ -220,7 +221,7 @@ def _enter_data(state, world, a):
         _enter_run(state, world, a)
         return
     run.bytes = size
-    world.clock[0].transfers += 1
+    world.pulse[0].transfers += 1
     cls = state.nodes[node].cls
     kind = state.classes[cls]
     latency = kind.latency_s
@@ -259,7 +260,7 @@ def data_arrived(state, world, a):
     """A transfer is over; it was taken out of its link's domain."""
     run = world.runs[a]
     clock = state.clock[0]
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     d = run.domain
     domain = world.domains[d]
     if domain.count > 0:
@@ -426,7 +427,7 @@ def run_ended(state, world, a, priority):
         if left == 0:
             where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
             release.complete(state, task, where, priority)
-            world.clock[0].last_end = state.clock[0].now
+            world.pulse[0].last_end = state.clock[0].now
         return
     faults.keep_checkpoint(state, world, a)
     _close(state, world, a, outcome)
@@ -450,9 +451,10 @@ def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     task_row = state.tasks[task]
     clock = state.clock[0]
-    pulse = world.clock[0]
+    rules = state.rules[0]
+    pulse = world.pulse[0]
     task_row.attempt += 1
-    if task_row.attempt <= clock.max_retries and outcome != TIME_LIMIT:
+    if task_row.attempt <= rules.max_retries and outcome != TIME_LIMIT:
         pulse.retries += 1
         release.enqueue(state, task, priority)
     else:
@@ -502,7 +504,7 @@ def _close(state, world, a, outcome):
     """Write the record, give back what the attempt held, free its row."""
     clock = state.clock[0]
     run = world.runs[a]
-    pulse = world.clock[0]
+    pulse = world.pulse[0]
     attempt = state.attempts[a]
     node = attempt.node
     node_row = state.nodes[node]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.engine.handle import Tables
+from wattflow.kernel.handle import Tables
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
@@ -18,7 +18,7 @@ IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = 0, 1, 2, 3, 4, 5, 6
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 
-CLOCK = np.dtype([
+PULSE = np.dtype([
     ("event_n", "i8"), ("domain_n", "i8"), ("next_arrival", "i8"), ("record_n", "i8"), ("log_n", "i8"),
     ("sequence", "i8"), ("redo", "i8"), ("round_at", "f8"), ("timer_at", "f8"), ("ramp_at", "f8"),
     ("total_w", "f8"), ("peak_w", "f8"), ("last_end", "f8"), ("round_s", "f8"), ("message_s", "f8"),
@@ -52,7 +52,7 @@ POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f8")])
 TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
 
 TABLES = (
-    "clock", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "events", "nodes", "devices", "energy",
+    "pulse", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "events", "nodes", "devices", "energy",
     "zones", "series", "series_sum", "records", "power_log", "task_faults", "watt_error",
 )  # fmt: skip
 

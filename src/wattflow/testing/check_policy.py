@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine import fit, jit
+from wattflow.engine import fit
 from wattflow.engine.tables import ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
+from wattflow.kernel import jit
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
@@ -28,7 +29,7 @@ from wattflow.testing.sample_states import Sample, sample_states
 Costs = NDArray[np.float64]
 
 MAY_CHANGE = ("memory", "params", "actions", "cost", "candidates", "scratch", "gang")
-MAY_CHANGE_IN_CLOCK = ("retry_at", "random", "action_n", "cursor", "candidate_n")
+MAY_CHANGE_IN = {"clock": ("retry_at", "random"), "counts": ("action_n", "candidate_n")}
 _TASKS_PER_LOOK = 8
 
 
@@ -79,7 +80,7 @@ def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
             for variant in range(first, first + int(state.shapes.variant_n[shape])):
                 copy = state.copy()
                 count = int(_candidates(copy.handle(), variant, task))
-                copy.clock["candidate_n"] = count
+                copy.counts["candidate_n"] = count
                 where = f"{sample.name}, {at_s:g} s, task {task}, variant {variant - first}"
                 yield Look(where, copy, task, variant, count)
 
@@ -138,7 +139,7 @@ def _check_look(policy: Policy, look: Look) -> Iterator[str]:
         yield f"{look.where}: the same State gave {costs}, then {again}"
     yield from _check_effects(look, after)
     held = look.count > 0 and bool(np.isinf(costs).all())
-    if held and look.state.clock.running[0] == 0 and not np.isfinite(after.clock.retry_at[0]) and not _offers(look):
+    if held and look.state.counts.running[0] == 0 and not np.isfinite(after.clock.retry_at[0]) and not _offers(look):
         yield f"{look.where}: holds the task on an idle cluster and sets no time to try again"
     if look.count:
         yield from _check_unknown(policy, look, costs)
@@ -155,13 +156,13 @@ def _check_effects(look: Look, after: Any) -> Iterator[str]:
         if table in MAY_CHANGE:
             continue
         before, now = getattr(look.state, table), getattr(after, table)
-        if table != "clock":
+        if table not in MAY_CHANGE_IN:
             if before.tobytes() != now.tobytes():
                 yield f"{look.where}: it changes state.{table}"
             continue
         for name in before.dtype.names:
-            if name not in MAY_CHANGE_IN_CLOCK and before[name].tobytes() != now[name].tobytes():
-                yield f"{look.where}: it changes state.clock.{name}"
+            if name not in MAY_CHANGE_IN[table] and before[name].tobytes() != now[name].tobytes():
+                yield f"{look.where}: it changes state.{table}.{name}"
 
 
 def _changed(look: Look, change: Callable[[Any], None]) -> Look:
@@ -220,7 +221,7 @@ def _check_rest(policy: Policy, look: Look) -> Iterator[str]:
             after = look.state.copy()
             _callable(policy, after, 2)(_handle(policy, after))
             yield from _check_effects(look, after)
-            rows = after.actions[: int(after.clock.action_n[0])]
+            rows = after.actions[: int(after.counts.action_n[0])]
             if (
                 (rows.kind < 0) | (rows.kind > ACT_FREQUENCY) | (rows.node < 0) | (rows.node >= len(after.nodes))
             ).any():

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import TABLES, State, Table
+from wattflow.engine.tables import TABLES, State
+from wattflow.kernel.records import RecordTable
 from wattflow.policy.base import Policy
 from wattflow.testing.check_policy import Look
 
@@ -43,7 +44,7 @@ def uncompiled_costs(questions: Sequence[tuple[Policy, Look]]) -> list[NDArray[n
 
 def _answer(module: str, name: str, tables: dict[str, Any], place: tuple[int, int, int]) -> NDArray[np.float64]:
     score = getattr(importlib.import_module(module), name)
-    records = {key: table.view(Table) if table.dtype.names else table for key, table in tables.items()}
+    records = {key: table.view(RecordTable) if table.dtype.names else table for key, table in tables.items()}
     task, variant, count = place
     out = np.full(count, -1.0)
     with np.errstate(all="ignore"):

@@ -56,7 +56,7 @@ def read(path: Path) -> Workload:
 
 
 def _workload(
-    table: tables.Table, keep: tables.Mask, numbers: dict[str, tables.Floats], about: tuple[str, list[str]]
+    table: tables.TraceTable, keep: tables.Mask, numbers: dict[str, tables.Floats], about: tuple[str, list[str]]
 ) -> Workload:
     name, notes = about
     created = numbers["creation_time"]

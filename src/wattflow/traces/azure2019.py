@@ -91,7 +91,7 @@ def read(path: Path) -> Workload:
 Key = tuple[str, str, str]
 
 
-def _keys(table: tables.Table) -> list[Key]:
+def _keys(table: tables.TraceTable) -> list[Key]:
     return list(zip(*(table.texts(name) for name in _KEY), strict=True))  # type: ignore[arg-type]
 
 

@@ -97,7 +97,7 @@ def read(path: Path) -> Workload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    table: tables.Table
+    table: tables.TraceTable
     numbers: dict[str, tables.Floats]
     keep: tables.Mask
 

@@ -85,7 +85,7 @@ def read(path: Path) -> Workload:
     return _workload(table, skips, numbers | {"runtime": runtime}, path)
 
 
-def _workload(table: tables.Table, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
+def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
     keep, notes = skips.keep, skips.notes
     found = {name: values[keep] for name, values in numbers.items()}
 

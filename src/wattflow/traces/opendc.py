@@ -94,7 +94,9 @@ def _fragments(
     return np.where(has, runtime, numbers["duration"]), usage
 
 
-def _workload(table: tables.Table, skips: tables.Skips, numbers: dict[str, tables.Floats], folder: Path) -> Workload:
+def _workload(
+    table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], folder: Path
+) -> Workload:
     keep = skips.keep
     edges = tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
     found = {name: values[keep] for name, values in numbers.items()}

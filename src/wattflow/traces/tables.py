@@ -32,7 +32,7 @@ def _question(error: UnicodeError) -> tuple[str, int]:
     return "?" * (error.end - error.start), error.end
 
 
-class Table:
+class TraceTable:
     """A table's columns by name. Numbers come with a mask of values that are present and are not numbers."""
 
     def __init__(self, path: Path, table: pa.Table, bad_rows: int = 0) -> None:
@@ -162,7 +162,7 @@ def _ids(raw: object) -> list[int]:
     return found
 
 
-def read_csv(path: Path, *needed: str) -> Table:
+def read_csv(path: Path, *needed: str) -> TraceTable:
     """A comma- or tab-separated file, packed or not; every value as text. Rows of another width are counted, not read.
 
     Args:
@@ -200,7 +200,7 @@ def read_csv(path: Path, *needed: str) -> Table:
         raise InvalidInput(str(path), f"not a table: {_short(error)}") from None
     except (OSError, ValueError, KeyError) as error:
         raise stream_error(path, error) from None
-    return Table(path, table, bad)
+    return TraceTable(path, table, bad)
 
 
 class _Bounded:
@@ -258,7 +258,7 @@ def _header(path: Path) -> tuple[list[str], str]:
     return names, delimiter
 
 
-def read_parquet(paths: Sequence[Path]) -> Table:
+def read_parquet(paths: Sequence[Path]) -> TraceTable:
     """One or several parquet files of one table, columns joined by name; types may differ between the files."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -283,7 +283,7 @@ def read_parquet(paths: Sequence[Path]) -> Table:
         raise InvalidInput(str(paths[0]), f"its parts do not fit together: {_short(error)}") from None
     if len(set(joined.column_names)) < len(joined.column_names):
         raise InvalidInput(str(paths[0]), "two columns have the same name")
-    return Table(paths[0], joined)
+    return TraceTable(paths[0], joined)
 
 
 def _short(error: BaseException) -> str:

@@ -100,13 +100,13 @@ class _Trace:
     """The usable rows of a trace on their way to columns."""
 
     def __init__(
-        self, table: tables.Table, keep: tables.Mask, numbers: dict[str, tables.Floats], notes: list[str]
+        self, table: tables.TraceTable, keep: tables.Mask, numbers: dict[str, tables.Floats], notes: list[str]
     ) -> None:
         self.keep, self.numbers, self.notes = keep, numbers, notes
         self.types = self._kept(table, "type")
         self.extras = self._extras(self._kept(table, "params"))
 
-    def _kept(self, table: tables.Table, column: str) -> list[str]:
+    def _kept(self, table: tables.TraceTable, column: str) -> list[str]:
         return [text for text, stays in zip(table.texts(column), self.keep.tolist(), strict=True) if stays]
 
     def workload(self, name: str, edges: tuple[np.ndarray, np.ndarray]) -> Workload:  # type: ignore[type-arg]

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from wattflow.cli.main import COMMANDS, app
-from wattflow.lab.metrics import METRICS
+from wattflow.lab.figures.metrics import METRICS
 
 
 def wattflow(*arguments: object) -> Result:

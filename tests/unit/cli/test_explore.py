@@ -75,7 +75,7 @@ def test_frames_are_listed() -> None:
 
 
 def test_a_design_is_not_an_experiment() -> None:
-    from wattflow.lab import experiment
+    from wattflow.lab.experiments import experiment
 
     assert "exde" not in experiment.names() and "fgd" in experiment.names()
     path = experiment.folder() / "exde.toml"

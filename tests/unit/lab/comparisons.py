@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.lab.compare import Comparison, Point
-from wattflow.lab.metrics import metrics
+from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.figures.metrics import metrics
 
 from .runs import two_node_run
 
@@ -14,8 +14,10 @@ def small_comparison(workload: str = "three", baseline: str = "fifo", better: st
     points = []
     for seed, noise in enumerate((0.0, 10.0, 20.0)):
         before = {**base, "energy_j": 4000.0 + noise, "makespan_s": 18.0}
-        points.append(Point(workload, baseline, seed, before))
-        points.append(Point(workload, better, seed, {**before, "energy_j": 0.75 * before["energy_j"], "cost": None}))
+        points.append(SeedResult(workload, baseline, seed, before))
+        points.append(
+            SeedResult(workload, better, seed, {**before, "energy_j": 0.75 * before["energy_j"], "cost": None})
+        )
     runs = {(workload, baseline): run, (workload, better): run}
     return Comparison(
         run.cluster, baseline, (workload,), (baseline, better), (0, 1, 2), tuple(points), runs, ("a remark",)

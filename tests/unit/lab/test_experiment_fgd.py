@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wattflow.clusters import load_cluster
-from wattflow.clusters.table import Problems, Table
+from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.lab.experiments import fgd
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.units import GIB
@@ -109,17 +109,17 @@ def test_gpu_clustering_keeps_equal_requests_together() -> None:
 
 def test_settings_are_read_strictly() -> None:
     problems = Problems()
-    fgd.read(Table({"policies": ["fgd", "nonesuch"], "repeats": 0, "arrived": 2.0}, "", problems))
+    fgd.read(StrictTable({"policies": ["fgd", "nonesuch"], "repeats": 0, "arrived": 2.0}, "", problems))
     text = " ".join(f"{one.where} {one.what}" for one in problems.listed())
     assert "nonesuch" in text
     assert "repeats must be at least 1" in text
     assert "arrived must be above 0" in text
-    fgd.read(Table({"policies": ["fgd", "pwr"]}, "", problems))
+    fgd.read(StrictTable({"policies": ["fgd", "pwr"]}, "", problems))
     assert "must have fgd and a rival" in problems.listed()[-1].what
 
 
 def test_outcome_tells_a_short_figure() -> None:
-    settings = fgd.Settings("c", "l", 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
+    settings = fgd.FillingSettings("c", "l", 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
     low, high = np.minimum(fgd.GRID, 0.8), np.minimum(fgd.GRID, 0.9)
     found = {"fgd": [fgd.Filling(low, 1.0, 1e-6)], "random": [fgd.Filling(high, 1.0, 1e-6)]}
     outcome = fgd.outcome(settings, found, (6.0, 10, 2))

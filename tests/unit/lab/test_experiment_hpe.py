@@ -12,23 +12,22 @@ import pytest
 from typer.testing import CliRunner
 
 from wattflow.cli.main import app
-from wattflow.lab import experiment
-from wattflow.lab.experiments import hpe_beyond, hpe_factorial, hpe_model, hpe_table1
+from wattflow.lab.experiments import experiment, hpe_beyond, hpe_factorial, hpe_model, hpe_table1
 from wattflow.lab.experiments.hpe_factorial import Effect
-from wattflow.lab.outcome import Figure
+from wattflow.lab.experiments.outcome import Figure
 from wattflow.model.errors import InvalidInput
 
 FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"
 
 
 @pytest.fixture(scope="module")
-def settings() -> hpe_table1.Settings:
+def settings() -> hpe_table1.HpeSettings:
     loaded = experiment.load(str(FILE)).settings
-    assert isinstance(loaded, hpe_table1.Settings)
+    assert isinstance(loaded, hpe_table1.HpeSettings)
     return loaded
 
 
-def test_the_published_rows_are_those_of_the_shared_table(settings: hpe_table1.Settings, data_dir: Path) -> None:
+def test_the_published_rows_are_those_of_the_shared_table(settings: hpe_table1.HpeSettings, data_dir: Path) -> None:
     with (data_dir / "reference_results" / "hpe_hsc_tables.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["experiment"] == "cpu_210_parsec"]
     names = {"default_k8s": "default", "default_k8s_no_request": "no_request", "energy_aware": "energy_aware"}
@@ -36,20 +35,20 @@ def test_the_published_rows_are_those_of_the_shared_table(settings: hpe_table1.S
     assert stored == {row: (each.makespan_s, each.energy_wh) for row, each in settings.published.items()}
 
 
-def test_the_fit_to_the_first_row_gives_the_listed_calibration(settings: hpe_table1.Settings) -> None:
+def test_the_fit_to_the_first_row_gives_the_listed_calibration(settings: hpe_table1.HpeSettings) -> None:
     fitted, listed = hpe_model.fit(settings.setting, settings.first_row), settings.setting.calibration
     for name in ("long_s", "short_s", "spread", "watts_scale"):
         assert getattr(fitted, name) == pytest.approx(getattr(listed, name), rel=0.006), name
 
 
-def test_the_fit_does_not_look_at_the_other_rows(settings: hpe_table1.Settings) -> None:
+def test_the_fit_does_not_look_at_the_other_rows(settings: hpe_table1.HpeSettings) -> None:
     """Nothing but the first row is among what the fit is given."""
     row = settings.first_row
     assert (row.makespan_s, row.energy_wh, row.mark_s) == (476.0, 73.47, 320.0)
     assert set(hpe_model.FirstRow.__dataclass_fields__) == {"makespan_s", "energy_wh", "mark_s", "window_s"}
 
 
-def test_the_first_row_is_reproduced(settings: hpe_table1.Settings) -> None:
+def test_the_first_row_is_reproduced(settings: hpe_table1.HpeSettings) -> None:
     setting = settings.setting
     runs = hpe_model.repeat(setting, hpe_model.testbed(setting), hpe_model.schedulers()["default"])
     assert hpe_model.mean(runs, lambda run: run.makespan_s) == pytest.approx(476.0, rel=0.002)
@@ -60,7 +59,7 @@ def test_the_first_row_is_reproduced(settings: hpe_table1.Settings) -> None:
         assert np.all(np.abs(starts[starts > 0.0] - 320.0) <= 5.1)
 
 
-def test_without_requests_and_with_the_guarantee_all_jobs_start_at_once(settings: hpe_table1.Settings) -> None:
+def test_without_requests_and_with_the_guarantee_all_jobs_start_at_once(settings: hpe_table1.HpeSettings) -> None:
     setting = replace(settings.setting, repetitions=1)
     policies = hpe_model.schedulers()
     even = hpe_model.repeat(setting, hpe_model.testbed(setting), policies["no_request"])[0]
@@ -70,7 +69,7 @@ def test_without_requests_and_with_the_guarantee_all_jobs_start_at_once(settings
     assert set(np.unique(aware.attempts["guarantee"])) == {np.float32(0.8)}
 
 
-def test_joules_put_right_afterwards_are_those_of_the_true_curves(settings: hpe_table1.Settings) -> None:
+def test_joules_put_right_afterwards_are_those_of_the_true_curves(settings: hpe_table1.HpeSettings) -> None:
     setting = replace(settings.setting, repetitions=1)
     true = hpe_model.testbed(setting)
     policy = hpe_model.schedulers()["no_request"]
@@ -92,7 +91,7 @@ def test_shares_of_the_factors_sum_to_the_whole() -> None:
     )
 
 
-def test_our_policy_saves_beyond_algorithm_1_on_the_same_jobs(settings: hpe_table1.Settings) -> None:
+def test_our_policy_saves_beyond_algorithm_1_on_the_same_jobs(settings: hpe_table1.HpeSettings) -> None:
     beyond = replace(settings.beyond, seeds=1)
     results = hpe_beyond.measure(beyond, settings.setting)
     seconds, joules = hpe_beyond.saved_pct(results["parsec"]["hpe"], results["parsec"]["wattflow"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow import traces
-from wattflow.clusters.table import Problems, Table
+from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.lab.experiments import overheads, recorded_replay, wfinstances
 from wattflow.lab.experiments.recorded_replay import Replay
 from wattflow.model.workflow import File, Machine, Task, Variant, Workflow
@@ -128,7 +128,7 @@ def test_outcome_has_tables_figures_and_a_picture(tmp_path: Path) -> None:
 
 def test_settings_are_read_strictly() -> None:
     problems = Problems()
-    wfinstances.read(Table({"fit_from": 2}, "", problems))
+    wfinstances.read(StrictTable({"fit_from": 2}, "", problems))
     assert "at least 4" in problems.listed()[0].what
 
 

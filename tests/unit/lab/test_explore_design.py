@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wattflow.lab.explore_design import Design, design_of, label_of, read_design, source_of
+from wattflow.lab.explore.design import Design, design_of, label_of, read_design, source_of
 from wattflow.model.errors import InvalidInput
 
 ROOT = Path(__file__).parents[3]

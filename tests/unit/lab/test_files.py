@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.lab.files import whole_file, write_text
+from wattflow.files.whole import whole_file, write_text
 from wattflow.model.errors import InvalidInput
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from wattflow.generate import benchmark_workload
-from wattflow.lab.ideal import alone_factor, ideal_s
-from wattflow.lab.metrics import METRICS, STAGES, TaskTimes, metrics, node_provenance, slowdown
+from wattflow.lab.figures.ideal import alone_factor, ideal_s
+from wattflow.lab.figures.metrics import METRICS, STAGES, TaskTimes, metrics, node_provenance, slowdown
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Serverless, Zone
 from wattflow.model.profile import DeviceProfile, Provenance
 from wattflow.model.run import ACCOUNTS, ATTEMPT, Run

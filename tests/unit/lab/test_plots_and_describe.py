@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wattflow.generate import Recipe, workload
-from wattflow.lab.describe import describe_workload
-from wattflow.lab.plots import plot_front, plot_power, plot_slowdown
+from wattflow.lab.show.describe import describe_workload
+from wattflow.lab.show.plots import plot_front, plot_power, plot_slowdown
 
 from .comparisons import small_comparison
 from .runs import two_node_run

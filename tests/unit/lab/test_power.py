@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.lab.power import busy_threads, power_curve
-from wattflow.lab.sweep import sweep
+from wattflow.lab.figures.power import busy_threads, power_curve
+from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Cluster, Device
 from wattflow.model.profile import DeviceProfile
 from wattflow.model.run import Run

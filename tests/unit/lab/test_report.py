@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattflow.lab import report as page
-from wattflow.lab.report import report, write_report
-from wattflow.lab.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.timeline import BINS, lanes, timeline
+from wattflow.lab.show import report as page
+from wattflow.lab.show.report import report, write_report
+from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
+from wattflow.lab.show.timeline import BINS, lanes, timeline
 
 from .comparisons import small_comparison
 from .runs import two_node_run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from wattflow.lab.run_file import write_run
+from wattflow.lab.run.run_file import write_run
 from wattflow.model.run import ACCOUNTS, ATTEMPT
 
 from .runs import two_node_run

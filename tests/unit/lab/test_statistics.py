@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattflow.lab.statistics import mean_interval, reduction, t_cdf, t_quantile
+from wattflow.lab.figures.statistics import mean_interval, reduction, t_cdf, t_quantile
 
 
 @pytest.mark.parametrize(

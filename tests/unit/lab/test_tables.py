@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from wattflow.lab.compare import Comparison, Point
-from wattflow.lab.metrics import METRICS
-from wattflow.lab.tables import (
+from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.figures.metrics import METRICS
+from wattflow.lab.show.tables import (
     as_text,
     comparison_about,
     comparison_rows,
@@ -92,7 +92,7 @@ def test_many_policies_stand_below_each_other_with_the_baseline_first() -> None:
     few = small_comparison()
     points = list(few.points)
     for number in range(4):
-        points += [Point("three", f"other-{number}", p.seed, p.values) for p in few.points if p.policy == "fifo"]
+        points += [SeedResult("three", f"other-{number}", p.seed, p.values) for p in few.points if p.policy == "fifo"]
     names = ("fifo", "frugal", *(f"other-{n}" for n in range(4)))
     lines = printed(replace(few, policies=names, points=tuple(points))).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("fifo"))

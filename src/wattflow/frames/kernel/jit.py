@@ -10,7 +10,7 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from wattflow.engine import jit as engine_jit
+from wattflow.kernel import jit as engine_jit
 
 COMPILED = engine_jit.COMPILED
 
@@ -18,7 +18,7 @@ COMPILED = engine_jit.COMPILED
 @functools.cache
 def folder() -> str:
     """Where compiled frame code belongs."""
-    return engine_jit.cache_folder("frames/kernel")
+    return engine_jit.cache_folder("kernel", "frames/kernel")
 
 
 jit = engine_jit.inner

@@ -1,1 +1,1 @@
-"""Published claims, replayed: one module per kind of experiment. `wattflow.lab.experiment` registers them."""
+"""Published claims, replayed: one module per kind; `wattflow.lab.experiments.experiment` registers them."""

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from wattflow import traces
 from wattflow.clusters import load_cluster
-from wattflow.clusters.data_folder import data_file
-from wattflow.clusters.table import Table
 from wattflow.engine.tables import PLACED
+from wattflow.files.data_folder import data_file
+from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments.gpu_rivals import RIVALS
-from wattflow.lab.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
@@ -39,7 +39,7 @@ NO_RIVALS = ("fgd", "pwr")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FillingSettings:
     """What the file says."""
 
     cluster: str
@@ -66,9 +66,9 @@ class Filling:
     decision_s: float
 
 
-def read(table: Table) -> Settings:
+def read(table: StrictTable) -> FillingSettings:
     """The keys of this kind."""
-    settings = Settings(
+    settings = FillingSettings(
         cluster=table.text("cluster", "alibaba"),
         pods=table.text("list", "default"),
         arrived=table.number("arrived", 1.3),
@@ -141,7 +141,7 @@ def fill(arrivals: Workload, cluster: Cluster, policy: Policy, seed: int) -> Fil
     # At an arrived share: after the last pod that keeps the sum at or below it.
     at = np.searchsorted(arrived, GRID + 1e-9, side="right")
     curve = np.concatenate([[0.0], allocated])[at]
-    return Filling(curve, seconds, sim.seconds / max(1.0, float(state.clock.decisions[0])))
+    return Filling(curve, seconds, sim.seconds / max(1.0, float(state.counts.decisions[0])))
 
 
 def gpus_of(cluster: Cluster) -> int:
@@ -154,7 +154,7 @@ def load_pods(name: str) -> Workload:
     return traces.load(data_file("gpu_cluster", "alibaba_gpu_v2023", f"openb_pod_list_{name}.csv.gz"))
 
 
-def one_experiment_s(settings: Settings) -> float:
+def one_experiment_s(settings: FillingSettings) -> float:
     """Wall seconds of the plain list under FGD, reading the lists included, once everything is compiled."""
     started = time.perf_counter()
     cluster, pods = load_cluster(settings.cluster), load_pods(settings.pods)
@@ -162,7 +162,7 @@ def one_experiment_s(settings: Settings) -> float:
     return time.perf_counter() - started
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: FillingSettings, progress: Progress) -> Outcome:
     """All policies on the same orders of arrival."""
     cluster, pods = load_cluster(settings.cluster), load_pods(settings.pods)
     gpus = settings.arrived * gpus_of(cluster)
@@ -177,7 +177,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     return outcome(settings, found, (one_experiment_s(settings), len(pods), len(cluster.nodes)))
 
 
-def outcome(settings: Settings, found: dict[str, list[Filling]], plain: tuple[float, int, int]) -> Outcome:
+def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: tuple[float, int, int]) -> Outcome:
     """Tables, figures and the picture. ``plain``: seconds of the plain list, its pods, the cluster's nodes."""
     curves = {name: np.mean([one.allocated for one in some], axis=0) for name, some in found.items()}
     spread = {name: np.std([one.allocated for one in some], axis=0) for name, some in found.items()}
@@ -214,7 +214,7 @@ def ranked(curves: dict[str, Floats]) -> list[str]:
     return sorted((name for name in curves if name not in NO_RIVALS), key=lambda name: -float(curves[name][full]))
 
 
-def figures(settings: Settings, curves: dict[str, Floats], plain_s: float) -> tuple[Figure, ...]:
+def figures(settings: FillingSettings, curves: dict[str, Floats], plain_s: float) -> tuple[Figure, ...]:
     """FGD against its rivals when all GPUs are asked for and at the end, and how long the plain list takes."""
     rivals = ranked(curves)
     full, end = _index(100.0), _index(100.0 * settings.arrived)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.jit import jit
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import GPU, MICRO, NO_DEVICE
+from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import levels

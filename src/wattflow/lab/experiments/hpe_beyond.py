@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.clusters import load_cluster
-from wattflow.clusters.table import Table
+from wattflow.files.strict_table import StrictTable
 from wattflow.generate import DEMOS
 from wattflow.lab.experiments import hpe_model
-from wattflow.lab.outcome import Figure, Sheet
+from wattflow.lab.experiments.outcome import Figure, Sheet
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.sim import simulate
@@ -42,7 +42,7 @@ Results = dict[str, dict[str, Measured]]
 """By workload, then by policy."""
 
 
-def read(table: Table) -> Beyond:
+def read(table: StrictTable) -> Beyond:
     """Settings from the table ``[beyond]``."""
     names = table.value("against")
     against = tuple(str(name) for name in names) if isinstance(names, list) else ()

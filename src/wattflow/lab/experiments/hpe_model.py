@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.clusters import load_cluster
 from wattflow.clusters.profiles import find_profile
-from wattflow.lab.power import power_curve
+from wattflow.lab.figures.power import power_curve
 from wattflow.model.cluster import Cluster
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.run import Run

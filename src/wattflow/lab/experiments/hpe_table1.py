@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from wattflow.clusters import load_cluster
-from wattflow.clusters.table import Table, is_number
+from wattflow.files.strict_table import StrictTable, is_number
 from wattflow.lab.experiments import hpe_beyond, hpe_factorial, hpe_model, hpe_pictures
 from wattflow.lab.experiments.hpe_model import Calibration, FirstRow, Jobs, Setting
-from wattflow.lab.outcome import Figure, Outcome, Picture, Progress, Sheet
+from wattflow.lab.experiments.outcome import Figure, Outcome, Picture, Progress, Sheet
 from wattflow.model.run import Run
 
 
@@ -49,7 +49,7 @@ class OtherReadings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HpeSettings:
     """The whole file."""
 
     setting: Setting
@@ -60,7 +60,7 @@ class Settings:
     beyond: hpe_beyond.Beyond
 
 
-def read(table: Table) -> Settings:
+def read(table: StrictTable) -> HpeSettings:
     """Settings from the file's table; problems are noted in it."""
     preset, repetitions = table.text("cluster", "hpe"), table.whole("repetitions", 5)
     jobs, first = _sub(table, "jobs"), _sub(table, "first_row")
@@ -86,10 +86,10 @@ def read(table: Table) -> Settings:
     beyond = hpe_beyond.read(beyond_table)
     for each in (jobs, first, goals, other_table, beyond_table):
         each.finish()
-    return Settings(setting, row, published, wanted, other, beyond)
+    return HpeSettings(setting, row, published, wanted, other, beyond)
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: HpeSettings, progress: Progress) -> Outcome:
     """All rows, the factorial, the sensitivity and what our policy saves beyond."""
     setting = settings.setting
     cluster = hpe_model.testbed(setting)
@@ -144,7 +144,7 @@ def _stretch(runs: list[Run]) -> list[float]:
     return [float(np.median(values)), float(values.max())]
 
 
-def _other_calibrations(settings: Settings) -> dict[str, Published]:
+def _other_calibrations(settings: HpeSettings) -> dict[str, Published]:
     """Energy-aware under other readings of what the first row leaves open, each fitted to the first row again."""
     setting, chosen = settings.setting, settings.setting.calibration
     readings: dict[str, tuple[tuple[str, ...], float]] = {
@@ -161,7 +161,7 @@ def _other_calibrations(settings: Settings) -> dict[str, Published]:
     return found
 
 
-def _figures(ours: Mapping[str, Published], settings: Settings) -> list[Figure]:
+def _figures(ours: Mapping[str, Published], settings: HpeSettings) -> list[Figure]:
     goals, first = settings.goals, settings.first_row
     default, no_request, aware = (ours[row] for row in hpe_model.ROWS)
     theirs = settings.published
@@ -233,13 +233,13 @@ def _shares_sheet(corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]) 
     return Sheet("what the saving is made of (each factor's mean step; they sum to the whole)", columns, rows)
 
 
-def _saved(each: Published, settings: Settings) -> tuple[float, float]:
+def _saved(each: Published, settings: HpeSettings) -> tuple[float, float]:
     """Percent of makespan and of energy against the first row, which every calibration reproduces."""
     first = settings.first_row
     return reduction(first.makespan_s, each.makespan_s), reduction(first.energy_wh, each.energy_wh)
 
 
-def _others_sheet(others: Mapping[str, Published], settings: Settings) -> Sheet:
+def _others_sheet(others: Mapping[str, Published], settings: HpeSettings) -> Sheet:
     rows = tuple(
         (name, f"{each.makespan_s:.0f}", f"{each.energy_wh:.2f}", *(f"{cut:.1f}" for cut in _saved(each, settings)))
         for name, each in others.items()
@@ -248,7 +248,7 @@ def _others_sheet(others: Mapping[str, Published], settings: Settings) -> Sheet:
     return Sheet(title, ("calibration", "makespan s", "energy Wh", "makespan saved %", "energy saved %"), rows)
 
 
-def _identified(others: Mapping[str, Published], settings: Settings) -> str:
+def _identified(others: Mapping[str, Published], settings: HpeSettings) -> str:
     """How far the first row settles the others."""
     goals = settings.goals
     cuts = [_saved(each, settings) for each in others.values()]
@@ -264,7 +264,7 @@ def _identified(others: Mapping[str, Published], settings: Settings) -> str:
     )
 
 
-def _notes(ours: Mapping[str, Published], runs: Mapping[str, list[Run]], settings: Settings) -> tuple[str, ...]:
+def _notes(ours: Mapping[str, Published], runs: Mapping[str, list[Run]], settings: HpeSettings) -> tuple[str, ...]:
     c, theirs = settings.setting.calibration, settings.published
     gap_w = (theirs["default"].energy_wh - theirs["energy_aware"].energy_wh) * hpe_model.J_PER_WH
     gap_w /= theirs["default"].makespan_s - theirs["energy_aware"].makespan_s
@@ -286,7 +286,7 @@ def _notes(ours: Mapping[str, Published], runs: Mapping[str, list[Run]], setting
 
 
 def _pictures(
-    runs: Mapping[str, list[Run]], ours: Mapping[str, Published], settings: Settings
+    runs: Mapping[str, list[Run]], ours: Mapping[str, Published], settings: HpeSettings
 ) -> Mapping[str, Picture]:
     first = {row: each[0] for row, each in runs.items()}
     theirs = settings.published
@@ -304,19 +304,19 @@ def _pictures(
     }
 
 
-def _sub(table: Table, key: str) -> Table:
+def _sub(table: StrictTable, key: str) -> StrictTable:
     value = table.value(key)
     if not isinstance(value, dict):
         table.problem("", f"needs a table [{key}]")
         value = {}
-    return Table(value, table.place(key), table.problems)
+    return StrictTable(value, table.place(key), table.problems)
 
 
-def _read_published(table: Table) -> dict[str, Published]:
+def _read_published(table: StrictTable) -> dict[str, Published]:
     rows = table.value("published")
     published: dict[str, Published] = {}
     for number, data in enumerate(rows if isinstance(rows, list) else []):
-        row = Table(data, f"published[{number}]", table.problems)
+        row = StrictTable(data, f"published[{number}]", table.problems)
         published[row.choice("row", hpe_model.ROWS, "default")] = Published(
             row.number("makespan_s"), row.number("energy_wh")
         )
@@ -326,7 +326,7 @@ def _read_published(table: Table) -> dict[str, Published]:
     return published
 
 
-def _read_calibration(table: Table) -> Calibration:
+def _read_calibration(table: StrictTable) -> Calibration:
     found = Calibration(
         table.number("long_s"), table.number("short_s"), table.number("spread"), table.number("watts_scale"),
         _texts(table, "siblings"),
@@ -335,7 +335,7 @@ def _read_calibration(table: Table) -> Calibration:
     return found
 
 
-def _texts(table: Table, key: str) -> tuple[str, ...]:
+def _texts(table: StrictTable, key: str) -> tuple[str, ...]:
     values = table.value(key)
     if isinstance(values, list) and all(isinstance(value, str) for value in values):
         return tuple(values)
@@ -343,7 +343,7 @@ def _texts(table: Table, key: str) -> tuple[str, ...]:
     return ()
 
 
-def _numbers(table: Table, key: str) -> tuple[float, ...]:
+def _numbers(table: StrictTable, key: str) -> tuple[float, ...]:
     values = table.value(key)
     if isinstance(values, list) and all(is_number(value) for value in values):
         return tuple(float(value) for value in values)

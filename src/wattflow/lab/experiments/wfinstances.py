@@ -13,18 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from wattflow.clusters.data_folder import data_file
-from wattflow.clusters.table import Table
+from wattflow.files.data_folder import data_file
+from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import overheads, recorded_replay
+from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.lab.experiments.recorded_replay import Replay
-from wattflow.lab.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.model.errors import InvalidInput
 
 _LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReplaySettings:
     """What the file says."""
 
     folder: str
@@ -33,9 +33,9 @@ class Settings:
     fit_from: int
 
 
-def read(table: Table) -> Settings:
+def read(table: StrictTable) -> ReplaySettings:
     """The keys of this kind."""
-    settings = Settings(
+    settings = ReplaySettings(
         folder=table.text("folder", "wfinstances"),
         bandwidth_bytes_per_s=table.bandwidth("network", 1.25e9),
         slowest_bytes_per_s=table.bandwidth("slowest_link", 1.25e7),
@@ -46,7 +46,7 @@ def read(table: Table) -> Settings:
     return settings
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: ReplaySettings, progress: Progress) -> Outcome:
     """Replay every file of the folder."""
     folder = data_file(settings.folder)
     files = sorted(folder.rglob("*.json.gz"))

@@ -13,7 +13,7 @@ from numba import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
-from wattflow.engine import jit as engine_jit
+from wattflow.kernel import jit as engine_jit
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -25,7 +25,7 @@ NOWHERE = -1
 @functools.cache
 def _folders() -> tuple[str, str]:
     """Where the engine's compiled code lies, and where ours does."""
-    return engine_jit.cache_folder("engine", "sim"), engine_jit.cache_folder("policy/planning")
+    return engine_jit.cache_folder("kernel", "engine", "sim"), engine_jit.cache_folder("kernel", "policy/planning")
 
 
 def jit(function: Any) -> Any:

@@ -1,0 +1,1 @@
+"""How the core is compiled: jit, tables behind one pointer. It knows no State."""

@@ -1,0 +1,1 @@
+"""Policies beside each other."""

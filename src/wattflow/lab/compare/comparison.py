@@ -1,0 +1,202 @@
+"""Several workloads under several policies over several seeds, each figure against a named baseline.
+
+A seed fixes everything that is random in one point: the draw of a generated workload (a ``Recipe``), the policy's own
+randomness, failures, and errors of estimates. Points with the same seed see the same draws under every policy, so
+differences are paired. A recorded workload under a deterministic policy without failures gives the same run for every
+seed; its interval is then exactly 0 and ``Summary.deterministic`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wattflow.generate.recipe import Recipe
+from wattflow.lab.figures.metrics import HOST_MEASURED, METRICS, Values
+from wattflow.lab.figures.statistics import mean_interval, pareto_front, reduction
+from wattflow.lab.run.points import Job, Setup, run_jobs
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput, MissingExtra, unknown_name
+from wattflow.model.run import Run
+from wattflow.model.workload import Workload
+
+if TYPE_CHECKING:
+    from wattflow.policy import Policy
+
+BASELINE = "fifo"
+SEEDS = 5
+Source = Workload | Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """The figures of one run."""
+
+    workload: str
+    policy: str
+    seed: int
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One figure of one policy on one workload, over seeds, with 95 % intervals (t, paired by seed).
+
+    Attributes:
+        half_width: Of the mean's interval; None with fewer than two seeds.
+        reduction: Mean over seeds of (before − after) / before against the baseline; None where it has no meaning.
+        reduction_half_width: Of the reduction's interval.
+        deterministic: Every seed gave the same value, so the interval is 0 because nothing in the run is random.
+    """
+
+    workload: str
+    policy: str
+    metric: str
+    mean: float | None
+    half_width: float | None
+    reduction: float | None
+    reduction_half_width: float | None
+    seeds: int
+    deterministic: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out. ``runs`` holds the run of the first seed of each (workload, policy) where they were kept."""
+
+    cluster: Cluster
+    baseline: str
+    workloads: tuple[str, ...]
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    points: tuple[SeedResult, ...]
+    runs: Mapping[tuple[str, str], Run] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    about: Mapping[str, object] = field(default_factory=dict)
+
+    def values(self, workload: str, policy: str, metric: str) -> list[float | None]:
+        """The figure's value for each seed, in order of the seeds."""
+        return [p.values[metric] for p in self._points()[workload, policy]]
+
+    def summary(self, workload: str, policy: str, metric: str) -> Summary:
+        """Mean, interval, and reduction against the baseline."""
+        if metric not in METRICS:
+            raise unknown_name("figure", metric, METRICS)
+        after = self.values(workload, policy, metric)
+        known = [value for value in after if value is not None]
+        whole = len(known) == len(after) and bool(known)
+        mean, half = mean_interval(known) if whole else (None, None)
+        less, less_half = self._reduction(workload, policy, metric)
+        same = whole and metric not in HOST_MEASURED and len(set(known)) == 1 and len(known) > 1
+        return Summary(workload, policy, metric, mean, half, less, less_half, len(after), same)
+
+    def summaries(self, metrics: Iterable[str] = tuple(METRICS)) -> Iterator[Summary]:
+        """Every figure of every policy on every workload."""
+        for workload in self.workloads:
+            for policy in self.policies:
+                for metric in metrics:
+                    yield self.summary(workload, policy, metric)
+
+    def front(self, workload: str) -> list[str]:
+        """Policies that no other beats in both mean makespan and mean energy on this workload."""
+        pairs = [
+            (policy, self.summary(workload, policy, "makespan_s").mean, self.summary(workload, policy, "energy_j").mean)
+            for policy in self.policies
+        ]
+        known = [(policy, x, y) for policy, x, y in pairs if x is not None and y is not None]
+        return [known[i][0] for i in pareto_front([x for _, x, _ in known], [y for _, _, y in known]).tolist()]
+
+    def _reduction(self, workload: str, policy: str, metric: str) -> tuple[float | None, float | None]:
+        before = self.values(workload, self.baseline, metric)
+        after = self.values(workload, policy, metric)
+        each = [None if b is None or a is None else reduction(b, a) for b, a in zip(before, after, strict=True)]
+        known = [value for value in each if value is not None]
+        return mean_interval(known) if known and len(known) == len(each) else (None, None)
+
+    def _points(self) -> dict[tuple[str, str], list[SeedResult]]:
+        if "points" not in self._index:
+            grouped: dict[tuple[str, str], list[SeedResult]] = {}
+            for point in sorted(self.points, key=lambda p: p.seed):
+                grouped.setdefault((point.workload, point.policy), []).append(point)
+            self._index["points"] = grouped
+        return self._index["points"]
+
+    _index: dict[str, dict[tuple[str, str], list[SeedResult]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+
+def compare(
+    workloads: Source | Sequence[Source],
+    cluster: Cluster | str,
+    policies: Sequence[str | Policy] | str = "all",
+    seeds: int | Sequence[int] = SEEDS,
+    baseline: str = BASELINE,
+    setup: Setup | None = None,
+) -> Comparison:
+    """Simulate every workload under every policy and seed.
+
+    Args:
+        workloads: Recorded workloads, or recipes that are drawn anew for each seed.
+        cluster: A cluster, or the name or file of one.
+        policies: Names or policies of your own, or ``all``. The baseline is added where it is missing.
+        seeds: How many (0, 1, 2, …), or which.
+        setup: Simulator options (errors of estimates among them), workers, progress.
+    """
+    setup = setup or Setup()
+    cluster = _cluster(cluster)
+    sources = _named([workloads] if isinstance(workloads, Workload | Recipe) else list(workloads))
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not sources or not chosen:
+        raise InvalidInput("compare", "needs at least one workload and one seed")
+    named, optional = chosen_policies(policies, baseline)
+    jobs = [Job(title, source, cluster, policy, seed) for title, source in sources.items()
+            for seed in chosen for policy in named.values()]  # fmt: skip
+    results = run_jobs(jobs, setup, optional=optional)
+    if baseline in results.left_out:
+        raise MissingExtra(results.left_out[baseline])
+    points = tuple(SeedResult(job.title, job.policy_name, job.seed, values) for job, values in results.values.items())
+    usable = tuple(name for name in named if name not in results.left_out)
+    notes = tuple(results.notes)
+    return Comparison(cluster, baseline, tuple(sources), usable, chosen, points, results.runs, notes, setup.about())
+
+
+def chosen_policies(
+    policies: Sequence[str | Policy] | str | Policy, baseline: str
+) -> tuple[dict[str, str | Policy], bool]:
+    """What to run by name, baseline first, and whether a policy that lacks an optional package may be left out."""
+    from wattflow.policy import registry
+
+    known = registry.names()
+    asked = [policies] if isinstance(policies, str) or not isinstance(policies, Sequence) else list(policies)
+    everything = asked == ["all"]
+    own = {policy.name: policy for policy in asked if not isinstance(policy, str)}
+    named: dict[str, str | Policy] = {}
+    for policy in (baseline, *(known if everything else asked)):
+        name = policy if isinstance(policy, str) else policy.name
+        if name not in known and name not in own:
+            raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
+        named.setdefault(name, own.get(name, name))
+    return named, everything
+
+
+def _cluster(cluster: Cluster | str) -> Cluster:
+    if isinstance(cluster, Cluster):
+        return cluster
+    from wattflow.clusters import load_cluster
+
+    loaded: Cluster = load_cluster(cluster)
+    return loaded
+
+
+def _named(sources: Sequence[Source]) -> dict[str, Source]:
+    """Titles that differ, so that two files of one name stay two rows."""
+    titled: dict[str, Source] = {}
+    for source in sources:
+        base = source.title if isinstance(source, Recipe) else source.name
+        title, number = base, 2
+        while title in titled:
+            title, number = f"{base} ({number})", number + 1
+        titled[title] = source
+    return titled

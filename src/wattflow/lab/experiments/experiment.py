@@ -1,0 +1,131 @@
+"""Experiments: one TOML file per published claim, read strictly, run by the module of its kind.
+
+A file has ``kind``, ``about``, ``source``, and the keys of its kind; a key nobody knows is an error with a suggestion.
+A kind is a module with ``read(table) -> settings`` and ``run(settings, progress) -> Outcome``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.files.whole import whole_file, write_text
+from wattflow.lab.experiments.outcome import Outcome, Progress, no_progress
+from wattflow.model.errors import InvalidInput, unknown_name
+
+KINDS = {
+    "fgd": "wattflow.lab.experiments.fgd",
+    "hpe_table1": "wattflow.lab.experiments.hpe_table1",
+    "wfinstances": "wattflow.lab.experiments.wfinstances",
+}
+"""Kind of an experiment → the module that runs it."""
+
+FORMATS = ("png", "svg")
+_KIND = re.compile(r"^kind\s*=", re.MULTILINE)
+
+
+class Kind(Protocol):
+    """What the module of a kind offers."""
+
+    read: Callable[[StrictTable], object]
+    run: Callable[[object, Progress], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A file that was read and found right.
+
+    Attributes:
+        about, source: What is replayed, and where it was published.
+        settings: As the kind's ``read`` made them.
+    """
+
+    name: str
+    kind: str
+    about: str
+    source: str
+    settings: object
+
+
+def folder() -> Path:
+    """``experiments`` here, else beside the sources of a checkout."""
+    here = Path("experiments")
+    return here if here.is_dir() else Path(__file__).resolve().parents[4] / "experiments"
+
+
+def names() -> list[str]:
+    """Experiments that can be named without a path; designs for `wattflow explore` lie in the same folder."""
+    return sorted(path.stem for path in folder().glob("*.toml") if _KIND.search(path.read_text(encoding="utf-8")))
+
+
+def find(name: str) -> Path:
+    """The file of an experiment by name or path."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        return path
+    if name not in names():
+        raise unknown_name("experiment", name, names(), "or name a .toml file")
+    return folder() / f"{name}.toml"
+
+
+def load(name: str) -> Experiment:
+    """Read an experiment by name or path; all problems at once."""
+    path = find(name)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"is not TOML: {error}") from error
+    problems = Problems()
+    table = StrictTable(data, "", problems)
+    if "kind" not in data and "frames" in data:
+        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow explore {path}`")
+    kind = table.text("kind")
+    if kind not in KINDS:
+        raise unknown_name("kind of experiment", kind, KINDS)
+    about, source = table.text("about"), table.text("source")
+    settings = module(kind).read(table)
+    table.finish()
+    if len(problems):
+        raise InvalidInput(str(path), problems.listed())
+    return Experiment(path.stem, kind, about, source, settings)
+
+
+def run(experiment: Experiment, progress: Progress | None = None) -> Outcome:
+    """Do what the experiment says."""
+    return module(experiment.kind).run(experiment.settings, progress or no_progress)
+
+
+def write(experiment: Experiment, outcome: Outcome, out: Path) -> list[Path]:
+    """``results.json`` and the pictures, each whole or not at all; returns what was written."""
+    out.mkdir(parents=True, exist_ok=True)
+    content = {
+        "experiment": experiment.name,
+        "about": experiment.about,
+        "source": experiment.source,
+        "figures": [
+            {"name": f.name, "value": f.value, "unit": f.unit, "goal": f.goal, "ok": f.ok} for f in outcome.figures
+        ],
+        "notes": list(outcome.notes),
+        **outcome.results,
+    }
+    written = [out / "results.json"]
+    write_text(written[0], json.dumps(content, indent=1, allow_nan=False) + "\n")
+    for name, draw in outcome.pictures.items():
+        for ending in FORMATS:
+            target = out / f"{name}.{ending}"
+            with whole_file(target) as draft:
+                draw(draft)
+            written.append(target)
+    return written
+
+
+def module(kind: str) -> Kind:
+    """The module of a kind, loaded when used."""
+    return cast(Kind, importlib.import_module(KINDS[kind]))

@@ -1,0 +1,252 @@
+"""One point of a design: a frame, a policy, a cluster, a workload and a seed; its content hash; and running it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.frames.frame import Frame
+from wattflow.generate.recipe import Recipe
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.model.run import ACCOUNTS, Run
+from wattflow.model.workload import Workload
+
+OWN = "own"
+"""Instead of a cluster: the one that the generated workload brings."""
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+LEVELS = np.round(10.0 ** np.linspace(0.0, 6.0, 121), 9)
+"""Slowdowns, 20 to a decade, at which the share of slower tasks is kept: shares of equal points can be averaged."""
+BINS = 96
+"""Slices of a run for its utilisation over time."""
+
+SOURCES = ("model", "traces", "generate", "clusters", "engine", "frames")
+"""Packages whose code decides what a point gives."""
+
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A generated workload: ``ibm-like`` and ``skewed`` bring their own cluster."""
+
+    kind: str
+    tasks: int
+    trace: int = 0
+    hosts: int = 20
+
+    def draw(self, seed: int) -> tuple[Workload, Cluster]:
+        """The workload and its cluster; the number of an ``ibm-like`` trace alone decides it."""
+        from wattflow.frames import workloads
+
+        if self.kind == "ibm-like":
+            return workloads.ibm_like(self.trace, self.tasks)
+        return workloads.skewed(self.tasks, seed, self.hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A workload of a design: its label, what its content is known by, and what makes it."""
+
+    label: str
+    content: str
+    made: Made | Recipe | Workload = field(compare=False)
+
+    def draw(self, seed: int) -> tuple[Workload, Cluster | None]:
+        """The workload of this seed, and its own cluster where it brings one."""
+        if isinstance(self.made, Made):
+            return self.made.draw(seed)
+        return (self.made.draw(seed) if isinstance(self.made, Recipe) else self.made), None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster of a design; None stands for each workload's own."""
+
+    label: str
+    content: str = OWN
+    cluster: Cluster | None = field(default=None, compare=False)
+
+
+def place_of(label: str, cluster: Cluster) -> Place:
+    """A cluster under its label, known by its content."""
+    return Place(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DesignPoint:
+    """One run to make.
+
+    Attributes:
+        key: Hash of all that decides the result; names and remarks do not.
+        design: Name of the frame without its axes; ``factors`` are these, label by key.
+    """
+
+    key: str
+    frame: Frame
+    design: str
+    factors: Mapping[str, str]
+    policy: str
+    place: Place
+    source: Source
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """For people: the frame with its axes."""
+        return ", ".join([self.design, *self.factors.values()])
+
+
+@functools.cache
+def code_hash() -> str:
+    """Hash of the sources that decide a result, so that points of other code are not taken for this one's."""
+    import wattflow
+
+    home = Path(wattflow.__file__).parent
+    digest = hashlib.sha256(wattflow.__version__.encode())
+    sources = [path for package in SOURCES for path in sorted((home / package).rglob("*.py"))]
+    for path in [*sources, Path(__file__)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def described(frame: Frame) -> dict[str, object]:
+    """A frame's content: everything except its name and remarks."""
+    facts = asdict(frame)
+    for key in ("name", "about", "source"):
+        del facts[key]
+    return facts
+
+
+def key_of(frame: Frame, policy: str, place: Place, source: Source, seed: int) -> str:
+    """Content hash of a point."""
+    facts = {
+        "code": code_hash(),
+        "frame": described(frame),
+        "policy": policy,
+        "cluster": place.content,
+        "workload": source.content,
+        "seed": seed,
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Runner:
+    """Runs points; keeps the last workload drawn for the next one that needs it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int, Workload, Cluster | None] | None = None
+
+    def run(self, point: DesignPoint) -> dict[str, object]:
+        """The result of a point as plain data.
+
+        Raises:
+            WattflowError: The point cannot be run, as when a task fits on no host.
+        """
+        from wattflow.frames.run import run_frame
+
+        workload, own = self._drawn(point)
+        cluster = point.place.cluster or own
+        if cluster is None:
+            raise InvalidInput(point.source.label, "brings no cluster of its own; name one in clusters")
+        return result(run_frame(point.frame, workload, cluster, point.policy, seed=point.seed))
+
+    def _drawn(self, point: DesignPoint) -> tuple[Workload, Cluster | None]:
+        if self._last is None or self._last[:2] != (point.source.content, point.seed):
+            self._last = (point.source.content, point.seed, *point.source.draw(point.seed))
+        return self._last[2], self._last[3]
+
+
+def warm_up() -> None:
+    """Compile the kernel, or load it, with a run of one task."""
+    from wattflow.frames import library, workloads
+    from wattflow.frames.run import run_frame
+
+    run_frame(library.load_frame("centralised"), *workloads.skewed(1))
+
+
+def result(run: Run) -> dict[str, object]:
+    """What is kept of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
+    from wattflow.frames.metrics import slowdowns
+
+    slow = slowdowns(run)
+    kinds = sorted({node.power.provenance.value if node.power else "unknown" for node in run.cluster.nodes})
+    return {
+        "values": values_of(run, slow),
+        "watts": " and ".join(kinds),
+        "slower": slower_shares(slow),
+        "utilisation": utilisation(run),
+    }
+
+
+def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
+    """Every figure of a run; None where it is unknown."""
+    from wattflow.frames.metrics import waits_s
+
+    tasks = len(run.workload)
+    done = run.attempts["outcome"] == 0
+    found: dict[str, float] = {"tasks": tasks, "finished": int(run.finished.sum()), "hosts": len(run.cluster.nodes)}
+    found["slowdown_mean"] = float(slow.mean()) if len(slow) else math.nan
+    cuts = np.percentile(slow, PERCENTILES) if len(slow) else np.full(len(PERCENTILES), math.nan)
+    found |= {f"slowdown_p{p:g}": float(cut) for p, cut in zip(PERCENTILES, cuts)}
+    found |= {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
+    found |= {"energy_j": run.total_j, "energy_j_per_task": run.total_j / max(1, tasks)}
+    found |= {"makespan_s": run.makespan_s, "peak_w": run.peak_w}
+    is_known = all(zone.carbon_known for zone in run.cluster.zones)
+    found["carbon_g"] = float(run.carbon_g.sum()) if is_known else math.nan
+    found |= {f"wait_{stage}_s": seconds for stage, seconds in waits_s(run).items()}
+    ran = run.attempts["end_s"][done] - run.attempts["start_s"][done]
+    found["run_s"] = float(ran.sum()) / max(1, tasks)
+    found |= {name: value for name, value in run.scalars.items() if name not in found}
+    return {name: (value if math.isfinite(value) else None) for name, value in found.items()}
+
+
+def slower_shares(slow: NDArray[np.float64]) -> list[float]:
+    """Share of tasks with a slowdown above each of ``LEVELS``; a slowdown within 1e-9 of a level is not above it."""
+    if not len(slow):
+        return []
+    at = np.searchsorted(LEVELS * (1.0 + 1e-9), slow, side="left")
+    below = np.cumsum(np.bincount(at, minlength=len(LEVELS) + 1))[: len(LEVELS)]
+    return [float(share) for share in 1.0 - below / len(slow)]
+
+
+def utilisation(run: Run) -> list[float]:
+    """Share of the cluster's cores on which tasks run in each slice of the run (not those that wait for data). O(n)."""
+    if not len(run.attempts) or run.makespan_s <= 0:
+        return []
+    edges = run.start_s + np.linspace(0.0, run.makespan_s, BINS + 1)
+    shapes = run.workload.shapes
+    cores = np.array([next((v.cores for v in s.variants if v.device is None), 0.0) for s in shapes] or [1.0])
+    rows = run.attempts
+    weight = cores[run.workload.shape[rows["task"]]]
+    integral = _integral(edges, rows["start_s"], weight) - _integral(edges, rows["end_s"], weight)
+    capacity = sum(min(node.request_cores, float(node.cores)) for node in run.cluster.nodes)
+    share = np.diff(integral) / (capacity * run.makespan_s / BINS)
+    return [float(value) for value in np.maximum(share, 0.0)]
+
+
+def _integral(edges: NDArray[np.float64], at: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Σ weight · max(0, edge − at) for each edge."""
+    slot = np.searchsorted(edges, at, side="left")
+    total = np.cumsum(np.bincount(slot, weight, minlength=len(edges) + 1))[: len(edges)]
+    moment = np.cumsum(np.bincount(slot, weight * at, minlength=len(edges) + 1))[: len(edges)]
+    integral: NDArray[np.float64] = edges * total - moment
+    return integral
+
+
+def attempt(runner: Runner, point: DesignPoint) -> dict[str, object]:
+    """The result of a point, or ``{"error": …}`` where it cannot be run: data that travels between processes."""
+    try:
+        return runner.run(point)
+    except WattflowError as error:
+        return {"error": str(error)}

@@ -1,0 +1,1 @@
+"""What a run says: figures, ideal times, watts over time, statistics."""

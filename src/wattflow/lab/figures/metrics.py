@@ -1,0 +1,266 @@
+"""Figures of merit of a run, from its attempts and accounts. A million attempts take about a second.
+
+Definitions: docs/metrics.md. Unknown is None: no power profile, no carbon series, nothing finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.lab.figures.ideal import ideal_s
+from wattflow.lab.figures.sweep import sweep
+from wattflow.model.cluster import Node
+from wattflow.model.profile import Provenance
+from wattflow.model.run import ACCOUNTS, Run
+
+Floats = NDArray[np.float64]
+BOUND_S = 10.0
+"""Shortest ideal time that bounded slowdown divides by."""
+
+STAGES = ("queue", "message", "wake", "cold_start", "data", "run", "retries")
+"""Where a task's response time went. They sum to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a figure is shown: its label, unit, and whether less of it is better (None: neither)."""
+
+    label: str
+    unit: str
+    less_is_better: bool | None = True
+
+
+METRICS: dict[str, Metric] = {
+    "makespan_s": Metric("makespan", "s"),
+    "energy_j": Metric("energy", "J"),
+    **{f"energy_{account}_j": Metric(f"energy, {account.replace('_', ' ')}", "J") for account in ACCOUNTS},
+    **{f"energy_{kind}_j": Metric(f"energy from {kind} power", "J", None) for kind in Provenance},
+    "peak_w": Metric("peak power", "W"),
+    "mean_w": Metric("mean power", "W"),
+    "edp_js": Metric("energy-delay product", "J·s"),
+    "utilisation": Metric("utilisation of hardware threads", "", False),
+    "device_utilisation": Metric("utilisation of devices", "", False),
+    "slowdown_p50": Metric("slowdown, median", ""),
+    "slowdown_p95": Metric("slowdown, 95th percentile", ""),
+    "slowdown_p99": Metric("slowdown, 99th percentile", ""),
+    "bounded_slowdown_p50": Metric("bounded slowdown (10 s), median", ""),
+    "bounded_slowdown_p95": Metric("bounded slowdown (10 s), 95th percentile", ""),
+    "bounded_slowdown_p99": Metric("bounded slowdown (10 s), 99th percentile", ""),
+    "stretch_mean": Metric("stretch of the run stage, mean", ""),
+    "stretch_max": Metric("stretch of the run stage, largest", ""),
+    "cost": Metric("cost, in the currency of the prices", ""),
+    "carbon_g": Metric("carbon, operation", "g"),
+    "embodied_g": Metric("carbon, embodied share", "g"),
+    "decision_us": Metric("time per decision, its events included", "µs"),
+    **{f"wait_{stage}_s": Metric(f"mean {stage.replace('_', ' ')} time of a task", "s") for stage in STAGES},
+    "response_mean_s": Metric("mean response time", "s"),
+    "deadlines_missed": Metric("tasks past their deadline", ""),
+    "tasks": Metric("tasks", "", None),
+    "unfinished": Metric("tasks not finished", ""),
+    "ideal_zero": Metric("tasks with ideal time 0, left out of slowdown", "", None),
+    "unknown_power_nodes": Metric("nodes without a power profile", "", None),
+}
+
+HEADLINE = (
+    "makespan_s", "energy_j", "mean_w", "peak_w", "edp_js", "utilisation", "slowdown_p50", "slowdown_p95",
+    "slowdown_p99", "stretch_mean", "cost", "carbon_g", "decision_us",
+)  # fmt: skip
+"""What the terminal's table shows."""
+
+NARROW = ("makespan_s", "energy_j", "peak_w", "slowdown_p95")
+"""What it shows of many policies on a narrow terminal."""
+
+HOST_MEASURED = frozenset({"decision_us"})
+"""Measured on the machine that decides, so it differs from run to run even with one seed."""
+
+Values = Mapping[str, float | None]
+
+
+def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
+    """All figures of ``METRICS`` for one run; pass ``ideal_s`` of the workload where it is known already."""
+    ideal = ideal_s(run.workload, run.cluster) if ideal is None else ideal
+    tasks = TaskTimes.of(run)
+    values: dict[str, float | None] = dict.fromkeys(METRICS)
+    values["makespan_s"] = float(run.makespan_s)
+    values["tasks"] = float(len(run.workload))
+    values["unfinished"] = float(len(run.workload) - np.count_nonzero(tasks.done))
+    values |= _energy(run)
+    values |= _shares(run)
+    values |= _slowdowns(tasks, ideal)
+    values |= _waits(tasks)
+    values |= _money(run)
+    decision_s = run.scalars.get("decision_s")
+    values["decision_us"] = None if decision_s is None else decision_s * 1e6
+    late = tasks.end_s > run.workload.deadline_s + 1e-9
+    has_deadline = bool(np.isfinite(run.workload.deadline_s).any())
+    values["deadlines_missed"] = float(np.count_nonzero(late)) if has_deadline else None
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTimes:
+    """Per task: its release, its end, and how the time between splits into ``STAGES``. NaN if unfinished."""
+
+    done: NDArray[np.bool_]
+    release_s: Floats
+    end_s: Floats
+    stages: dict[str, Floats]
+
+    @property
+    def response_s(self) -> Floats:
+        return self.end_s - self.release_s
+
+    @classmethod
+    def of(cls, run: Run) -> TaskTimes:
+        """Of a task with several parts, the part that ends last is followed; release is the first time it was ready."""
+        rows, count = run.attempts, len(run.workload)
+        task, end_s = np.ascontiguousarray(rows["task"]), np.ascontiguousarray(rows["end_s"])
+        release_s = np.full(count, np.inf)
+        np.minimum.at(release_s, task, rows["ready_s"])
+        done = run.finished
+        good = np.flatnonzero((rows["outcome"] == 0) & done[task])
+        good = good[np.argsort(end_s[good], kind="stable")]
+        followed = np.zeros(count, np.int64)
+        followed[task[good]] = good  # of repeated tasks the last, in order of end, is kept
+        last, at = rows[followed[done]], np.flatnonzero(done)
+
+        def column(values: NDArray[np.floating]) -> Floats:
+            out = np.full(count, np.nan)
+            out[at] = values
+            return out
+
+        stages = {
+            "queue": column(last["placed_s"] - last["ready_s"]),
+            "message": column(last["message_s"]),
+            "wake": column(last["wake_s"]),
+            "cold_start": column(last["cold_s"]),
+            "data": column(last["data_s"]),
+            "run": column(last["end_s"] - last["start_s"]),
+            "retries": column(last["ready_s"] - release_s[at]),
+        }
+        return cls(done, np.where(done, release_s, np.nan), column(last["end_s"]), stages)
+
+
+def slowdown(tasks: TaskTimes, ideal: Floats) -> Floats:
+    """Response over ideal time of each task; NaN where it did not finish or its ideal time is 0 or unknown."""
+    return _over(tasks.response_s, ideal)
+
+
+def bounded_slowdown(tasks: TaskTimes, ideal: Floats, bound_s: float = BOUND_S) -> Floats:
+    """max(1, response / max(ideal, bound)): short tasks do not dominate it. Feitelson & Rudolph, 1998."""
+    return np.maximum(1.0, _over(tasks.response_s, np.maximum(ideal, bound_s)))
+
+
+def stretch(tasks: TaskTimes, ideal: Floats) -> Floats:
+    """Run stage over ideal time: what sharing, slower nodes and lower clocks cost, without any waiting."""
+    return _over(tasks.stages["run"], ideal)
+
+
+def node_provenance(node: Node) -> Provenance | None:
+    """The weakest source among the power profiles of a node and its devices; None where the node has no profile."""
+    if node.power is None:
+        return None
+    order = list(Provenance)
+    kinds = [node.power.provenance, *(d.power.provenance for d in node.devices if max(d.power.watts) > 0)]
+    return max(kinds, key=order.index)
+
+
+def _over(above: Floats, below: Floats) -> Floats:
+    known = np.isfinite(above) & (below > 0)
+    out: Floats = np.full(len(above), np.nan)
+    np.divide(above, below, out=out, where=known)
+    return out
+
+
+def _energy(run: Run) -> dict[str, float | None]:
+    by_node = run.energy_j.sum(axis=1)
+    kinds = [node_provenance(node) for node in run.cluster.nodes]
+    unknown = sum(node.power is None for node in run.cluster.nodes)
+    known = unknown < len(run.cluster.nodes)
+    values: dict[str, float | None] = {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
+    for kind in Provenance:
+        chosen = np.array([k == kind for k in kinds], bool)
+        values[f"energy_{kind}_j"] = float(by_node[chosen].sum())
+    total = run.total_j if known else None
+    span = run.makespan_s
+    return values | {
+        "energy_j": total,
+        "peak_w": float(run.peak_w) if known else None,
+        "mean_w": total / span if total is not None and span > 0 else None,
+        "edp_js": total * span if total is not None else None,
+        "unknown_power_nodes": float(unknown),
+    }
+
+
+def _shares(run: Run) -> dict[str, float | None]:
+    """Busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
+    rows, nodes, span = run.attempts, run.cluster.nodes, run.makespan_s
+    fixed = np.array([node.serverless is None for node in nodes])
+    threads = np.array([node.threads for node in nodes], float)
+    capacity = float(threads[fixed].sum()) * span
+    cores, share, devices = variant_columns(run)
+    length_s = rows["end_s"] - rows["start_s"]
+    inside = fixed[rows["node"]]
+    over = any(node.request_cores > node.threads for node in nodes) or bool((rows["guarantee"] < 1).any())
+    if over:
+        steps = sweep(rows["node"], rows["start_s"], rows["end_s"], cores)
+        busy = np.minimum(steps.value, threads[steps.group]) * fixed[steps.group]
+        used = float((busy * steps.held_s(0.0)).sum())
+    else:
+        used = float((cores * length_s)[inside].sum())
+    count = sum(len(node.devices) for node in nodes)
+    on_device = float((share * devices * length_s).sum())
+    return {
+        "utilisation": used / capacity if capacity > 0 else None,
+        "device_utilisation": on_device / (count * span) if count and span > 0 else None,
+    }
+
+
+def variant_columns(run: Run) -> tuple[Floats, Floats, Floats]:
+    """For each attempt: its cores, its share of a device, and its number of devices (0 without)."""
+    shapes = run.workload.shapes
+    start = np.cumsum([0, *(len(shape.variants) for shape in shapes)])[:-1]
+    flat = [variant for shape in shapes for variant in shape.variants]
+    row = start[run.workload.shape[run.attempts["task"]]] + run.attempts["variant"]
+    cores = np.array([variant.cores for variant in flat], float)[row]
+    share = np.array([variant.device_share if variant.device else 0.0 for variant in flat])[row]
+    devices = np.array([max(1, variant.devices) if variant.device else 0 for variant in flat], float)[row]
+    return cores, share, devices
+
+
+def _slowdowns(tasks: TaskTimes, ideal: Floats) -> dict[str, float | None]:
+    values: dict[str, float | None] = {"ideal_zero": float(np.count_nonzero(tasks.done & (ideal == 0)))}
+    figures = {"slowdown": slowdown(tasks, ideal), "bounded_slowdown": bounded_slowdown(tasks, ideal)}
+    for name, each in figures.items():
+        each = each[np.isfinite(each)]
+        quantiles = np.quantile(each, [0.5, 0.95, 0.99]).tolist() if len(each) else [None] * 3
+        values |= dict(zip((f"{name}_p50", f"{name}_p95", f"{name}_p99"), quantiles, strict=True))
+    each = stretch(tasks, ideal)
+    each = each[np.isfinite(each)]
+    values["stretch_mean"] = float(each.mean()) if len(each) else None
+    values["stretch_max"] = float(each.max()) if len(each) else None
+    return values
+
+
+def _waits(tasks: TaskTimes) -> dict[str, float | None]:
+    if not tasks.done.any():
+        return {}
+    means = {f"wait_{stage}_s": float(seconds[tasks.done].mean()) for stage, seconds in tasks.stages.items()}
+    return {**means, "response_mean_s": float(tasks.response_s[tasks.done].mean())}
+
+
+def _money(run: Run) -> dict[str, float | None]:
+    nodes, zones = run.cluster.nodes, {zone.name: zone for zone in run.cluster.zones}
+    priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
+    carbon = any(zones[node.zone].carbon_known for node in nodes)
+    year_s = 365.25 * 86400.0
+    embodied = sum(1000.0 * node.embodied_kg * run.makespan_s / (node.lifetime_years * year_s) for node in nodes)
+    return {
+        "cost": float(run.cost.sum()) if priced else None,
+        "carbon_g": float(run.carbon_g.sum()) if carbon else None,
+        "embodied_g": embodied if any(node.embodied_kg for node in nodes) else None,
+    }

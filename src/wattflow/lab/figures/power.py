@@ -1,0 +1,141 @@
+"""Power over time: from the run's own log where it was kept, else rebuilt from its attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.lab.figures.metrics import variant_columns
+from wattflow.lab.figures.sweep import Steps, accumulate, sweep
+from wattflow.model.cluster import Node
+from wattflow.model.run import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCurve:
+    """Watts of each node over time.
+
+    Attributes:
+        steps: By node: from each time on, that many watts.
+        start_s, end_s: What the curve covers.
+        rebuilt: True where it was rebuilt from attempts: every node is then taken to be on all the time, so sleep,
+            wake and lost nodes do not show.
+    """
+
+    steps: Steps
+    start_s: float
+    end_s: float
+    rebuilt: bool
+
+    def energy_j(self, node: int) -> float:
+        """Integral of a node's curve."""
+        mine = self.steps.group == node
+        held = self.steps.held_s(self.end_s)
+        return float((held * self.steps.value)[mine].sum())
+
+    def binned(self, nodes: int, bins: int) -> tuple[Floats, Floats]:
+        """(edges in seconds, mean watts by node and bin): areas, and so joules, stay right."""
+        edges = np.linspace(self.start_s, max(self.end_s, self.start_s + 1e-9), bins + 1)
+        watts = np.zeros((nodes, bins))
+        bounds = np.searchsorted(self.steps.group, np.arange(nodes + 1))
+        for node in range(nodes):
+            rows = slice(bounds[node], bounds[node + 1])
+            times, values = self.steps.time_s[rows], self.steps.value[rows]
+            if len(times):
+                joules = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
+                ends = np.append(times, max(self.end_s, times[-1]))
+                totals = np.append(joules, joules[-1] + values[-1] * (ends[-1] - times[-1]))
+                watts[node] = np.diff(np.interp(edges, ends, totals)) / np.diff(edges)
+        return edges, watts
+
+
+def power_curve(run: Run) -> PowerCurve:
+    """Watts of each node from the first release to the last end."""
+    start_s, end_s = run.start_s, run.start_s + run.makespan_s
+    if run.power_log is not None and len(run.power_log):
+        rows = run.power_log
+        order = np.lexsort((np.arange(len(rows)), rows["time_s"], rows["node"]))
+        node, time_s, watts = (rows[name][order] for name in ("node", "time_s", "watts"))
+        last = np.append((node[1:] != node[:-1]) | (time_s[1:] != time_s[:-1]), True)
+        steps = Steps(node[last].astype(np.int64), time_s[last].astype(float), watts[last].astype(float))
+        return PowerCurve(steps, start_s, end_s, rebuilt=False)
+    return PowerCurve(_rebuild(run, start_s), start_s, end_s, rebuilt=True)
+
+
+def busy_threads(run: Run) -> Steps:
+    """Hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
+    rows = run.attempts
+    cores, _, _ = variant_columns(run)
+    cold_end = rows["start_s"] - rows["data_s"]
+    steps = sweep(
+        np.concatenate([rows["node"], rows["node"]]),
+        np.concatenate([rows["start_s"], cold_end - rows["cold_s"]]),
+        np.concatenate([rows["end_s"], cold_end]),
+        np.concatenate([cores, cores]),
+    )
+    threads = np.array([node.threads for node in run.cluster.nodes], float)
+    return Steps(steps.group, steps.time_s, np.minimum(steps.value, threads[steps.group]))
+
+
+def _rebuild(run: Run, start_s: float) -> Steps:
+    nodes = run.cluster.nodes
+    busy, above = busy_threads(run), _device_watts(run)
+    groups, times, values = [], [], []
+    bounds = np.searchsorted(busy.group, np.arange(len(nodes) + 1))
+    device_bounds = np.searchsorted(above.group, np.arange(len(nodes) + 1))
+    for number, node in enumerate(nodes):
+        mine, its_devices = slice(*bounds[number : number + 2]), slice(*device_bounds[number : number + 2])
+        at = np.unique(np.concatenate([[start_s], busy.time_s[mine], above.time_s[its_devices]]))
+        watts = _cpu_watts(node, _at(at, busy.time_s[mine], busy.value[mine]))
+        watts += sum(device.power.idle_w for device in node.devices)
+        watts += _at(at, above.time_s[its_devices], above.value[its_devices])
+        groups.append(np.full(len(at), number, np.int64))
+        times.append(at)
+        values.append(watts)
+    return Steps(np.concatenate(groups), np.concatenate(times), np.concatenate(values))
+
+
+def _cpu_watts(node: Node, busy: Floats) -> Floats:
+    if node.power is None:
+        return np.zeros(len(busy))
+    return np.interp(busy, node.power.busy, node.power.watts)
+
+
+def _at(at: Floats, times: Floats, values: Floats) -> Floats:
+    """Value of a step function at given times, 0 before its first step."""
+    if not len(times):
+        return np.zeros(len(at))
+    place = np.searchsorted(times, at, side="right") - 1
+    return np.where(place >= 0, values[np.maximum(place, 0)], 0.0)
+
+
+def _device_watts(run: Run) -> Steps:
+    """Watts above idle of all devices of a node, by node."""
+    nodes = run.cluster.nodes
+    most = max(1, *(len(node.devices) for node in nodes))
+    load = _device_load(run, most)
+    watts = np.zeros(len(load.value))
+    for key in np.unique(load.group).tolist():
+        device, mine = nodes[key // most].devices[key % most], load.group == key
+        busy = load.value[mine]
+        busy = busy if device.sharing in ("mps", "mig") else np.minimum(np.ceil(busy), 1.0)
+        watts[mine] = np.interp(busy, device.power.share, device.power.watts) - device.power.idle_w
+    before = np.append(0.0, watts[:-1])[: len(watts)]
+    before[np.append(True, load.group[1:] != load.group[:-1])[: len(watts)]] = 0.0
+    return accumulate(load.group // most, load.time_s, watts - before)
+
+
+def _device_load(run: Run, most: int) -> Steps:
+    """Busy share of each device; the group is node · most + device. An attempt with several takes the next ones too."""
+    rows = run.attempts
+    _, share, count = variant_columns(run)
+    used = (rows["device"] >= 0) & (count > 0)
+    chosen, counts = rows[used], count[used].astype(np.int64)
+    each = np.repeat(np.arange(len(chosen)), counts)
+    offset = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+    key = chosen["node"][each].astype(np.int64) * most + np.minimum(chosen["device"][each] + offset, most - 1)
+    return sweep(key, chosen["start_s"][each], chosen["end_s"][each], share[used][each])

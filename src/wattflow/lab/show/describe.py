@@ -1,0 +1,103 @@
+"""What a workload holds, in a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattflow.lab.show.tables import Row
+from wattflow.model.units import human_time
+from wattflow.model.workload import Workload
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def describe_workload(workload: Workload) -> list[Row]:
+    """Rows of (what, value); times in seconds, sizes in bytes. Unknown is None."""
+    count = len(workload)
+    rows: list[Row] = [
+        {"what": "tasks", "value": count},
+        {"what": "workflows", "value": len(workload.workflow_names)},
+        {"what": "functions", "value": len(workload.functions)},
+        {"what": "edges", "value": workload.edge_count},
+    ]
+    if count:
+        rows += _structure(workload) + _quantiles(workload)
+    variants = sorted({v.device or "cpu" for shape in workload.shapes for v in shape.variants})
+    most = max((v.cores for shape in workload.shapes for v in shape.variants), default=None)
+    parts = max((shape.parts for shape in workload.shapes), default=1)
+    rows += [
+        {"what": "variants on", "value": ", ".join(variants)},
+        {"what": "most cores of a task", "value": most},
+        {"what": "most parts of a task", "value": parts},
+        {"what": "bytes read from storage", "value": float(workload.input_bytes.sum())},
+        {"what": "bytes handed to children", "value": float(workload.parent_bytes.sum())},
+        {"what": "tasks with a deadline", "value": int(np.isfinite(workload.deadline_s).sum())},
+        {"what": "tasks with unknown estimate", "value": int(np.isnan(workload.estimate_s).sum())},
+        {"what": "recorded machines", "value": len(workload.machines)},
+        {"what": "recorded columns", "value": ", ".join(sorted(workload.columns)) or None},
+    ]
+    return rows
+
+
+def description_table(rows: list[Row], title: str) -> Table:
+    """The rows for a reader."""
+    from rich import box
+    from rich.table import Table
+
+    look = {"box": box.SIMPLE_HEAD, "pad_edge": False, "show_edge": False, "show_header": False}
+    table = Table(title=title, title_justify="left", **look)  # type: ignore[arg-type]
+    table.add_column("")
+    table.add_column("", justify="right")
+    for row in rows:
+        table.add_row(str(row["what"]), _text(str(row["what"]), row["value"]))
+    return table
+
+
+def _structure(workload: Workload) -> list[Row]:
+    """Depth, width and critical path, in one pass over the tasks in topological order."""
+    order = workload.topological_order().tolist()
+    level, end_s = [0] * len(workload), [0.0] * len(workload)
+    start, parent, runtime_s = workload.parent_start.tolist(), workload.parent.tolist(), workload.runtime_s.tolist()
+    for task in order:
+        parents = parent[start[task] : start[task + 1]]
+        level[task] = 1 + max((level[p] for p in parents), default=0)
+        end_s[task] = runtime_s[task] + max((end_s[p] for p in parents), default=0.0)
+    widths = np.bincount(np.array(level))
+    return [
+        {"what": "levels", "value": max(level)},
+        {"what": "tasks of the widest level", "value": int(widths.max())},
+        {"what": "longest path, s", "value": max(end_s)},
+        {"what": "all runtimes, s", "value": float(workload.runtime_s.sum())},
+        {"what": "first to last release, s", "value": float(np.ptp(workload.release_s))},
+    ]
+
+
+def _quantiles(workload: Workload) -> list[Row]:
+    names = ("least", "median", "95th percentile", "most")
+    values = np.quantile(workload.runtime_s, [0.0, 0.5, 0.95, 1.0]).tolist()
+    rows: list[Row] = [
+        {"what": f"runtime, {name}, s", "value": value} for name, value in zip(names, values, strict=True)
+    ]
+    rows.append({"what": "tasks with runtime 0", "value": int(np.count_nonzero(workload.runtime_s == 0))})
+    return rows
+
+
+def _text(what: str, value: object) -> str:
+    if value is None:
+        return "–"
+    if what.endswith(", s") and isinstance(value, float):
+        return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
+    if what.startswith("bytes") and isinstance(value, float):
+        return _bytes(value)
+    return f"{value:,g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:,.3g} {unit}"
+        size /= 1000
+    return ""

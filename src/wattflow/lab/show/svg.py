@@ -1,0 +1,166 @@
+"""Charts drawn as SVG text: a scatter with its Pareto front, and stacked bars. No library, no script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from wattflow.lab.figures.statistics import pareto_front
+
+
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Round numbers that span [low, high]."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / wanted
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point of the scatter with the half widths of its intervals."""
+
+    name: str
+    x: float
+    y: float
+    x_half: float = 0.0
+    y_half: float = 0.0
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The plotting area and its two scales."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    width: float = 560.0
+    height: float = 360.0
+    left: float = 66.0
+    right: float = 24.0
+    top: float = 14.0
+    bottom: float = 44.0
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        across = (x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        inner_w, inner_h = self.width - self.left - self.right, self.height - self.top - self.bottom
+        return self.left + across * inner_w, self.top + (1.0 - up) * inner_h
+
+    def axes(self, x_label: str, y_label: str) -> list[str]:
+        parts = []
+        for value in ticks(*self.y):
+            _, y = self.at(self.x[0], value)
+            parts.append(
+                f'<line class="grid" x1="{self.left}" x2="{self.width - self.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            )
+            parts.append(f'<text class="tick" x="{self.left - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,g}</text>')
+        for value in ticks(*self.x):
+            x, base = self.at(value, self.y[0])
+            parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{self.top}" y2="{base:.1f}"/>')
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 17:.1f}" text-anchor="middle">{value:,g}</text>')
+        middle_x, middle_y = (self.left + self.width - self.right) / 2, (self.top + self.height - self.bottom) / 2
+        parts.append(f'<text class="label" x="{middle_x}" y="{self.height - 6}" text-anchor="middle">{x_label}</text>')
+        parts.append(
+            f'<text class="label" transform="translate(14 {middle_y}) rotate(-90)" text-anchor="middle">'
+            f"{y_label}</text>"
+        )
+        return parts
+
+
+def scatter(dots: Sequence[Dot], x_label: str, y_label: str) -> str:
+    """Every policy as a dot with its intervals; the front is joined as stairs, its members and the marked are named."""
+    if not dots:
+        return "<p>Nothing to draw: energy or makespan is unknown.</p>"
+    frame = _Frame(_padded([(d.x, d.x_half) for d in dots]), _padded([(d.y, d.y_half) for d in dots]))
+    front = pareto_front([d.x for d in dots], [d.y for d in dots]).tolist()
+    parts = frame.axes(escape(x_label), escape(y_label))
+    parts.append(f'<path class="front" d="{_stairs(frame, [dots[i] for i in front])}"/>')
+    named: list[tuple[float, float, float, float]] = []
+    order = sorted(range(len(dots)), key=lambda i: (i in front, dots[i].marked))
+    labels = []
+    for i in order:
+        dot, (x, y) = dots[i], frame.at(dots[i].x, dots[i].y)
+        kind = "dot base" if dot.marked else "dot best" if i in front else "dot"
+        about = f"{dot.name}: {dot.x:,.4g} ±{dot.x_half:.2g}, {dot.y:,.4g} ±{dot.y_half:.2g}"
+        parts += _whiskers(frame, dot) if i in front else []
+        parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(about)}</title></circle>')
+    for i in [*front, *(i for i in range(len(dots)) if dots[i].marked and i not in front)]:
+        labels.append(_label(frame, dots[i], named))
+    box = f"0 0 {frame.width:g} {frame.height:g}"
+    return f'<svg class="scatter" viewBox="{box}" role="img">{"".join(parts + labels)}</svg>'
+
+
+def _label(frame: _Frame, dot: Dot, taken: list[tuple[float, float, float, float]]) -> str:
+    """The dot's name at the first place around it that no other name covers; pointing shows it anyway."""
+    x, y = frame.at(dot.x, dot.y)
+    width = 6.6 * len(dot.name)
+    for dx, dy in ((9, 4), (9, -9), (9, 17), (-9 - width, 4), (-9 - width, -9), (9, -22), (9, 30), (-9 - width, 17)):
+        box = (x + dx, y + dy - 10, x + dx + width, y + dy + 2)
+        inside = box[0] >= frame.left and box[2] <= frame.width - 2 and box[1] >= 0 and box[3] <= frame.height - 40
+        if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+            taken.append(box)
+            return f'<text class="name" x="{x + dx:.1f}" y="{y + dy:.1f}">{escape(dot.name)}</text>'
+    return ""
+
+
+def _stairs(frame: _Frame, front: Sequence[Dot]) -> str:
+    path = ""
+    for number, dot in enumerate(front):
+        x, y = frame.at(dot.x, dot.y)
+        path += f"M{x:.1f} {y:.1f}" if number == 0 else f"H{x:.1f}V{y:.1f}"
+    return path
+
+
+def _whiskers(frame: _Frame, dot: Dot) -> list[str]:
+    lines = []
+    for dx, dy in ((dot.x_half, 0.0), (0.0, dot.y_half)):
+        if dx or dy:
+            low_x, high_x = max(dot.x - dx, frame.x[0]), min(dot.x + dx, frame.x[1])
+            low_y, high_y = max(dot.y - dy, frame.y[0]), min(dot.y + dy, frame.y[1])
+            (x1, y1), (x2, y2) = frame.at(low_x, low_y), frame.at(high_x, high_y)
+            lines.append(f'<line class="whisker" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+    return lines
+
+
+def _padded(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Range of the dots with room around; long whiskers get at most 40 % of the dots' spread and are cut off there."""
+    low, high = min(v for v, _ in values), max(v for v, _ in values)
+    spread = (high - low) or 0.1 * abs(high) or 1.0
+    below, above = max(low - v + h for v, h in values), max(v + h - high for v, h in values)
+    room = 0.08 * spread
+    return max(0.0, low - room - min(below, 0.4 * spread)), high + room + min(above, 0.4 * spread)
+
+
+def stacked_bars(
+    rows: Sequence[tuple[str, Sequence[float]]], parts: Sequence[str], unit: str, left: float = 150.0
+) -> str:
+    """Horizontal bars, one per row, split into parts; colours are the classes ``c-<part>`` of the style sheet."""
+    most = max((sum(values) for _, values in rows), default=0.0)
+    if most <= 0:
+        return "<p>Nothing to draw: all are 0 or unknown.</p>"
+    width, line = 760.0, 20.0
+    height = line * len(rows) + 34
+    out = []
+    for value in ticks(0.0, most):
+        x = left + (width - left - 70) * value / most
+        out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{height - 28:.0f}"/>')
+        out.append(f'<text class="tick" x="{x:.1f}" y="{height - 12:.0f}" text-anchor="middle">{value:,g}</text>')
+    out.append(f'<text class="tick" x="{width - 4}" y="{height - 12:.0f}" text-anchor="end">{escape(unit)}</text>')
+    for number, (name, values) in enumerate(rows):
+        y, x = 4 + number * line, left
+        out.append(f'<text class="name" x="{left - 8}" y="{y + 13:.1f}" text-anchor="end">{escape(name)}</text>')
+        for part, value in zip(parts, values, strict=True):
+            length = (width - left - 70) * value / most
+            if length > 0:
+                about = escape(f"{name}: {part.replace('_', ' ')} {value:,.4g} {unit}")
+                shape = f'x="{x:.2f}" y="{y:.1f}" width="{length:.2f}" height="{line - 5}"'
+                out.append(f'<rect class="c-{part}" {shape}><title>{about}</title></rect>')
+                x += length
+        out.append(f'<text class="tick" x="{x + 6:.1f}" y="{y + 12:.1f}">{sum(values):,.4g}</text>')
+    return f'<svg class="bars" viewBox="0 0 {width:g} {height:g}" role="img">{"".join(out)}</svg>'

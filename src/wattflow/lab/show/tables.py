@@ -1,0 +1,254 @@
+"""A comparison or a run as rows: for the terminal, JSON, CSV or parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wattflow.files.whole import whole_file, write_text
+from wattflow.lab.compare.comparison import Comparison, Summary
+from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
+from wattflow.model.errors import InvalidInput, unknown_name
+from wattflow.model.units import J_PER_KWH, human_energy, human_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FORMATS = ("table", "json", "csv", "parquet")
+Row = dict[str, object]
+
+
+def metric_names(text: str) -> tuple[str, ...]:
+    """``headline``, ``all``, or names with commas between."""
+    if text == "headline":
+        return HEADLINE
+    if text == "all":
+        return tuple(METRICS)
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in METRICS:
+            raise unknown_name("figure", name, METRICS)
+    if not names:
+        raise InvalidInput("--metrics", "names no figure")
+    return names
+
+
+def comparison_rows(comparison: Comparison, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
+    """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
+    return [
+        {
+            "workload": each.workload,
+            "policy": each.policy,
+            "metric": each.metric,
+            "unit": METRICS[each.metric].unit,
+            "mean": each.mean,
+            "half_width_95": each.half_width,
+            "baseline": comparison.baseline,
+            "reduction_pct": _percent(each.reduction),
+            "reduction_half_width_95_pct": _percent(each.reduction_half_width),
+            "seeds": each.seeds,
+            "deterministic": each.deterministic,
+        }
+        for each in comparison.summaries(metrics)
+    ]
+
+
+def run_rows(values: Values, names: Iterable[str] = tuple(METRICS)) -> list[Row]:
+    """One row per figure of a single run."""
+    return [
+        {"metric": name, "label": METRICS[name].label, "value": values[name], "unit": METRICS[name].unit}
+        for name in names
+    ]
+
+
+def as_text(rows: Sequence[Row], form: str, about: Mapping[str, object] | None = None) -> str:
+    """Rows as JSON (an object with ``about`` and ``rows``) or CSV. Unknown is null, or an empty cell."""
+    if form == "json":
+        return json.dumps({**(about or {}), "rows": rows}, indent=1, default=str, allow_nan=False) + "\n"
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return out.getvalue()
+
+
+def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, about: Mapping[str, object]) -> None:
+    """Write the rows as json, csv or parquet; the file appears whole or not at all."""
+    if form != "parquet":
+        write_text(path, as_text(rows, form, about))
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist(list(rows))
+    note = json.dumps(dict(about), default=str).encode()
+    with whole_file(path) as draft:
+        pq.write_table(table.replace_schema_metadata({b"wattflow": note}), draft)
+
+
+def comparison_about(comparison: Comparison) -> dict[str, object]:
+    """What a reader of the rows should know."""
+    from wattflow import __version__
+
+    return {
+        "wattflow": __version__,
+        "cluster": comparison.cluster.name,
+        "baseline": comparison.baseline,
+        "seeds": list(comparison.seeds),
+        "simulated": True,
+        **comparison.about,
+        "notes": list(comparison.notes),
+    }
+
+
+def comparison_tables(comparison: Comparison, metrics: Sequence[str] = HEADLINE) -> list[Table]:
+    """One table per workload: figures down and policies across while they fit, else policies down."""
+    few = len(comparison.policies) <= 4
+    make = _figures_down if few else _policies_down
+    return [make(comparison, workload, metrics) for workload in comparison.workloads]
+
+
+def run_table(values: Values, title: str, names: Iterable[str] = tuple(METRICS)) -> Table:
+    """The figures of one run; unknown ones are a dash."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    for name in names:
+        table.add_row(METRICS[name].label, show(name, values[name]))
+    return table
+
+
+def show(metric: str, value: float | None) -> str:
+    """A figure for a reader, unit included."""
+    if value is None:
+        return "–"
+    unit = METRICS[metric].unit
+    if metric == "edp_js":
+        return f"{value / 1e6:,.4g} MJ·s"
+    if unit == "J":
+        return f"{value / J_PER_KWH:,.1f} kWh" if value >= 1e8 else _kilojoules(value)
+    if unit == "s":
+        return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
+    if metric.endswith("utilisation"):
+        return f"{100 * value:.1f} %"
+    number = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.3g}"
+    return f"{number} {unit}".rstrip()
+
+
+def _kilojoules(energy_j: float) -> str:
+    if energy_j < 1e3:
+        return human_energy(energy_j)
+    return f"{energy_j / 1e3:,.0f} kJ" if energy_j >= 1e7 else f"{energy_j / 1e3:,.4g} kJ"
+
+
+def show_change(each: Summary) -> str:
+    """The reduction with its interval, as ``−4.2 ±0.3 %``; positive is less than the baseline."""
+    if each.reduction is None:
+        return "–"
+    text = f"{100 * each.reduction:+.1f}".replace("-", "−")
+    if text[1:] == "0.0":
+        text = "0.0"
+    if each.reduction_half_width:
+        text += f" ±{100 * each.reduction_half_width:.1f}"
+    return f"{text} %"
+
+
+def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+    table = _table(comparison, workload)
+    table.add_column("figure")
+    for policy in comparison.policies:
+        table.add_column(policy, justify="right")
+        if policy != comparison.baseline:
+            table.add_column("less by", justify="right")
+    for metric in metrics:
+        cells = [METRICS[metric].label]
+        for policy in comparison.policies:
+            each = comparison.summary(workload, policy, metric)
+            cells.append(show(metric, each.mean))
+            if policy != comparison.baseline:
+                cells.append(_coloured(each))
+        table.add_row(*cells)
+    return table
+
+
+_SHORT = {
+    "mean_w": "mean W", "peak_w": "peak W", "edp_js": "EDP", "utilisation": "util.",
+    "slowdown_p50": "slowdown p50", "slowdown_p95": "p95", "slowdown_p99": "p99", "stretch_mean": "stretch",
+    "carbon_g": "carbon", "decision_us": "decision", "cost": "cost",
+}  # fmt: skip
+
+
+def short_label(metric: str) -> str:
+    """A label for the head of a narrow column."""
+    return _SHORT.get(metric, METRICS[metric].label)
+
+
+def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+    table = _table(comparison, workload)
+    table.add_column("policy", no_wrap=True)
+    known = [
+        m for m in metrics if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
+    ]
+    for metric in known:
+        table.add_column(short_label(metric), justify="right")
+        if metric in _WITH_CHANGE:
+            table.add_column("less by", justify="right", no_wrap=True)
+    front = set(comparison.front(workload))
+    for policy in sorted(comparison.policies, key=lambda p: _rank(comparison, workload, p)):
+        cells = [f"{policy} ●" if policy in front else policy]
+        for metric in known:
+            each = comparison.summary(workload, policy, metric)
+            cells.append(show(metric, each.mean))
+            if metric in _WITH_CHANGE:
+                cells.append("" if policy == comparison.baseline else _coloured(each))
+        table.add_row(*cells, style="bold" if policy == comparison.baseline else None)
+    return table
+
+
+_WITH_CHANGE = ("makespan_s", "energy_j")
+
+
+def _rank(comparison: Comparison, workload: str, policy: str) -> tuple[bool, float, str]:
+    energy = comparison.summary(workload, policy, "energy_j").mean
+    span = comparison.summary(workload, policy, "makespan_s").mean
+    value = energy if energy is not None else span
+    return policy != comparison.baseline, value if value is not None else float("inf"), policy
+
+
+def _table(comparison: Comparison, workload: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    seeds = len(comparison.seeds)
+    title = f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
+def explanation(comparison: Comparison) -> str:
+    """How to read the tables."""
+    lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
+    if len(comparison.policies) > 4:
+        lines.append("● no policy beats it in both makespan and energy")
+    if len(comparison.seeds) > 1 and all(s.deterministic for s in comparison.summaries(("makespan_s", "energy_j"))):
+        lines.append("every seed gave the same run: nothing here is random, so intervals are 0")
+    return "\n".join(lines)
+
+
+def _coloured(each: Summary) -> str:
+    text, better = show_change(each), METRICS[each.metric].less_is_better
+    share, width = each.reduction or 0.0, each.reduction_half_width or 0.0
+    if better is None or abs(share) <= max(width, 0.0005):
+        return text
+    return f"[green]{text}[/]" if (share > 0) == better else f"[red]{text}[/]"
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share
