@@ -44,16 +44,26 @@ def turns(state, variant, dcls):
 
 
 @jit
+def device_suits(state, variant, device):
+    """Whether an empty device would take the variant: kind, model and memory."""
+    needs = state.variants[variant]
+    device_kind = state.device_classes[state.devices[device].cls]
+    if device_kind.kind != needs.device:
+        return False
+    models = needs.models
+    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
+        return False
+    return needs.device_memory <= device_kind.memory
+
+
+@jit
 def device_fits(state, variant, device):
     """Whether one device has room for the variant's share and memory."""
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
     device_kind = state.device_classes[dcls]
-    if device_kind.kind != needs.device:
-        return False
-    models = needs.models
-    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
+    if not device_suits(state, variant, device):
         return False
     if device_row.memory + needs.device_memory > device_kind.memory:
         return False

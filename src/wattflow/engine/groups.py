@@ -107,7 +107,7 @@ def _find_or_make(state, key, n):
     state.groups[g].free_u = node_row.capacity_u - node_row.used_u
     state.groups[g].free_mem = node_row.capacity_mem - node_row.used_mem
     state.groups[g].power_state = node_row.power_state
-    state.groups[g].words = (kind.count + 63) >> 6
+    state.groups[g].words = (kind.room + 63) >> 6
     for w in range(state.groups[g].words):
         state.group_bits[g, w] = _ZERO
     return g
@@ -121,7 +121,8 @@ def rebuild(state):
     counts.group_n = 0
     counts.active_n = 0
     for n in range(state.nodes.size):
-        join(state, n)
+        if state.nodes[n].pos >= 0:  # a free row of a live engine stands nowhere
+            join(state, n)
 
 
 @inner
@@ -199,3 +200,15 @@ def rejoin(state, n):
         rebuild(state)
     else:
         join(state, n)
+
+
+@jit
+def join_new(state, n):
+    """A node row comes into use."""
+    rejoin(state, n)
+
+
+@jit
+def leave_for_good(state, n):
+    """A node row goes out of use."""
+    leave(state, n)

@@ -8,6 +8,7 @@ import numpy as np
 
 from wattflow.engine import devices
 from wattflow.engine.tables import ASLEEP, FALLING, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
+from wattflow.kernel import random
 from wattflow.kernel.jit import jit
 
 
@@ -335,8 +336,7 @@ def request_action(state, kind, node, value, at_s):
 
 @jit
 def random_unit(state):
-    """The next pseudo-random number in [0, 1) of the run's own stream (64-bit LCG, high bits)."""
+    """The next pseudo-random number in (0, 1] of the run's own stream (splitmix64)."""
     clock = state.clock[0]
-    x = (clock.random * 6364136223846793 + 1442695040888963407) & 0x7FFFFFFFFFFFFFFF
-    clock.random = x
-    return (x >> 10) / 9007199254740992.0
+    clock.random += random.STEP
+    return random.unit(random.mix(clock.random))

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import tables
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
-from wattflow.kernel import jit
-from wattflow.kernel.records import record_table
+from wattflow.kernel import jit, random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.policy import bind, registry
+from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import build, kernel
 from wattflow.sim.world import World
@@ -107,7 +105,7 @@ class Simulation:
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
-            self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+            self.functions = bind.bind(self.policy, self.state)
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -115,14 +113,14 @@ class Simulation:
         if self.policy.plan is None:
             return known
         started = time.perf_counter()
-        self.planned = self.policy.plan(known, self.cluster, self.policy.params)
+        self.planned = arrivals.plans(self.policy, known, self.cluster)
         self.plan_seconds = time.perf_counter() - started
         return known if self.planned.after is None else _with_lanes(known, self.planned.after)
 
     def _build_state(self, known: Workload, seen: Workload) -> State:
         state = build_state(seen, self.cluster, self.policy.settings)
         state.rules["max_retries"] = self.options.max_retries
-        state.clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        state.clock["random"] = random.stream(self.seed)
         after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
@@ -132,31 +130,19 @@ class Simulation:
             state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
-        needs_extra = self.policy.rank is not None or self.planned is not None
-        if needs_extra and len(state.extra) == 1:
-            extra = record_table(tables.EXTRA, len(known))
-            extra["deadline"] = known.deadline_s
-            state.replace(extra=extra)
-            state.counts["extra_n"] = len(known)
-        if self.policy.rank is not None:
-            state.extra.rank[:] = self.policy.rank(known, self.cluster)
-        if self.planned is not None:
-            state.tasks.pinned[: len(known)] = self.planned.node
-            state.extra.rank[:] = self.planned.order
-            if self.planned.variant is not None:
-                state.tasks.pinned_variant[: len(known)] = self.planned.variant
+        arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
         if self.policy.prepare is not None:
-            self.policy.prepare(state, known, self.cluster)
+            self.policy.prepare(state, self.cluster)
         return state
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world)
+        step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), *self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
             self.seconds += time.perf_counter() - started
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)

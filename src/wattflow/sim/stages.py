@@ -487,7 +487,7 @@ def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
         _forget_held(world, task)
-    if fold.try_again(state, task, outcome == TIME_LIMIT, priority):
+    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
         world.pulse[0].retries += 1
     else:
         world.pulse[0].last_end = state.clock[0].now
