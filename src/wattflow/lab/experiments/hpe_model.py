@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from wattflow.clusters import load_cluster
 from wattflow.clusters.profiles import find_profile
 from wattflow.lab.figures.power import power_curve
-from wattflow.model.cluster import Cluster
+from wattflow.model.cluster import Cluster, Node
 from wattflow.model.load_curve import ends_profile
-from wattflow.model.profile import PowerProfile
+from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
@@ -62,6 +62,7 @@ class Calibration:
     siblings: tuple[str, ...]
     smt_slowdown: float | None = None
     sharing: str = "fair"
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +118,21 @@ def testbed(setting: Setting) -> Cluster:
         ends = find_profile(name)
         full_w = ends.idle_w + calibration.watts_scale * (ends.full_w - ends.idle_w)
         about = f"idle of {name}; watts above idle calibrated on the paper's first row"
-        curve = ends_profile(ends.idle_w, full_w, node.cores, node.threads_per_core, provenance="guessed", source=about)
+        curve = _curve(node, (ends.idle_w, full_w), calibration.shape, about)
         slowdown = node.smt_slowdown if calibration.smt_slowdown is None else calibration.smt_slowdown
         nodes.append(replace(node, power=curve, smt_slowdown=slowdown, sharing=calibration.sharing))
     return replace(preset, nodes=tuple(nodes))
+
+
+def _curve(node: Node, ends_w: tuple[float, float], shape: str, about: str) -> PowerProfile:
+    """Between idle and full watts: cores first, or in the shape of a named profile."""
+    idle_w, full_w = ends_w
+    if not shape:
+        return ends_profile(idle_w, full_w, node.cores, node.threads_per_core, provenance="guessed", source=about)
+    other = find_profile(shape).for_node(node.cores, node.threads_per_core)
+    scale = (full_w - idle_w) / (other.full_w - other.idle_w)
+    watts = tuple(idle_w + scale * (w - other.idle_w) for w in other.watts)
+    return PowerProfile(other.busy, watts, provenance=Provenance.GUESSED, source=f"{about}; shape of {shape}")
 
 
 def with_mean_curve(cluster: Cluster) -> Cluster:
