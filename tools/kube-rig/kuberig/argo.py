@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from kuberig import images
@@ -51,7 +50,7 @@ def start(processes: Processes, users: Accounts, api: Api, parallel: int = 32) -
 
 def _install_definitions(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for file in sorted(part_dir(BY_NAME["workflow-controller"]).glob("argoproj.io_*.yaml")):
+    for file in sorted(part_dir(BY_NAME["argo"]).glob("argoproj.io_*.yaml")):
         try:
             api.request("POST", path, file.read_bytes(), "application/yaml")
         except ApiError as error:
@@ -114,8 +113,3 @@ def await_end(api: Api, namespace: str, name: str, timeout_s: float) -> JSON:
     ended = ("Succeeded", "Failed", "Error")
     path = WORKFLOWS.format(namespace)
     return api.await_one(path, name, lambda found: found.get("status", {}).get("phase") in ended, timeout_s)
-
-
-def definitions_folder() -> Path:
-    """Where Argo's resource definitions lie."""
-    return part_dir(BY_NAME["workflow-controller"])

@@ -87,7 +87,7 @@ def node(shape: Shape, number: int) -> JSON:
             "annotations": {"node.alpha.kubernetes.io/ttl": "0", **shape.annotations},
         },
         "spec": {"taints": taints},
-        # Born ready, so that thousands of nodes cost one write less each; only the controller's taint is left to wait for.
+        # Born ready: one write less for each of thousands; only the controller's taint is left to wait for.
         "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions},
     }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -68,7 +69,8 @@ func (c *Cluster) build(ctx context.Context) (framework.Framework, bool, error) 
 	}
 	profile := defaults.Profiles[0]
 	// Claims of devices are no part of the cases, and the plugin wants live caches of its own.
-	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled, config.Plugin{Name: names.DynamicResources})
+	enabled := &profile.Plugins.MultiPoint.Enabled
+	*enabled = slices.DeleteFunc(*enabled, func(p config.Plugin) bool { return p.Name == names.DynamicResources })
 	client := fake.NewClientset()
 	volumes := c.hasVolumes()
 	if volumes {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -95,6 +96,7 @@ func answerLine(ctx context.Context, line []byte) (answer Answer) {
 	}
 	defer func() {
 		if trouble := recover(); trouble != nil {
+			fmt.Fprintf(os.Stderr, "parity: %v\n%s", trouble, debug.Stack())
 			answer = Answer{ID: asked.ID, Error: fmt.Sprint("a filter panicked: ", trouble)}
 		}
 	}()
