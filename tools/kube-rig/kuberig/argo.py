@@ -62,7 +62,7 @@ def _install_definitions(api: Api) -> None:
 def _established(definition: JSON) -> bool:
     if definition["spec"]["group"] != "argoproj.io":
         return False
-    return any(c["type"] == "Established" and c["status"] == "True" for c in definition["status"].get("conditions", []))
+    return any(c["type"] == "Established" and c["status"] == "True" for c in definition["status"].get("conditions") or [])
 
 
 def _settings(api: Api, port: int) -> None:
