@@ -83,7 +83,7 @@ def argo(cluster: Cluster) -> None:
     rig = cluster.own()
     if parts.missing(("argo",)):
         unavailable("the rig lacks Argo (`make kube-rig`)")
-    rig.start_argo()
+    rig.start_argo(requeue_s=1.0)
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ PARTS = (
         tags="no_btrfs no_devmapper no_zfs",
     ),
     Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
+    Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
     # Both from one vendored copy, so that what they share is compiled once.
     Part(
         "argo",
