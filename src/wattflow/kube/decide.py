@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from wattflow.kube import accounting, objects, power, wishes
+from wattflow.kube.argo.structure import Structure
+from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.live import Engine, protocol
 from wattflow.model.cluster import Node
@@ -26,7 +28,11 @@ class EngineDecider:
     """Fulfils `decider.Decider` with one `wattflow.live.Engine`."""
 
     def __init__(
-        self, policy: Policy | str, score_limit: int = 512, capped: Capped = lambda name, amounts: amounts
+        self,
+        policy: Policy | str,
+        score_limit: int = 512,
+        capped: Capped = lambda name, amounts: amounts,
+        flows: Flows | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self._capped = capped
@@ -42,6 +48,11 @@ class EngineDecider:
         self._shapes: OrderedDict[tuple[object, ...], int] = OrderedDict()
         self._own: dict[str, tuple[int, int]] = {}
         self._resources = [accounting.PODS]
+        self._now_s = 0.0
+        self._flows = flows
+        self._structure: Structure | None = None
+        if flows is not None:
+            self._structure = Structure(self.engine, flows, self._shape_like, lambda: next(self._tags))
 
     # nodes
 
@@ -98,9 +109,12 @@ class EngineDecider:
         uid = wanted.pod.metadata.uid
         self.unwant(uid)
         shape = self._shape(wanted)
-        tag = next(self._tags)
-        self._uids[tag], self._tag_of[uid] = uid, tag
-        self._tasks[uid] = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
+        found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
+        if found is None:
+            tag = next(self._tags)
+            found = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag), tag
+        self._tasks[uid], self._tag_of[uid] = found
+        self._uids[found[1]] = uid
 
     def unwant(self, uid: str) -> None:
         """It wants none any more; nothing where it is not waiting."""
@@ -132,6 +146,8 @@ class EngineDecider:
         self._tasks.pop(uid, None)
         self.engine.put(protocol.FINISHED, attempt)
         self._forget(uid)
+        if self._structure is not None:
+            self._structure.ended(uid)
 
     def resized(self, uid: str, amounts: accounting.Amounts) -> None:
         """A running pod's requests changed in place."""
@@ -142,6 +158,7 @@ class EngineDecider:
 
     def step(self, now_s: float) -> Chosen:
         """Decide."""
+        self._now_s = now_s
         result = self.engine.step(now_s)
         choices = []
         for placement in result.placements:
@@ -176,19 +193,29 @@ class EngineDecider:
             for id in own:
                 self.engine.drop(id)
 
+    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts) -> int:
+        """The shape of a pod that will be like this one, but for its amounts."""
+        return self._shape(Wanted(pod, amounts))
+
+    def _level(self, pod: objects.Pod) -> int:
+        """Who goes first: the pod's priority class, and its workflow's own priority."""
+        found = self._flows.of(pod) if self._flows is not None else None
+        return pod.spec.priority + (found[0].priority if found is not None else 0)
+
     def _shape(self, wanted: Wanted) -> int:
         pod, amounts = wanted.pod, wanted.amounts
+        level = self._level(pod)
         wish = wishes.constraint(pod, wanted.nodes)
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
-        key = (tuple(sorted(amounts.items())), wish, function, pod.spec.priority)
+        key = (tuple(sorted(amounts.items())), wish, function, level)
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
         variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
         constraint = getattr(self.engine, "constraint", None)
         rule = constraint(wish) if wish != wishes.FREE and constraint is not None else None
-        shape = self.engine.shape([variant], function, level=pod.spec.priority, constraint=rule, counts=counts)
+        shape = self.engine.shape([variant], function, level=level, constraint=rule, counts=counts)
         if wanted.nodes is not None and rule is not None:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.binder import Binder, Bound
@@ -52,9 +53,7 @@ class Scheduler:
     book: Book = field(init=False)
     binder: Binder = field(init=False)
     leader: Leader = field(init=False)
-    mirrors: list[Mirror[objects.Pod] | Mirror[objects.Node] | Mirror[objects.Namespace] | Mirror[NodePowerProfile]] = (
-        field(init=False)
-    )
+    mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _queue: asyncio.Queue[tuple[str, str, float]] = field(default_factory=asyncio.Queue)
