@@ -82,10 +82,7 @@ class Replay:
         for order, _, what in rows:
             if order == 3:
                 self.engine.put(STARTED, self.attempt[what])
-            elif order == 8:
-                node, power = what
-                self.engine.put(NODE, self.nodes[node], state=power)
-            elif order == 10:
+            elif order == 8 or order == 10:
                 node, power = what
                 self.engine.put(NODE, self.nodes[node], state=power)
             elif what[1] == "done":

@@ -26,6 +26,7 @@ from wattflow.cli import (
     profile,
     profiles,
     simulate,
+    warm,
 )
 from wattflow.cli.guard import guarded
 
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "enrich": enrich.enrich,
     "fit": fit.fit,
     "predict": predict.predict,
+    "warm": warm.warm,
 }
 
 for _name, _command in COMMANDS.items():

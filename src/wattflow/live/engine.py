@@ -12,7 +12,8 @@ import numpy as np
 
 from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
-from wattflow.kernel import jit
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
 from wattflow.live import desk, growth, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
@@ -21,7 +22,7 @@ from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
-from wattflow.policy import registry
+from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 _REASONS = {
@@ -55,7 +56,7 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
-        self.state.clock["random"] = (seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
@@ -93,7 +94,7 @@ class Engine:
             state.params[i] = value
         state.memory[:] = 0
         self._nodes.set_sleep_after(policy.sleep_after_s)
-        self._functions = kernels.functions(policy, state)
+        self._functions = bind.bind(policy, state)
         self._nodes.changed = True
         self._fill_queue(waiting)
 
@@ -315,6 +316,8 @@ class Engine:
             self._prepare()
             self._fold(now_s)
             self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
             return self._results()
 
     def _prepare(self) -> None:
@@ -327,13 +330,14 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        priority = self._functions[0]
-        while self._kernels.fold_events(self.state.handle(), self._desk.handle(), priority, now_s) != stepping.OK:
+        while (
+            self._kernels.fold_events(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK
+        ):
             growth.double_edges(self.state)
 
     def _decide(self) -> None:
         while True:
-            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), *self._functions)
+            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), self._functions)
             if status == stepping.OK:
                 return
             if status == stepping.BAD_COST:

@@ -241,8 +241,9 @@ def _due(state, desk, priority):
         timers.pop(state)
 
 
-def fold_events(state, desk, priority, now):  # type: ignore[no-untyped-def]
+def fold_events(state, desk, functions, now):  # type: ignore[no-untyped-def]
     """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    priority = functions.priority
     clock = state.clock[0]
     words = desk.words[0]
     if words.folded == 0:
@@ -354,8 +355,10 @@ def _apply_policy_actions(state, first):
     counts.action_n = kept
 
 
-def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-def]
+def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
     """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
+    priority = functions.priority
+    score = functions.score
     clock = state.clock[0]
     counts = state.counts[0]
     words = desk.words[0]
@@ -380,7 +383,7 @@ def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-de
             grows = fold.next_growth(state)
     if state.rules[0].has_act == 1:
         before = counts.action_n
-        act(state)
+        functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
