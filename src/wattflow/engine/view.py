@@ -213,15 +213,25 @@ def bytes_to(state, task, node):
 
 
 @jit
+def data_latency_s(state, task, node):
+    """Seconds before the first byte: the node's latency, and more if a parent's bytes lie in another zone."""
+    kind = state.classes[state.nodes[node].cls]
+    links = state.links[task]
+    for e in range(links.parent_first, links.parent_first + links.parent_n):
+        at = state.tasks[state.parent[e]].node
+        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != kind.zone:
+            return kind.latency_s + kind.zone_latency_s
+    return kind.latency_s
+
+
+@jit
 def transfer_s(state, task, candidate):
     """Seconds to bring the task's data to the candidate, alone on the link."""
     node = state.candidates[candidate].node
     size = bytes_to(state, task, node)
     if size <= 0.0:
         return 0.0
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    return kind.latency_s + size / kind.bandwidth
+    return data_latency_s(state, task, node) + size / state.classes[state.nodes[node].cls].bandwidth
 
 
 @jit

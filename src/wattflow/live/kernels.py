@@ -26,6 +26,8 @@ class Kernels:
     decide_all: Any
     enter_task: Any
     open_workflow: Any
+    requeue: Any
+    add_lane: Any
 
 
 @functools.cache
@@ -42,13 +44,18 @@ def _compiled(state: Any, desk: Any) -> Kernels:
             whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task, folder=folder
         ),
         jit.compiled(whole(state, real, whole), stepping.open_workflow, folder=folder),
+        jit.compiled(types.void(state, priority, types.int64[::1]), stepping.requeue, folder=folder),
+        jit.compiled(types.boolean(state, whole, whole), stepping.add_lane, folder=folder),
     )
 
 
 def kernels(state: State, desk: Desk) -> Kernels:
     """The entries for these tables, compiled when they are first asked for."""
     if not jit.COMPILED:
-        return Kernels(stepping.fold_events, stepping.decide_all, stepping.enter_task, stepping.open_workflow)
+        return Kernels(
+            stepping.fold_events, stepping.decide_all, stepping.enter_task, stepping.open_workflow, stepping.requeue,
+            stepping.add_lane,
+        )  # fmt: skip
     return _compiled(state.kind, desk.kind)
 
 

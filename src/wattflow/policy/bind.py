@@ -9,6 +9,7 @@ import numba
 
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
+from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
 
@@ -19,7 +20,7 @@ def no_priority(state, task):  # type: ignore[no-untyped-def]
 
 def by_rank(state, task):  # type: ignore[no-untyped-def]
     """The order that a plan or a rank function gave."""
-    return state.extra.rank[task]
+    return state.extra[task].rank
 
 
 def no_score(state, task, variant, out):  # type: ignore[no-untyped-def]
@@ -37,12 +38,7 @@ def no_act(state):  # type: ignore[no-untyped-def]
 def _compile(signature: Any, function: Any) -> Any:
     # Functions typed at a prompt or made by exec have no file, so they cannot be cached on disk.
     from_file = not function.__code__.co_filename.startswith("<")
-    return jit.compiled(signature, function, cache=from_file, folder=_folder())
-
-
-@functools.cache
-def _folder() -> str:
-    return jit.cache_folder("kernel", "engine", "sim", "policy")
+    return jit.compiled(signature, function, cache=from_file, folder=policy_jit.folder())
 
 
 def _through_python(signature: Any, function: Any, state: State, arguments: int) -> Any:
