@@ -62,7 +62,7 @@ def test_a_frames_file_is_printed_as_it_is() -> None:
         (("compare", "bag:tasks=3", "-p", "fifo", "--seeds", 10**9), "more than 10,000"),
         (("simulate", "bag:tasks=100000000"), "fit into memory"),
         (("simulate", "bag:tasks=3", "--runtime-error", "inf"), "spread"),
-        (("simulate", "bag:tasks=3", "--power-error", "nan"), "spread"),
+        (("simulate", "bag:tasks=3", "--power-error", "nan"), "--power-error"),
         (("profiles", "--plot", "x.xyz"), ".svg"),
         (("simulate", "bag:tasks=3", "-p", "fifo:nope=1"), "its keys are"),
         (("simulate", "bag:tasks=3", "-p", "fifo:sleep=soon"), "needs a number"),
