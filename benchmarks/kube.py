@@ -48,12 +48,12 @@ class Binds:
     at: dict[str, float] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def wait_for(self, count: int, quiet_s: float) -> bool:
-        """Whether `count` binds came, with no pause longer than `quiet_s`."""
+    def wait_for(self, count: int) -> bool:
+        """Whether `count` binds came, the first within five minutes (it may compile), the rest without a long pause."""
         with self.changed:
             while len(self.at) < count:
                 before = len(self.at)
-                self.changed.wait_for(lambda: len(self.at) > before, quiet_s)  # noqa: B023
+                self.changed.wait_for(lambda: len(self.at) > before, 60.0 if before else 300.0)  # noqa: B023
                 if len(self.at) == before:
                     return False
         return True
@@ -126,7 +126,7 @@ def throughput(rig: Rig, label: str, scheduler: str, pods: int, start: Callable[
         fill(rig, name, pods, scheduler)
         stop = start()
         try:
-            if not binds.wait_for(pods, quiet_s=60):
+            if not binds.wait_for(pods):
                 raise RuntimeError(f"{label}: only {len(binds.at)} of {pods} pods were bound")
         finally:
             stop()
@@ -139,7 +139,7 @@ def latency(rig: Rig, label: str, scheduler: str, start: Callable[[], Callable[[
         stop = start()
         try:
             report = fill(rig, name, pods, scheduler, rate=100.0)
-            if not binds.wait_for(pods, quiet_s=60):
+            if not binds.wait_for(pods):
                 raise RuntimeError(f"{label}: only {len(binds.at)} of {pods} pods were bound")
         finally:
             stop()

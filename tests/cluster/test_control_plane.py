@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from kuberig.api import Api, ApiError
+from kuberig.api import JSON, Api, ApiError
 from kuberig.control import Options
 from kuberig.machine import Machine, process_cpu_s
 from kuberig.parts import KUBERNETES
@@ -70,3 +72,24 @@ def test_no_token_no_entry(cluster: Cluster) -> None:
     with pytest.raises(ApiError) as refused:
         stranger.get("/api/v1/nodes")
     assert refused.value.status == 401
+
+
+def test_a_watch_that_the_server_ends_goes_on_where_it_was(cluster: Cluster, namespace: str) -> None:
+    """As when a reader falls behind: the server closes the stream, and no event may be lost or come twice."""
+
+    class Cut(Api):
+        def _watch_once(self, path: str, timeout_s: float, query: dict[str, str]) -> Iterator[JSON]:
+            yield next(super()._watch_once(path, timeout_s, query))
+
+    api = Cut.of_kubeconfig(cluster.kubeconfig)
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    names = [f"map-{i}" for i in range(10)]
+    seen: list[str] = []
+    cluster.api.create(maps, {"metadata": {"name": names[0]}})
+    for event in api.watch(maps, 30):
+        if event["object"]["metadata"]["name"] in names:
+            seen.append(event["object"]["metadata"]["name"])
+            if len(seen) == len(names):
+                break
+            cluster.api.create(maps, {"metadata": {"name": names[len(seen)]}})
+    assert seen == names
