@@ -31,7 +31,7 @@ def fill_class_ok(state, variant_first, variant_end, class_first, class_end, exa
             kind = state.classes[c]
             strange = needs.architecture >= 0 and needs.architecture != kind.architecture
             lacking = needs.frequency >= kind.frequency_n or (needs.features & ~kind.features) != np.uint64(0)
-            ok = not strange and not lacking
+            ok = examples[c] >= 0 and not strange and not lacking
             if ok and needs.device != NO_DEVICE:
-                ok = examples[c] >= 0 and _devices_that_suit(state, v, examples[c]) >= needs.devices
+                ok = _devices_that_suit(state, v, examples[c]) >= needs.devices
             state.class_ok[v, c] = 1 if ok else 0

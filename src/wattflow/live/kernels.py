@@ -43,7 +43,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
         jit.compiled(
             whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task, folder=folder
         ),
-        jit.compiled(whole(state, real, whole), stepping.open_workflow, folder=folder),
+        jit.compiled(whole(state, real, real, whole), stepping.open_workflow, folder=folder),
         jit.compiled(types.void(state, priority, types.int64[::1]), stepping.requeue, folder=folder),
         jit.compiled(types.boolean(state, whole, whole), stepping.add_lane, folder=folder),
     )
