@@ -257,6 +257,8 @@ class Engine:
             raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
         cores_u = -1 if cores is None else _amount("cores", micro(cores))
         memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        if max(cores_u, memory) >= 0:
+            self._nodes.raise_room(p.row_of(node), cores_u, memory)
         self._write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
 
     def _put_gone(self, node: int) -> None:

@@ -81,6 +81,7 @@ class NodeBook:
         self.facts[row] = NodeFacts(node, dict(labels), taints, dict(counts))
         self.by_name[node.name] = row
         self._amounts(row, node, counts)
+        self.raise_room(row, int(self.state.nodes.request_u[row]), node.memory_bytes)
         with np.errstate(over="ignore"):
             handle = self.state.handle()
             self.state.nodes.device_key[row] = groups.device_key(handle, row) if node.devices else 0
@@ -105,6 +106,14 @@ class NodeBook:
         if node.serverless is not None:
             burst = min(node.serverless.burst * tables.MICRO, 9e18)
             rows.capacity_u[row] = min(int(rows.capacity_u[row]), int(burst))
+
+    def raise_room(self, row: int, cores_u: int, memory: int) -> None:
+        """A node of this class has so much: variants may fit it that did not fit the class before."""
+        c = int(self.state.nodes.cls[row])
+        kind = self.state.classes[c]
+        if cores_u > kind.request_u or memory > kind.memory:
+            kind.request_u, kind.memory = max(cores_u, int(kind.request_u)), max(memory, int(kind.memory))
+            classes.fill_class_ok(self.state.handle(), 0, self.variants_used, c, c + 1, self.examples)
 
     def _count_key(self, row: int) -> None:
         counts = self.state.node_counts[row]
