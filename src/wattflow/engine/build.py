@@ -18,6 +18,7 @@ from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 _CLASS_CHUNK = 4096
+_MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
 _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
@@ -30,17 +31,15 @@ def micro(amount: float) -> int:
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
     """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
 
-    Exact when the points lie on some even grid of at most 2,048 cells, else on 4,096 cells.
+    Exact when the points lie on some even grid of at most 8,192 cells, else on so many.
     """
     if top <= 0:
         return np.array([ys[0]]), 0.0
     points = np.array([x for x in xs if 0 < x < top])
-    for cells in range(1, 2049):
-        at = points * cells / top
-        if np.all(np.abs(at - np.round(at)) < 1e-9 * cells):
-            break
-    else:
-        cells = 4096
+    tried = np.arange(1, _MOST_CELLS + 1)
+    at = points[:, None] * tried / top
+    exact = np.all(np.abs(at - np.round(at)) < 1e-9 * tried, axis=0)
+    cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
 

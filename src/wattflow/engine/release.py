@@ -22,6 +22,7 @@ def enqueue(state, task, priority):
         task_row.key = priority(state, task)
     else:
         task_row.key = 0.0
+    state.shapes[task_row.form].seen += 1
     queue.push(state, task)
 
 

@@ -100,7 +100,7 @@ SHAPES = np.dtype([
     ("function", "i4"), ("variant_first", "i4"), ("variant_n", "i4"), ("parts", "i4"),
     ("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("place", "i4"), ("failed", "i8"),
     ("constraint", "i4"), ("level", "i4"), ("member_first", "i4"), ("member_n", "i4"), ("tasks", "i4"),
-    ("generation", "i4"), ("ghosts", "i4"),
+    ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
     ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"),
@@ -120,8 +120,16 @@ MARKS = np.dtype([
     ("attempt", "i4"), ("stamp", "i8"),
 ])  # fmt: skip
 """Per-task facts that only a live engine has; one row in a simulation."""
-EXTRA = np.dtype([("deadline", "f8"), ("rank", "f8"), ("slack", "f8"), ("input_bytes", "f8"), ("start_at", "f8")])
-"""Per-task facts that only some policies and workloads need; one shared row when none does."""
+EXTRA = np.dtype([
+    ("deadline", "f8"), ("rank", "f8"), ("slack", "f8"), ("input_bytes", "f8"), ("start_at", "f8"), ("typical", "f8"),
+    ("path", "f8"),
+])  # fmt: skip
+"""Per-task facts that only some policies and workloads need; one shared row when none does.
+
+``slack`` is always seconds by which the task may start after its earliest start without making its workflow late;
+``start_at`` its latest start, ``typical`` its seconds at the cluster's mean speed, ``path`` its workflow's critical
+path.
+"""
 ATTEMPTS = np.dtype([
     ("task", "i4"), ("part", "i4"), ("variant", "i4"), ("node", "i4"), ("device", "i4"), ("next", "i4"),
     ("previous", "i4"), ("attempt", "i4"), ("devices", "u8"), ("placed", "f8"), ("ready", "f8"), ("end", "f8"),

@@ -195,9 +195,8 @@ def cold_start_s(state, task, variant, candidate):
     if function.cold_start_s > 0.0 and find_container(state, node, fn) < 0:
         seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
     device = candidate_row.device
-    device_row = state.devices[device]
-    if device >= 0 and state.variants[variant].device != NO_DEVICE and device_row.loaded != fn:
-        seconds += state.device_classes[device_row.cls].reconfigure_s
+    if device >= 0 and state.variants[variant].device != NO_DEVICE and state.devices[device].loaded != fn:
+        seconds += state.device_classes[state.devices[device].cls].reconfigure_s
     return seconds
 
 
@@ -214,15 +213,25 @@ def bytes_to(state, task, node):
 
 
 @jit
+def data_latency_s(state, task, node):
+    """Seconds before the first byte: the node's latency, and more if a parent's bytes lie in another zone."""
+    kind = state.classes[state.nodes[node].cls]
+    links = state.links[task]
+    for e in range(links.parent_first, links.parent_first + links.parent_n):
+        at = state.tasks[state.parent[e]].node
+        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != kind.zone:
+            return kind.latency_s + kind.zone_latency_s
+    return kind.latency_s
+
+
+@jit
 def transfer_s(state, task, candidate):
     """Seconds to bring the task's data to the candidate, alone on the link."""
     node = state.candidates[candidate].node
     size = bytes_to(state, task, node)
     if size <= 0.0:
         return 0.0
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    return kind.latency_s + size / kind.bandwidth
+    return data_latency_s(state, task, node) + size / state.classes[state.nodes[node].cls].bandwidth
 
 
 @jit
@@ -256,8 +265,8 @@ def request_action(state, kind, node, value, at_s):
     """Append a row to the action table; extra rows beyond its capacity are dropped."""
     counts = state.counts[0]
     n = counts.action_n
-    action = state.actions[n]
     if n < state.actions.size:
+        action = state.actions[n]
         action.kind = kind
         action.node = node
         action.value = value

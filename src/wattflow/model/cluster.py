@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
@@ -271,6 +271,11 @@ class Cluster:
             twice = sorted({name for name, count in Counter(names).items() if count > 1})
             if twice:
                 raise ValueError(f"{kind} names must differ; more than once: {', '.join(twice[:10])}")
+
+    def without_sleep(self) -> Cluster:
+        """The same machines, none of which can sleep: for results that rest on assumed sleep states."""
+        awake = tuple(replace(node, sleep=None) for node in self.nodes)
+        return replace(self, name=f"{self.name} without sleep", nodes=awake)
 
     @property
     def total_cores(self) -> int:

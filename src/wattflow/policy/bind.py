@@ -12,6 +12,7 @@ from wattflow.engine.tables import State
 from wattflow.kernel import handle, jit
 from wattflow.kernel.functions import Functions, FunctionsType
 from wattflow.kernel.lowering import address_of
+from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
 
@@ -22,7 +23,7 @@ def no_priority(state, task):  # type: ignore[no-untyped-def]
 
 def by_rank(state, task):  # type: ignore[no-untyped-def]
     """The order that a plan or a rank function gave."""
-    return state.extra.rank[task]
+    return state.extra[task].rank
 
 
 def no_score(state, task, variant, out):  # type: ignore[no-untyped-def]
@@ -40,12 +41,7 @@ def no_act(state):  # type: ignore[no-untyped-def]
 def _compile(signature: Any, function: Any) -> Any:
     # Functions typed at a prompt or made by exec have no file, so they cannot be cached on disk.
     from_file = not function.__code__.co_filename.startswith("<")
-    return jit.compiled(signature, function, cache=from_file, folder=_folder())
-
-
-@functools.cache
-def _folder() -> str:
-    return jit.cache_folder("kernel", "engine", "sim", "policy")
+    return jit.compiled(signature, function, cache=from_file, folder=policy_jit.folder())
 
 
 @functools.lru_cache(maxsize=256)

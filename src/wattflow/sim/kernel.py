@@ -105,6 +105,7 @@ def _lose_node(state, world, node, priority):
             stages.cancel_siblings(state, world, task, node)
         stages.retry(state, world, task, NODE_LOST, priority)
     fold.forget_contents(state, node)
+    _stop_warming(state, world, node)
     sleep.set_state(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
@@ -112,7 +113,6 @@ def _lose_node(state, world, node, priority):
 @inner
 def _node_event(state, world, what, node, gen, priority):
     """Fold a change of a node; False if it is out of date."""
-    load = world.nodes[node]
     node_row = state.nodes[node]
     if what == WAKE_DONE:
         # The node may have been lost, and even have begun to wake again, since this was announced.
@@ -144,12 +144,7 @@ def _node_event(state, world, what, node, gen, priority):
             return False
         sleep.set_state(state, world, node, DRAINING)
     elif what == WARM_DONE:
-        power.account(state, world, node)
-        load.busy_u -= MICRO
-        load.cold_u -= MICRO
-        power.refresh(state, world, node)
-        if node_row.power_state == ON:
-            containers.keep(state, node, gen)
+        return _warm_done(state, world, node, gen)
     return True
 
 
@@ -267,7 +262,7 @@ def _apply_actions(state, world):
 
 @inner
 def _warm(state, world, node, fn):
-    """Make a container ahead of need: one core is busy for the time of a cold start."""
+    """Make a container ahead of need: one core is busy for the time of a cold start. Its joules are no attempt's."""
     node_row = state.nodes[node]
     load = world.nodes[node]
     if node_row.power_state != ON:
@@ -275,10 +270,39 @@ def _warm(state, world, node, fn):
     seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
     power.account(state, world, node)
     load.busy_u += MICRO
-    load.cold_u += MICRO
+    load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
-    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, fn)
+    announced = load.warm_gen * state.functions.size + fn
+    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, announced)
+
+
+@inner
+def _warm_done(state, world, node, announced):
+    """A container made ahead of need is ready; False if its node was lost while it was made."""
+    load = world.nodes[node]
+    node_row = state.nodes[node]
+    if announced // state.functions.size != load.warm_gen:
+        return False
+    power.account(state, world, node)
+    load.busy_u -= MICRO
+    load.warming_u -= MICRO
+    power.refresh(state, world, node)
+    if node_row.power_state == ON:
+        containers.keep(state, node, announced % state.functions.size)
+        if node_row.running == 0 and load.warming_u == 0:
+            sleep.node_idles(state, world, node)
+    return True
+
+
+@inner
+def _stop_warming(state, world, node):
+    """What is being warmed on a lost node is gone, and draws no watts from here on."""
+    load = world.nodes[node]
+    power.account(state, world, node)
+    load.busy_u -= load.warming_u
+    load.warming_u = 0
+    load.warm_gen += 1
 
 
 @inner

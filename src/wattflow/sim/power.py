@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattflow.engine import view
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, EXCLUSIVE, FALLING, MICRO, ON, TIME_SLICE, WAKING
 from wattflow.kernel.jit import inner
-from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, WAKE_J
+from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J
 
 
 @inner
@@ -71,8 +71,9 @@ def account(state, world, n):
         if busy > 0:
             each = load.dynamic_w * dt / busy
             load.integral += each
-            world.energy[n, RUN_J] += each * (busy - load.cold_u)
+            world.energy[n, RUN_J] += each * (busy - load.cold_u - load.warming_u)
             world.energy[n, COLD_J] += each * load.cold_u
+            world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
         world.energy[n, RUN_J] += load.device_w * dt
     elif power_state == ASLEEP:
         world.energy[n, SLEEP_J] += load.watts * dt

@@ -34,8 +34,8 @@ def check_later(state, world, node, at_s):
 
 @inner
 def sleep_check(state, world, node, generation):
-    """The node falls asleep, unless something was placed on it since its idling began: then False."""
-    if not fold.idles_still(state, node, generation):
+    """The node falls asleep, unless something was placed or warmed on it since its idling began: then False."""
+    if not fold.idles_still(state, node, generation) or world.nodes[node].warming_u > 0:
         return False
     fall_asleep(state, world, node)
     return True
@@ -44,7 +44,7 @@ def sleep_check(state, world, node, generation):
 @inner
 def fall_asleep(state, world, node):
     """Begin to sleep, if the node is on, empty and able to."""
-    if not fold.may_sleep(state, node):
+    if not fold.may_sleep(state, node) or world.nodes[node].warming_u > 0:
         return
     world.pulse[0].sleeps += 1
     power_state = fold.falling_to(state, node)

@@ -26,6 +26,7 @@ from wattflow.sim.world import (
     DATA,
     FAIL,
     FINISH,
+    HOLD,
     LATENCY,
     LOST_J,
     MESSAGE,
@@ -54,6 +55,7 @@ def begin(state, world, a):
     run.wake_s = 0.0
     run.cold_s = 0.0
     run.data_s = 0.0
+    run.hold_s = 0.0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -195,16 +197,7 @@ def _enter_data(state, world, a):
         return
     run.bytes = size
     world.pulse[0].transfers += 1
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    latency = kind.latency_s
-    zone = kind.zone
-    links = state.links[task]
-    for e in range(links.parent_first, links.parent_first + links.parent_n):
-        at = state.tasks[state.parent[e]].node
-        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
-            latency += kind.zone_latency_s
-            break
+    latency = view.data_latency_s(state, task, node)
     if latency > 0.0:
         since = run.since
         _timed(state, world, a, LATENCY, latency)
@@ -291,6 +284,38 @@ def device_rate(state, world, d):
 
 @inner
 def _enter_run(state, world, a):
+    """Start the run, or wait until the other parts of the gang are as far."""
+    task = state.attempts[a].task
+    parts = state.shapes[state.tasks[task].form].parts
+    if parts == 1:
+        _start_run(state, world, a)
+        return
+    run = world.runs[a]
+    gang = world.gangs[task]
+    run.stage = HOLD
+    run.since = state.clock[0].now
+    run.left = gang.first_held
+    gang.first_held = a
+    gang.held += 1
+    if gang.held < parts:
+        return
+    b = gang.first_held
+    _forget_held(world, task)
+    while b >= 0:
+        after = world.runs[b].left  # joining a domain sets it anew
+        world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
+        _start_run(state, world, b)
+        b = after
+
+
+@inner
+def _forget_held(world, task):
+    world.gangs[task].first_held = -1
+    world.gangs[task].held = 0
+
+
+@inner
+def _start_run(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
     now = state.clock[0].now
@@ -417,6 +442,8 @@ def time_is_up(state, world, a, priority):
 @inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
+    if state.shapes[state.tasks[task].form].parts > 1:
+        _forget_held(world, task)
     if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
         world.pulse[0].retries += 1
     else:
@@ -443,6 +470,8 @@ def stop(state, world, a, outcome):
         run.wake_s = spent
     elif stage == LATENCY or stage == DATA:
         run.data_s = spent
+    elif stage == HOLD:
+        run.hold_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
@@ -478,7 +507,8 @@ def _close(state, world, a, outcome):
     cls = node_row.cls
     kind = state.classes[cls]
     if kind.serverless == 1:
-        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
+        running = 0.0 if math.isnan(run.start) else clock.now - run.start
+        used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
     record = world.records[k]
@@ -499,6 +529,7 @@ def _close(state, world, a, outcome):
     record.wake_s = run.wake_s
     record.cold_s = run.cold_s
     record.data_s = run.data_s
+    record.hold_s = run.hold_s
     record.run_j = run.run_j
     record.cold_j = run.cold_j
     record.transfer_j = run.transfer_j

@@ -141,12 +141,12 @@ def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
     return (_facts_handle(facts), _slots_handle(slots)) if engine_jit.COMPILED else (facts, slots)
 
 
-def empty_slots(facts: Facts, rounds: int = 1) -> Slots:
-    """Timelines without tasks, with room to plan every task ``rounds`` times."""
+def empty_slots(facts: Facts, held: int = 0) -> Slots:
+    """Timelines without tasks, with room to plan every task once beside ``held`` earlier ones."""
     tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
     bins = nodes + devices
     most = 1 + int(facts.devices.max(initial=0))
-    rows = bins + 2 * most * rounds * tasks + 2
+    rows = bins + 2 * most * tasks + 2 * (1 + int(facts.device_n.max(initial=0))) * held + 2
     slots = Slots(
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
         next=np.full(rows, -1, np.int64), previous=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64),
