@@ -21,6 +21,7 @@ from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
+from wattflow.live.wanted import Wanted
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -334,6 +335,19 @@ class Engine:
 
     def step(self, now_s: float) -> p.Step:
         """Fold all events, decide, and say what to do."""
+        self._begin(now_s)
+        with _quiet():
+            self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
+            return self._results()
+
+    def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
+        """Steps in which the caller decides: what is ``wanted``, choice by choice."""
+        return Wanted(self, rows, joint)
+
+    def _begin(self, now_s: float) -> None:
+        """The first half of a step: the events."""
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
@@ -342,10 +356,6 @@ class Engine:
             self._fold(now_s)
             if self._sees_workflows:
                 self._note_places()
-            self._decide()
-            if jit.CHECKED:
-                validate_state(self.state)
-            return self._results()
 
     def _prepare(self) -> None:
         """Room for this step's timers; a policy's notes of nodes, when they have changed."""
@@ -363,9 +373,8 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        while (
-            self._kernels.fold_events(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK
-        ):
+        fold = self._kernels.fold_events
+        while fold(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK:
             growth.double_edges(self.state)
 
     def _note_places(self) -> None:
@@ -385,8 +394,11 @@ class Engine:
                 return
             if status == stepping.BAD_COST:
                 raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
-            growth.grow_attempts(self.state, 2 * len(self.state.attempts))
-            self._refresh()
+            self._grow_attempts()
+
+    def _grow_attempts(self) -> None:
+        growth.grow_attempts(self.state, 2 * len(self.state.attempts))
+        self._refresh()
 
     def _results(self) -> p.Step:
         made, words = self._desk, self._desk.words[0].tolist()

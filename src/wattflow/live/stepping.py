@@ -400,13 +400,22 @@ def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
             return GROW_ATTEMPTS
         if words.ramps == 1:
             grows = fold.next_growth(state)
+    end_step(state, desk, functions, grows)
+    return OK
+
+
+@inner
+def end_step(state, desk, functions, grows):
+    """After the decisions: let the policy act, list the actions, say when to come back."""
+    clock = state.clock[0]
+    counts = state.counts[0]
+    words = desk.words[0]
     if state.rules[0].has_act == 1:
         before = counts.action_n
         functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
-    return OK
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):
@@ -441,6 +450,7 @@ def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
 
 def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
     """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
+    priority = functions.priority
     counts = state.counts[0]
     for at in range(counts.shapes_n):
         form = state.shapes[state.active_shapes[at]]
