@@ -223,6 +223,7 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
         estimate_s=np.where(requested > 0, requested, run),
         shape=shape,
         ids=tuple(map(str, job.astype(np.int64).tolist())) if whole else None,
+        one_each=True,
         columns=columns,
         notes=tuple(notes),
     )
@@ -370,7 +371,7 @@ def _dropped(workload: Workload, cores: Floats) -> tuple[str, ...]:
         lines.append("deadlines")
     if "energy_j" in workload.columns or "avg_power_w" in workload.columns:
         lines.append("energy")
-    if len(workload.workflow_names) > 1:
+    if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append(f"which of the {len(workload.workflow_names)} workflows a task belongs to")
     if any(re.fullmatch(r"app-\d+|job", function.name) is None for function in workload.functions):
         lines.append("names of functions: executables are numbered")
