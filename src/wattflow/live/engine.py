@@ -13,7 +13,8 @@ import numpy as np
 from wattflow.engine import tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
-from wattflow.kernel import jit
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
 from wattflow.live import desk, growth, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
@@ -23,7 +24,7 @@ from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
-from wattflow.policy import registry
+from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 _REASONS = {
@@ -57,7 +58,7 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
-        self.state.clock["random"] = (seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
@@ -96,7 +97,7 @@ class Engine:
             state.params[i] = value
         state.memory[:] = 0
         self._nodes.set_sleep_after(policy.sleep_after_s)
-        self._functions = kernels.functions(policy, state)
+        self._functions = bind.bind(policy, state)
         self._sees_workflows = needs_places(policy)
         self._nodes.changed = True
         self._order_again()
@@ -120,7 +121,7 @@ class Engine:
         self._places.start(self.policy)
         if needs_places(self.policy):
             self._places.note(self.policy, *open_flows(self.state), self._add_lane)
-        self._kernels.requeue(self.state.handle(), self._functions[0], waiting)
+        self._kernels.requeue(self.state.handle(), self._functions, waiting)
 
     def _add_lane(self, earlier: int, later: int) -> None:
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
@@ -340,6 +341,8 @@ class Engine:
             if self._sees_workflows:
                 self._note_places()
             self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
             return self._results()
 
     def _prepare(self) -> None:
@@ -358,8 +361,9 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        priority = self._functions[0]
-        while self._kernels.fold_events(self.state.handle(), self._desk.handle(), priority, now_s) != stepping.OK:
+        while (
+            self._kernels.fold_events(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK
+        ):
             growth.double_edges(self.state)
 
     def _note_places(self) -> None:
@@ -374,7 +378,7 @@ class Engine:
 
     def _decide(self) -> None:
         while True:
-            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), *self._functions)
+            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), self._functions)
             if status == stepping.OK:
                 return
             if status == stepping.BAD_COST:

@@ -258,8 +258,9 @@ def _due(state, desk, priority):
         timers.pop(state)
 
 
-def fold_events(state, desk, priority, now):  # type: ignore[no-untyped-def]
+def fold_events(state, desk, functions, now):  # type: ignore[no-untyped-def]
     """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    priority = functions.priority
     clock = state.clock[0]
     words = desk.words[0]
     if words.folded == 0:
@@ -373,8 +374,10 @@ def _apply_policy_actions(state, first):
     counts.action_n = kept
 
 
-def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-def]
+def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
     """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
+    priority = functions.priority
+    score = functions.score
     clock = state.clock[0]
     counts = state.counts[0]
     words = desk.words[0]
@@ -399,7 +402,7 @@ def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-de
             grows = fold.next_growth(state)
     if state.rules[0].has_act == 1:
         before = counts.action_n
-        act(state)
+        functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
@@ -436,7 +439,7 @@ def open_workflow(state, deadline, tag):  # type: ignore[no-untyped-def]
     return rows.make_id(_WORKFLOW_ID, w, state.workflows[w].generation)
 
 
-def requeue(state, priority, tasks):  # type: ignore[no-untyped-def]
+def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
     """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
     counts = state.counts[0]
     for at in range(counts.shapes_n):
@@ -454,7 +457,7 @@ def requeue(state, priority, tasks):  # type: ignore[no-untyped-def]
         row = state.tasks[tasks[i]]
         row.key = 0.0
         if rules.has_priority == 1 and rules.dynamic == 0:
-            row.key = priority(state, tasks[i])
+            row.key = functions.priority(state, tasks[i])
         queue.push(state, tasks[i])
 
 
