@@ -9,6 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -101,14 +105,19 @@ class DaskDriver:
             task.add_done_callback(self._tasks.discard)
 
     def cancel(self, fences: Sequence[int]) -> None:
-        """Forget the futures. Dask cannot end a call that runs; its end is not waited for."""
+        """Kill their processes. A call inside a worker (``isolate=False``) cannot be ended; its end is not waited for."""
         for fence in fences:
-            future = self._futures.pop(fence, None)
-            if future is not None:
-                task = asyncio.create_task(future.cancel(force=True))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled"))
+            task = asyncio.create_task(self._cancel(fence))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _cancel(self, fence: int) -> None:
+        future, node = self._futures.pop(fence, None), self._where.pop(fence, None)
+        if future is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                await future.cancel(force=True)
+                await self._client.run(kill_errand, fence, workers=[node], on_error="ignore")
+        self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled"))
 
     def power(self, node: str, *, on: bool) -> None:
         """Dask's workers are processes; there is nothing to put to sleep."""
@@ -161,9 +170,6 @@ class DaskDriver:
 
 def execute(data: bytes) -> tuple[bytes, bytes]:
     """In the Dask worker: run an errand in a process of its own unless its function says that a worker may be used again."""
-    import subprocess
-    import sys
-
     from wattflow.runtime.executors.once import Errand, run_errand
 
     errand = msgspec.msgpack.decode(data, type=Errand)
@@ -175,12 +181,32 @@ def execute(data: bytes) -> tuple[bytes, bytes]:
         (folder / "lease").write_bytes(data)
         command = [sys.executable, "-m", "wattflow.runtime.executors.once", str(folder)]
         limit_s = errand.lease.spec.timeout_s
+        fence = errand.lease.fence
+        process = _RUNNING[fence] = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s, check=False)
-        except subprocess.TimeoutExpired as expired:
-            end = m.Ended(fence=errand.lease.fence, outcome="time_limit", reason=f"ran longer than its {limit_s:g} s")
-            return m.pack(end), expired.stdout or b""
+            output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            kill_errand(fence)
+            output, _ = process.communicate()
+            end = m.Ended(fence=fence, outcome="time_limit", reason=f"ran longer than its {limit_s:g} s")
+            return m.pack(end), output
+        finally:
+            _RUNNING.pop(fence, None)
         if (folder / "ended").exists():
-            return (folder / "ended").read_bytes(), done.stdout
-        reason = f"ended with {done.returncode} before it answered"
-        return m.pack(m.Ended(fence=errand.lease.fence, outcome="failed", reason=reason)), done.stdout
+            return (folder / "ended").read_bytes(), output
+        reason = f"ended with {process.returncode} before it answered"
+        return m.pack(m.Ended(fence=fence, outcome="failed", reason=reason)), output
+
+
+_RUNNING: dict[int, subprocess.Popen[bytes]] = {}
+"""In a Dask worker: the processes of errands, by fence."""
+
+
+def kill_errand(fence: int) -> None:
+    """In the Dask worker: end an errand with everything it started."""
+    process = _RUNNING.get(fence)
+    if process is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
