@@ -19,3 +19,7 @@ kube-status: ## What of it runs
 .PHONY: test-cluster
 test-cluster: $(BIN)/.dev kube-rig ## Tests on real clusters: the rig of this machine, or the one of KUBECONFIG
 	$(BIN)/pytest -n 0 tests/cluster
+
+.PHONY: bench-kube
+bench-kube: $(BIN)/.dev kube-rig ## Binds a second on 1,000 and 5,000 KWOK nodes: API server, kube-scheduler as shipped and unthrottled
+	$(RUN) benchmarks/kube.py $(BENCH_KUBE)

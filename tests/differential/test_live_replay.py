@@ -14,6 +14,7 @@ from wattflow.live import EDGE, FAILED, FINISHED, NODE, SEAL, STARTED, TASK, Act
 from wattflow.model.cluster import Cluster
 from wattflow.model.run import OUTCOMES, Run
 from wattflow.model.workload import Workload
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.sim.simulate import SimOptions, Simulation
 
@@ -168,3 +169,20 @@ def test_one_feature_beside_a_dag(feature: str) -> None:
     names = tuple(POLICIES)
     for seed in range(8):
         assert case(seed, {feature, "dag", "arrivals"}, names[seed % len(names)]) == []
+
+
+LIVE_POLICIES = [name for name in registry.names() if not registry.load(name).knows_future]
+
+
+@pytest.mark.parametrize("name", LIVE_POLICIES)
+def test_every_live_policy(name: str) -> None:
+    """Faults, gangs, devices, sleep and cold starts together."""
+    features = {"dag", "arrivals", "gpu", "fpga", "cold", "sleep", "node_failures", "task_failures", "transfers"}
+    policy = registry.load(name)
+    for seed in range(3):
+        workload, cluster, options = random_case(100 + seed, features | ({"parts"} if seed == 2 else set()))
+        given = SimOptions(
+            max_retries=options.max_retries, outages=options.node_failures,
+            task_faults=tuple((task, attempt, share) for (task, attempt), share in options.task_failures.items()),
+        )  # fmt: skip
+        assert differences(workload, cluster, policy, given) == []

@@ -59,6 +59,10 @@ class Attempt:
         """The share of a device that it takes."""
         return 1.0 if self.whole else share_taken(device, self.offer.variant)
 
+    def busy_share_of(self, device: Device) -> float:
+        """The share that it keeps busy on average."""
+        return busy_share(device, self.offer.variant)
+
 
 def share_taken(device: Device, variant: Variant) -> float:
     """Exclusive and time-sliced devices are taken as a whole, MIG in sevenths, MPS as asked."""
@@ -67,6 +71,18 @@ def share_taken(device: Device, variant: Variant) -> float:
     if device.sharing == "mig":
         return math.ceil(variant.device_share * 7 - TOLERANCE) / 7
     return 1.0
+
+
+def busy_share(device: Device, variant: Variant) -> float:
+    """Share times duty, whatever the mode; MIG rounds shares up."""
+    share = math.ceil(variant.device_share * 7 - TOLERANCE) / 7 if device.sharing == "mig" else variant.device_share
+    return share * variant.device_duty
+
+
+def busy_together(device: Device, variants: list[Variant]) -> float:
+    """Busy share of a device with these on it: those that take turns never overlap."""
+    busy, duty = sum(busy_share(device, v) for v in variants), sum(v.device_duty for v in variants)
+    return busy / max(1.0, duty) if device.sharing == "time-slice" else busy
 
 
 @dataclass(eq=False)
@@ -190,9 +206,10 @@ class LiveNode:
         running = [a for a in self.tenants(index) if a.stage == "run"]
         count = len(running)
         if device.sharing == "time-slice":
-            return 1.0 / count
+            duty = sum(a.offer.variant.device_duty for a in running)
+            return 1.0 / max(1.0, duty * (1.0 + device.switch_loss)) if count > 1 else 1.0
         if device.sharing == "mps":
-            shares = sum(a.share_of(device) for a in running)
+            shares = sum(a.busy_share_of(device) for a in running)
             return 1.0 / (1.0 + device.interference * shares * (count - 1) / count)
         return 1.0
 
@@ -244,8 +261,8 @@ class LiveNode:
             running = [a for a in self.tenants(index) if a.stage == "run"]
             if not running:
                 continue
-            total = sum(a.share_of(device) for a in running)
-            used = 1.0 if device.sharing in ("exclusive", "time-slice") else total
+            total = sum(a.busy_share_of(device) for a in running)
+            used = busy_together(device, [a.offer.variant for a in running])
             above_w = device.power.at(used) - device.power.at(0)
-            shares += [(a, above_w * a.share_of(device) / total) for a in running]
+            shares += [(a, above_w * a.busy_share_of(device) / total) for a in running]
         return shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reference.facts import Offer
-from reference.objects import share_taken
+from reference.objects import busy_together
 
 if TYPE_CHECKING:
     from reference.simulator import Simulation
@@ -65,8 +65,9 @@ class View:
         watts = (more_w - idle_w) * scale - (held_w - idle_w)
         if device >= 0:
             card = facts.devices[device]
-            used = min(1.0, sum(a.share_of(card) for a in live.tenants(device)))
-            added = card.power.at(min(1.0, used + share_taken(card, offer.variant))) - card.power.at(used)
+            there = [a.offer.variant for a in live.tenants(device)]
+            used, more_used = busy_together(card, there), busy_together(card, [*there, offer.variant])
+            added = card.power.at(more_used) - card.power.at(used)
             watts += added * max(1, offer.variant.devices)
         return watts
 

@@ -21,6 +21,7 @@ from wattflow.cli import (
     fit,
     frames,
     generate,
+    kube,
     meters,
     policies,
     predict,
@@ -29,6 +30,7 @@ from wattflow.cli import (
     run,
     simulate,
     up,
+    warm,
     watch,
 )
 from wattflow.cli.guard import guarded
@@ -71,10 +73,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "top": watch.top,
     "why": watch.why,
     "agent": agent.agent,
+    "warm": warm.warm,
 }
 
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
+app.add_typer(kube.app, name="kube")
 
 
 def _version(wanted: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import groups, view
-from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
+from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
 from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner
 
@@ -19,6 +19,8 @@ def _same_device(state, a, b):
         and device_row_a.share_u == device_row_b.share_u
         and device_row_a.memory == device_row_b.memory
         and device_row_a.tasks == device_row_b.tasks
+        and device_row_a.busy_u == device_row_b.busy_u
+        and device_row_a.duty_u == device_row_b.duty_u
         and device_row_a.loaded == device_row_b.loaded
     )
 
@@ -272,6 +274,8 @@ def _take_device(state, variant, device):
     device_row.tasks += turns(state, variant, dcls)
     device_row.memory += state.variants[variant].device_memory
     device_row.share_u += share_on(state, variant, dcls)
+    device_row.busy_u += busy_share(state, variant, dcls)
+    device_row.duty_u += state.variants[variant].duty_u
 
 
 @inner
@@ -295,6 +299,8 @@ def give_back(state, a):
                 state.devices[d].tasks -= turns(state, variant, dcls)
                 state.devices[d].memory -= needs.device_memory
                 state.devices[d].share_u -= share_on(state, variant, dcls)
+                state.devices[d].busy_u -= busy_share(state, variant, dcls)
+                state.devices[d].duty_u -= needs.duty_u
         node_row.device_key = groups.device_key(state, node)
     node_row.running -= 1
     groups.rejoin(state, node)

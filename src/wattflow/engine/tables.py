@@ -42,7 +42,7 @@ BACK, RETRY, GIVE_UP, CANCEL = 1, 2, 3, 4
 
 CLOCK = np.dtype([
     ("now", "f8"), ("start", "f8"), ("retry_at", "f8"), ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"),
-    ("random", "i8"),
+    ("random", "u8"),
 ])  # fmt: skip
 """Time, and what orders things that happen at one time."""
 RULES = np.dtype([
@@ -86,11 +86,12 @@ CLASSES = np.dtype([
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
+    ("busy_u", "i8"), ("duty_u", "i8"),
 ])  # fmt: skip
 DEVICE_CLASSES = np.dtype([
     ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
-    ("interference", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"),
-    ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
+    ("interference", "f8"), ("switch_loss", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"),
+    ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
 ])  # fmt: skip
 FUNCTIONS = np.dtype([
     ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
@@ -103,7 +104,7 @@ SHAPES = np.dtype([
     ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
-    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"),
+    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
     ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"),
 ])  # fmt: skip

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from wattflow.engine import devices
-from wattflow.engine.tables import ASLEEP, EXCLUSIVE, FALLING, MICRO, NO_DEVICE, TIME_SLICE, UNKNOWN_COST, WAKING
+from wattflow.engine.tables import ASLEEP, FALLING, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
+from wattflow.kernel import random
 from wattflow.kernel.jit import jit
 
 
@@ -123,14 +124,9 @@ def device_added_w(state, variant, device):
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
-    sharing = state.device_classes[dcls].sharing
-    if sharing == EXCLUSIVE or sharing == TIME_SLICE:
-        if device_row.tasks > 0:
-            return 0.0
-        one = device_watts(state, dcls, 1.0) - device_watts(state, dcls, 0.0)
-        return one * needs.devices
-    before = device_row.share_u / MICRO
-    after = before + devices.share_on(state, variant, dcls) / MICRO
+    before = devices.busy_together(state, dcls, device_row.busy_u, device_row.duty_u)
+    busy_u = device_row.busy_u + devices.busy_share(state, variant, dcls)
+    after = devices.busy_together(state, dcls, busy_u, device_row.duty_u + needs.duty_u)
     return (device_watts(state, dcls, after) - device_watts(state, dcls, before)) * needs.devices
 
 
@@ -340,8 +336,7 @@ def request_action(state, kind, node, value, at_s):
 
 @jit
 def random_unit(state):
-    """The next pseudo-random number in [0, 1) of the run's own stream (64-bit LCG, high bits)."""
+    """The next pseudo-random number in (0, 1] of the run's own stream (splitmix64)."""
     clock = state.clock[0]
-    x = (clock.random * 6364136223846793 + 1442695040888963407) & 0x7FFFFFFFFFFFFFFF
-    clock.random = x
-    return (x >> 10) / 9007199254740992.0
+    clock.random += random.STEP
+    return random.unit(random.mix(clock.random))

@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine import tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
-from wattflow.kernel import jit
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
 from wattflow.live import desk, growth, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
+from wattflow.live.places import Places, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
-from wattflow.policy import registry
+from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 _REASONS = {
@@ -55,10 +58,12 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
-        self.state.clock["random"] = (seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
+        zones = () if cluster is None else cluster.zones
+        self._places = Places(self.state, self._nodes, self._shapes, zones)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._count = 0
@@ -81,7 +86,6 @@ class Engine:
         policy = _live_policy(policy)
         self.policy, state = policy, self.state
         settings = policy.settings
-        waiting = self._empty_queue()
         if settings is not self._shapes.settings:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
@@ -93,16 +97,35 @@ class Engine:
             state.params[i] = value
         state.memory[:] = 0
         self._nodes.set_sleep_after(policy.sleep_after_s)
-        self._functions = kernels.functions(policy, state)
+        self._functions = bind.bind(policy, state)
+        self._sees_workflows = needs_places(policy)
         self._nodes.changed = True
-        self._fill_queue(waiting)
+        self._order_again()
 
-    def _empty_queue(self) -> list[int]:
-        """Take all waiting tasks out; their rows, in order of entry."""
-        return []
+    def _waiting(self) -> Any:
+        """Rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
+        state = self.state
+        states = state.tasks.state
+        states[states == tables.GHOST] = tables.CANCELLED
+        for task in np.flatnonzero(states == tables.LEFT).tolist():
+            state.tasks.state[task] = tables.FREE
+            state.tasks.next[task] = state.counts.free_task[0]
+            state.counts["free_task"] = task
+        state.shapes["ghosts"] = 0
+        rows = np.flatnonzero(states == tables.READY)
+        return rows[np.argsort(state.tasks.sequence[rows], kind="stable")]
 
-    def _fill_queue(self, tasks: list[int]) -> None:
-        pass
+    def _order_again(self) -> None:
+        """Notes of all open tasks and their keys, as the policy in use has them."""
+        waiting = self._waiting()
+        self._places.start(self.policy)
+        if needs_places(self.policy):
+            self._places.note(self.policy, *open_flows(self.state), self._add_lane)
+        self._kernels.requeue(self.state.handle(), self._functions, waiting)
+
+    def _add_lane(self, earlier: int, later: int) -> None:
+        while not self._kernels.add_lane(self.state.handle(), earlier, later):
+            growth.double_edges(self.state)
 
     def node(
         self,
@@ -297,10 +320,11 @@ class Engine:
             self._desk.replace(actions=growth.grown(self._desk.actions, len(state.actions)))
 
     def _double_events(self) -> None:
-        tables, rows = self._desk, 2 * self._room
-        tables.replace(
-            events=growth.grown(tables.events, rows), order=np.zeros(rows, np.int32),
-            arrivals=np.zeros(rows, np.int32), rejected=growth.grown(tables.rejected, rows),
+        made, rows = self._desk, 2 * self._room
+        made.replace(
+            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
+            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
+            rejected=growth.grown(made.rejected, rows),
         )  # fmt: skip
         self._refresh()
 
@@ -314,11 +338,21 @@ class Engine:
         with _quiet():
             self._prepare()
             self._fold(now_s)
+            if self._sees_workflows:
+                self._note_places()
             self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
             return self._results()
 
     def _prepare(self) -> None:
+        """Room for this step's timers; a policy's notes of nodes, when they have changed."""
         state = self.state
+        if self._nodes.changed:
+            self._nodes.changed = False
+            self._places.nodes_changed()
+            if self.policy.prepare is not None and self._nodes.facts:
+                self.policy.prepare(state, self._places.cluster())
         wanted = int(state.counts["timer_n"][0]) + self._count + len(state.attempts) + len(state.nodes) + 64
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
@@ -327,13 +361,24 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        priority = self._functions[0]
-        while self._kernels.fold_events(self.state.handle(), self._desk.handle(), priority, now_s) != stepping.OK:
+        while (
+            self._kernels.fold_events(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK
+        ):
             growth.double_edges(self.state)
+
+    def _note_places(self) -> None:
+        words = self._desk.words[0]
+        changed, fresh = (
+            self._desk.changed[: int(words.changed)].tolist(),
+            self._desk.fresh[: int(words.fresh)].tolist(),
+        )
+        if changed or fresh:
+            self._places.note(self.policy, changed, fresh, self._add_lane)
+            self.state.workflows.dirty[changed] = 0
 
     def _decide(self) -> None:
         while True:
-            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), *self._functions)
+            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), self._functions)
             if status == stepping.OK:
                 return
             if status == stepping.BAD_COST:
@@ -342,14 +387,14 @@ class Engine:
             self._refresh()
 
     def _results(self) -> p.Step:
-        tables, words = self._desk, self._desk.words[0].tolist()
-        _, _, _, placed, acted, rejected, _, wake_at = words
+        made, words = self._desk, self._desk.words[0].tolist()
+        _, _, _, placed, acted, rejected, _, _, _, wake_at = words
         ended_n = int(self.state.counts["ended_n"][0])
-        placements = list(map(p.Placement._make, tables.placements[:placed].tolist())) if placed else []
-        actions = [p.Action(p.Act(k), w, v) for k, w, v in tables.actions[:acted].tolist()] if acted else []
+        placements = list(map(p.Placement._make, made.placements[:placed].tolist())) if placed else []
+        actions = [p.Action(p.Act(k), w, v) for k, w, v in made.actions[:acted].tolist()] if acted else []
         ended = [p.Ended(t, g, p.Outcome(o)) for t, g, o in self.state.ended[:ended_n].tolist()] if ended_n else []
         refused = [
-            p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (tables.rejected[:rejected].tolist() if rejected else [])
+            p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (made.rejected[:rejected].tolist() if rejected else [])
         ]
         if self._gone:
             self._remove_gone()
@@ -386,7 +431,7 @@ def _amount(name: str, value: int) -> int:
 
 def _live_policy(policy: str | Policy) -> Policy:
     made = registry.load(policy) if isinstance(policy, str) else policy
-    if getattr(made, "knows_future", False) or made.name == "nsga2":
+    if made.knows_future:
         raise p.NotLive(
             f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
             "tasks are not known in advance"

@@ -31,11 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import effects, levels, view
-from wattflow.policy.base import Policy, vectorised
+from wattflow.policy.base import vectorised
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(late=1.0, sleep=0.1, amortise=0.3, patience=1.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import effects, levels, view
+from wattflow.policy import levels, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
@@ -103,9 +103,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     if running > 0:
         queue_s = view.param(state, DIAL.ahead) * view.waiting(state) * view.typical_s(state, task) / running
     for c in range(out.size):
-        if crowded(state, variant, view.node_of(state, c)):
-            out[c] = math.inf
-        elif view.wait_s(state, c) > queue_s:
+        if crowded(state, variant, view.node_of(state, c)) or view.wait_s(state, c) > queue_s:
             out[c] = math.inf
         else:
             out[c] = price_j(state, task, variant, c, due)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.engine import view
-from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, EXCLUSIVE, FALLING, MICRO, ON, TIME_SLICE, WAKING
+from wattflow.engine import devices, view
+from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, MICRO, ON, WAKING
 from wattflow.kernel.jit import inner
 from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J
 
@@ -124,7 +124,7 @@ def account_device(state, world, d):
     """Close the interval since the device's last change; its joules go to the node's accounts by `account`."""
     use = world.devices[d]
     now = state.clock[0].now
-    share = use.share_u
+    share = use.busy_u
     if share > 0:
         use.integral += use.dynamic_w * (now - use.since) / share
     use.since = now
@@ -137,10 +137,7 @@ def refresh_device(state, world, d):
     device_row = state.devices[d]
     dcls = device_row.cls
     device_kind = state.device_classes[dcls]
-    busy = use.share_u / MICRO
-    sharing = device_kind.sharing
-    if (sharing == EXCLUSIVE or sharing == TIME_SLICE) and use.tasks > 0:
-        busy = 1.0
+    busy = devices.busy_together(state, dcls, use.busy_u, use.duty_u)
     watts = 0.0
     if use.tasks > 0:
         watts = (view.device_watts(state, dcls, busy) - device_kind.idle_w) * world.watt_error[device_row.node]

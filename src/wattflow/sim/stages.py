@@ -311,7 +311,7 @@ def _crowd(state, world, node, cores_u):
 
 @inner
 def device_rate(state, world, d):
-    """Progress of each attempt on a device: turns under time slicing, interference under MPS."""
+    """Progress of each attempt on a device: turns under time slicing where duties exceed it, interference under MPS."""
     use = world.devices[d]
     dcls = state.devices[d].cls
     device_kind = state.device_classes[dcls]
@@ -320,9 +320,9 @@ def device_rate(state, world, d):
     if k <= 1:
         return 1.0
     if sharing == TIME_SLICE:
-        return 1.0 / k
+        return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
     if sharing == MPS:
-        others = use.share_u / MICRO * (k - 1) / k
+        others = use.busy_u / MICRO * (k - 1) / k
         return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
 
@@ -406,7 +406,8 @@ def _use_devices(state, world, a, sign):
         if devices.holds(attempt.devices, d - first):
             power.account_device(state, world, d)
             world.devices[d].tasks += sign
-            world.devices[d].share_u += sign * devices.power_share(state, variant, state.devices[d].cls)
+            world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
+            world.devices[d].duty_u += sign * state.variants[variant].duty_u
             power.refresh_device(state, world, d)
 
 
@@ -440,7 +441,7 @@ def _leave_run(state, world, a):
     load.weight_u -= weight
     if needs.device != NO_DEVICE:
         device = attempt.device
-        share = devices.power_share(state, variant, state.devices[device].cls)
+        share = devices.busy_share(state, variant, state.devices[device].cls)
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))

@@ -42,7 +42,7 @@ NODES = np.dtype([
     ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"), ("weight_u", "i8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
-    ("tasks", "i8"), ("share_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
+    ("tasks", "i8"), ("busy_u", "i8"), ("duty_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
 ])  # fmt: skip
 ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),

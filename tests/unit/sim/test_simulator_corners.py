@@ -14,7 +14,7 @@ from wattflow.engine.tables import ACT_FREQUENCY, ACT_TIMER, ACT_WARM
 from wattflow.model.cluster import Device, Frequency, Network, Sleep, Zone
 from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import DeviceProfile, PowerProfile
-from wattflow.model.run import ACCOUNTS
+from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
 from wattflow.policy.base import Plan, Policy
@@ -232,3 +232,33 @@ def test_an_error_of_watts_holds_for_every_state_of_a_node() -> None:
     assert known.sum() >= 4
     assert ratio == pytest.approx(np.full(int(known.sum()), ratio[0]))
     assert ratio[0] != pytest.approx(1.0)
+
+
+def _on_device(duties: list[float], sharing: str, **facts: object) -> Run:
+    """Tasks of 10 s with these duties on one device of 20 W idle and 120 W busy."""
+    card = Device("gpu", sharing=sharing, power=DeviceProfile((0.0, 1.0), (20.0, 120.0)), **facts)  # type: ignore[arg-type]
+    share = 0.25 if sharing == "mps" else 1.0
+    shapes = tuple(Shape(0, (Variant("gpu", 0, 0, "gpu", 1, share, device_duty=duty),)) for duty in duties)
+    work = tasks([10.0] * len(duties), shapes=shapes, shape=np.arange(len(duties), dtype=np.int32))
+    return simulate(work, nodes(node(8, devices=(card,))), FIFO)
+
+
+def test_a_device_is_busy_as_its_tasks_keep_it() -> None:
+    """Watts follow the sum of duties in every mode."""
+    alone = _on_device([0.4], "exclusive")
+    assert (alone.makespan_s, alone.account_j("run")) == (10.0, pytest.approx(0.4 * 100 * 10))
+    pair = _on_device([0.3, 0.4], "time-slice", slots=4)
+    assert (pair.makespan_s, pair.account_j("run")) == (10.0, pytest.approx(0.7 * 100 * 10))
+    shared = _on_device([0.4] * 4, "mps")
+    assert (shared.makespan_s, shared.account_j("run")) == (10.0, pytest.approx(0.4 * 100 * 10))
+
+
+def test_turns_slow_down_only_where_duties_exceed_the_device() -> None:
+    """Four of duty 0.4: 1.6 times as long, and a quarter more for changing turns; the device is busy all the time."""
+    crowded = _on_device([0.4] * 4, "time-slice", slots=4)
+    assert crowded.makespan_s == pytest.approx(16.0)
+    assert crowded.account_j("run") == pytest.approx(16 * 100)
+    lossy = _on_device([0.4] * 4, "time-slice", slots=4, switch_loss=0.25)
+    assert lossy.makespan_s == pytest.approx(20.0)
+    disturbed = _on_device([0.4] * 4, "mps", interference=0.5)
+    assert disturbed.makespan_s == pytest.approx(10 * (1 + 0.5 * 0.3))
