@@ -62,8 +62,7 @@ class Engine:
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
-        zones = () if cluster is None else cluster.zones
-        self._places = Places(self.state, self._nodes, self._shapes, zones)
+        self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._count = 0
@@ -160,14 +159,15 @@ class Engine:
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
-    def workflow(self, deadline_s: float | None = None, tag: int = 0) -> int:
-        """Open a workflow; its id."""
+    def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
+        """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
         deadline = math.inf if deadline_s is None else deadline_s
-        identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+        submit = float(self.state.clock["now"][0]) if submit_s is None else submit_s
+        identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         if identity < 0:
             growth.grow_workflows(self.state, 2 * len(self.state.workflows))
             self._refresh()
-            identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+            identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         return int(identity)
 
     def drop(self, identity: int) -> None:
@@ -258,6 +258,8 @@ class Engine:
             raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
         cores_u = -1 if cores is None else _amount("cores", micro(cores))
         memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        if max(cores_u, memory) >= 0:
+            self._nodes.raise_room(p.row_of(node), cores_u, memory)
         self._write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
 
     def _put_gone(self, node: int) -> None:
@@ -410,6 +412,12 @@ class Engine:
         self._gone.clear()
 
     # What is known
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """Ids of the nodes that are there, by name."""
+        generations = self.state.node_marks.generation
+        return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
 
     @property
     def counts(self) -> dict[str, int]:

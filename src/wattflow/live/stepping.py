@@ -429,9 +429,9 @@ def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline
     return structure.task_id(state, task)
 
 
-def open_workflow(state, deadline, tag):  # type: ignore[no-untyped-def]
+def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
     """A new workflow; its id, or −1 when the table is full."""
-    w = rows.new_workflow(state, state.clock[0].now)
+    w = rows.new_workflow(state, submit)
     if w < 0:
         return np.int64(-1)
     state.workflows[w].deadline = deadline
