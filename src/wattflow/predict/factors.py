@@ -19,7 +19,9 @@ Setting = tuple[float, float, float, float]
 """Tolerance, power, weight of the task's own benchmark, share of a factor common to all tasks."""
 _NO_BENCHMARKS = 0.5  # natural log: machines nothing is known of differ by about this much
 _DEFAULT: Setting = (0.1, 1.0, 10.0, 0.0)  # too few machines to choose by: mostly the benchmark of the task itself
-_GRID: tuple[Setting, ...] = tuple(itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)))
+_GRID: tuple[Setting, ...] = tuple(
+    itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,7 @@ def _estimates(
     return result
 
 
-def _complete(
-    offset: Floats, table: BenchmarkTable, seen: Ints, column: Floats, settings: Sequence[Setting]
-) -> Floats:
+def _complete(offset: Floats, table: BenchmarkTable, seen: Ints, column: Floats, settings: Sequence[Setting]) -> Floats:
     mean = offset.mean(axis=1)
     usable = np.isfinite(column) & np.isfinite(table.log_s[:, seen]).all(axis=1)
     if not usable.any():

@@ -69,16 +69,33 @@ def test_network_gradients_equal_differences() -> None:
 
 def test_the_curved_learner_wins_over_the_line(watts_model: watts.WattsModel) -> None:
     assert watts_model.kind == "network"
+    assert watts_model.costs["blend"] <= watts_model.costs["line"]
     counters, truth = usage(200, seed=5)
     found, low, high = watts_model.predict(counters)
     assert np.mean(np.abs(found / truth - 1)) < 0.05
     assert np.mean((truth >= low) & (truth <= high)) > 0.75
 
 
-def test_watts_far_outside_what_was_seen_are_held(watts_model: watts.WattsModel) -> None:
+def test_watts_far_outside_what_was_seen_are_held_and_less_sure(watts_model: watts.WattsModel) -> None:
     counters, truth = usage(50)
     wild = {name: values * 1e3 for name, values in counters.items()}
-    assert watts_model.predict(wild)[0].max() <= truth.max() * 1.25
+    found, low, high = watts_model.predict(wild)
+    assert found.max() <= truth.max() * 1.6
+    usual = watts_model.predict(counters)
+    assert np.median(high / low) > 1.5 * np.median(usual[2] / usual[1])
+
+
+def test_beyond_the_loads_seen_watts_go_on_along_the_line() -> None:
+    counters, _ = usage(400, seed=3)
+    truth = 60 + 10 * counters["cpu_cycles"] / 3e9
+    quiet = counters["bpf_cpu_time_us"] < 8000
+    some = {name: values[quiet] for name, values in counters.items()}
+    model = watts.fit(some, truth[quiet], Scope.WALL)
+    busy = {name: values[~quiet & (counters["bpf_cpu_time_us"] < 11000)] for name, values in counters.items()}
+    expected = truth[~quiet & (counters["bpf_cpu_time_us"] < 11000)]
+    assert np.mean(np.abs(model.predict(busy)[0] / expected - 1)) < 0.05
+    trees = watts.fit(some, truth[quiet], Scope.WALL, ("boosting",))
+    assert np.mean(np.abs(trees.predict(busy)[0] / expected - 1)) > 0.08, "trees alone stop at what they saw"
 
 
 def test_a_watts_model_can_stand_in_for_a_profile(watts_model: watts.WattsModel) -> None:
