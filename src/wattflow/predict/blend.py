@@ -18,10 +18,15 @@ _LEAST_GAIN = 2e-3
 Cost = Callable[[Floats], float]
 
 
-def relative_cost(residual: Floats) -> float:
-    """Of log residuals: median plus mean relative error, each error at most 4, so that no wild row decides."""
-    error = np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), 4.0)
+def relative_cost(residual: Floats, most: float = 4.0) -> float:
+    """Of log residuals: median plus mean relative error, each error at most ``most``, so that no wild row decides."""
+    error = np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
     return float(np.median(error) + error.mean())
+
+
+def wild_cost(residual: Floats) -> float:
+    """The same for data in which factors of ten are common: an error counts at most 1."""
+    return relative_cost(residual, 1.0)
 
 
 def choose(

@@ -65,12 +65,17 @@ class Calibration:
         return log_value + low * scale, log_value + high * scale
 
 
+def unknown(tasks: int, count: int = 0) -> Calibration:
+    """Nothing measured yet: wide, and the same for all."""
+    return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, count)
+
+
 def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibration:
     """Calibrate from residuals left out group by group; a row's score never uses its own group's scale."""
     known = np.isfinite(residual)
     residual, task, group = residual[known], task[known], group[known]
     if len(residual) < 20:
-        return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, len(residual))
+        return unknown(tasks, len(residual))
     scores = np.zeros(len(residual))
     for g in np.unique(group).tolist():
         out = group == g
