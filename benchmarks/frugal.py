@@ -1,7 +1,6 @@
 """A user's policy, for the measurement of what a new one costs to compile."""
 
-from wattflow.engine import view
-from wattflow.policy import policy
+from wattflow.policy import policy, view
 
 
 @policy("frugal")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,34 @@ def sizes(quick: bool) -> None:
     figure("cost_growth_1e5_to_1e7", growth, "x", "<1.5", growth < 1.5)
 
 
+def recorded_run(count: int) -> dict[str, float]:
+    """Run in a process of its own: what recording every change of watts adds to the memory of a run."""
+    workload, cluster = benchmark_workload(count, "independent", seed=1), cluster_64x4()
+    ours_s(benchmark_workload(1000, "independent"), cluster)
+    plain = resident_bytes()
+    run = Simulation(workload, cluster, "fifo", options=STRICT).run()
+    without = resident_bytes() - plain
+    del run
+    before = resident_bytes()
+    run = Simulation(workload, cluster, "fifo", options=replace(STRICT, record_power=True)).run()
+    kept = 0 if run.power_log is None else run.power_log.nbytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    return {"rows": kept / 20, "kept": resident_bytes() - before - without, "peak": peak}
+
+
+def recorded() -> None:
+    """Memory of a recorded run, and what is reserved before the first event on a cluster of 5,000 nodes."""
+    count = 10**6
+    command = [sys.executable, __file__, "--recorded", str(count)]
+    made = json.loads(_output(command))
+    print(f"{count} tasks recorded: {made['rows']:.0f} rows of the log kept in {made['kept'] / 1e6:.0f} MB")
+    figure("recorded_run_bytes_per_task", made["peak"] / count, "bytes", "<=400", made["peak"] <= 400 * count)
+    small = benchmark_workload(100, "independent", seed=1)
+    options = replace(STRICT, record_power=True)
+    reserved = Simulation(small, load_cluster("bench-5000"), "fifo", options=options).world.power_log.nbytes
+    figure("recorded_run_reserved_5000_nodes", reserved / 2**20, "MiB", "<=64", reserved <= 64 * 2**20)
+
+
 def many_nodes() -> None:
     """5,000 nodes in 20 classes under the energy policy."""
     cluster = load_cluster("bench-5000")
@@ -204,14 +233,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the run of ten million tasks")
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--only", help="one part: simpy, sizes, nodes, alibaba, compile")
+    parser.add_argument("--recorded", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--only", help="one part: simpy, sizes, recorded, nodes, alibaba, compile")
     arguments = parser.parse_args()
     if arguments.size:
         print(json.dumps(one_size(arguments.size)))
         return
+    if arguments.recorded:
+        print(json.dumps(recorded_run(arguments.recorded)))
+        return
     parts = {
         "simpy": lambda: (against_simpy("independent", 10**6, 15), against_simpy("dag", 10**6, 12)),
         "sizes": lambda: sizes(arguments.quick),
+        "recorded": recorded,
         "nodes": many_nodes,
         "alibaba": alibaba,
         "compile": compilation,

@@ -1,8 +1,7 @@
 """A policy of your own: one cost per candidate, lowest wins. Compiled, and once more as plain Python."""
 
 import wattflow as wf
-from wattflow.engine import view
-from wattflow.policy import policy
+from wattflow.policy import policy, view
 
 
 @policy("frugal")

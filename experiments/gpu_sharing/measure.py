@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Worker:
     """A warm process that runs one job at a time."""
 
     def __init__(self, env: dict[str, str] | None = None, jobs: str = ",".join(NAMES)) -> None:
-        surroundings = dict(os.environ if env is None else env) | {"OMP_NUM_THREADS": "1"}
+        surroundings = dict(os.environ if env is None else env) | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         self.process = subprocess.Popen(
             [sys.executable, str(JOBS), jobs],
             env=surroundings,
@@ -151,34 +152,57 @@ def batch(order: list[str], pool: list[Worker], sizes: dict[str, dict[str, float
     }
 
 
-def modes(out: Found, repetitions: int, length_s: float, packings: list[tuple[int, float]]) -> None:
+def explore(out: Found, packings: list[tuple[int, float]], shorter: float) -> tuple[int, float]:
+    """Jobs a few times shorter under several MPS packings (workers, share of each): the one with the fewest joules."""
+    power, rows = Power(), out.setdefault("explored", [])
+    if "sizes" not in out:
+        pool = workers([None])
+        out["sizes"] = calibrate(pool[0], out["length_s"])
+        stop(pool)
+    small = {n: size | {"iterations": round(size["iterations"] / shorter)} for n, size in out["sizes"].items()}
+    for count, share in packings:
+        mps = Mps().start()
+        pool = workers([dict(mps.client_env(share))] * count)
+        found = batch([name for _ in range(10) for name in NAMES], pool, small, power)
+        del found["watts"]
+        rows.append({"workers": count, "share": share, **found})
+        say(f"{count} x {share:g}: {found['makespan_s']:.1f} s {found['energy_j'] / 3600:.2f} Wh")
+        stop(pool)
+        mps.stop()
+    best = min(rows, key=lambda row: row["energy_j"])
+    return best["workers"], best["share"]
+
+
+def modes(
+    out: Found,
+    repetitions: int,
+    length_s: float,
+    packings: list[tuple[int, float]],
+    wanted: str,
+    keep: Callable[[Found], None],
+) -> None:
     """The three ways to hand out the device; MPS as several packings (workers, share of each)."""
     power = Power()
     order = [name for _ in range(10) for name in NAMES]
-    for repetition in range(repetitions):
+    if "sizes" not in out:
         pool = workers([None])
-        if "sizes" not in out:
-            out["sizes"] = calibrate(pool[0], length_s)
-            out["multiprocessors"] = pool[0].about["multiprocessors"]
-        say(f"exclusive #{repetition}")
-        runs = out.setdefault("modes", [])
-        runs.append({"mode": "exclusive", "workers": 1, **batch(order, pool, out["sizes"], power)})
+        out["sizes"] = calibrate(pool[0], length_s)
         stop(pool)
-        say(f"time-sliced #{repetition}: {runs[-1]['makespan_s']:.0f} s exclusive")
-        pool = workers([None] * 10)
-        runs.append({"mode": "time-sliced", "workers": 10, **batch(order, pool, out["sizes"], power)})
-        stop(pool)
-        for count, share in packings:
-            mps = Mps().start()
-            out["mps"] = mps.active or mps.reason
-            say(f"mps {count} x {share:g} #{repetition}: {runs[-1]['makespan_s']:.0f} s before")
+    runs = out.setdefault("modes", [])
+    ways: list[tuple[str, int, float]] = [("exclusive", 1, 1.0), ("time-sliced", 10, 1.0)]
+    ways = [way for way in ways if way[0] in wanted] + [("mps", count, share) for count, share in packings]
+    for repetition in range(repetitions):
+        for mode, count, share in ways:
+            say(f"{mode} {count} x {share:g} #{repetition}")
+            mps = Mps().start() if mode == "mps" else Mps()
             pool = workers([dict(mps.client_env(share))] * count)
-            found = batch(order, pool, out["sizes"], power)
-            runs.append({"mode": "mps", "workers": count, "share": share, **found})
-            runs[-1]["client_multiprocessors"] = pool[0].about["multiprocessors"]
+            seen = pool[0].about["multiprocessors"]
+            runs.append({"mode": mode, "workers": count, "share": share, "multiprocessors": seen})
+            runs[-1] |= batch(order, pool, out["sizes"], power)
             stop(pool)
             mps.stop()
-        say(f"{runs[-1]['makespan_s']:.0f} s")
+            keep(out)
+            say(f"  {runs[-1]['makespan_s']:.1f} s {runs[-1]['energy_j'] / 3600:.2f} Wh")
 
 
 def beside(out: Found) -> None:
@@ -259,25 +283,33 @@ def main() -> None:
     words.add_argument("--length-s", type=float, default=4.5)
     words.add_argument("--parts", default="modes")
     words.add_argument("--packings", default="10x0.25", help="MPS pools, such as 10x0.25,20x0.25")
+    words.add_argument("--modes", default="exclusive,time-sliced", help="beside the MPS packings")
     words.add_argument("--like", type=Path, help="sizes of an earlier measurement")
     given = words.parse_args()
     out: Found = {"length_s": given.length_s, "duty_wanted": DUTY}
     if given.like:
-        out["sizes"] = json.loads(given.like.read_text())["sizes"]
+        earlier = json.loads(given.like.read_text())
+        out["sizes"] = earlier["sizes"]
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
     out["device"] = {"model": pynvml.nvmlDeviceGetName(device), "driver": pynvml.nvmlSystemGetDriverVersion()}
     out["idle_w"] = Power().now_w()
     packings = [(int(n), float(s)) for n, s in (part.split("x") for part in given.packings.split(","))]
+
+    def keep(found: Found) -> None:
+        given.out.write_text(json.dumps(found) + "\n")
+
     for part in given.parts.split(","):
         say(part)
         try:
-            if part == "modes":
-                modes(out, given.repetitions, given.length_s, packings)
+            if part == "explore":
+                packings = [explore(out, packings, given.length_s / 1.5)]
+            elif part == "modes":
+                modes(out, given.repetitions, given.length_s, packings, given.modes, keep)
             else:
                 {"beside": beside, "shares": shares, "pairs": pairs}[part](out)
         finally:
-            given.out.write_text(json.dumps(out) + "\n")
+            keep(out)
     for run in out.get("modes", []):
         stretch = {n: statistics.fmean(run["job_s"][n]) for n in NAMES}
         say(f"{run['mode']} {run['workers']} {run.get('share', '')}: {run['makespan_s']:.1f} s")

@@ -98,7 +98,7 @@ def test_stages_follow_each_other_and_children_their_parents(case: Case) -> None
     assert (rows["ready_s"] >= run.workload.release_s[rows["task"]]).all()
     assert (rows["placed_s"] >= rows["ready_s"]).all()
     done = rows[rows["outcome"] == DONE]
-    stages_s = sum(done[name].astype(float) for name in ("message_s", "wake_s", "cold_s", "data_s"))
+    stages_s = sum(done[name].astype(float) for name in ("message_s", "wake_s", "cold_s", "data_s", "hold_s"))
     assert done["placed_s"] + stages_s == pytest.approx(done["start_s"], rel=1e-6, abs=1e-5)
     ended = run.end_s_by_task()
     for task, ready_s in zip(rows["task"].tolist(), rows["ready_s"].tolist(), strict=True):

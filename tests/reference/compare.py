@@ -12,7 +12,7 @@ from wattflow.model.run import ACCOUNTS, OUTCOMES, Run
 TIME_S = 1e-6
 ENERGY = 1e-4
 _TIMES = ("ready_s", "placed_s", "start_s", "end_s")
-_STAGES = ("message_s", "wake_s", "cold_s", "data_s")
+_STAGES = ("message_s", "wake_s", "cold_s", "data_s", "hold_s")
 _JOULES = ("run_j", "cold_j", "transfer_j")
 
 

@@ -88,6 +88,7 @@ class Record:
     wake_s: float
     cold_s: float
     data_s: float
+    hold_s: float
     run_j: float
     cold_j: float
     transfer_j: float
@@ -105,11 +106,13 @@ class Result:
     peak_w: float
     start_s: float
     end_s: float
+    released_s: float
     abandoned: tuple[int, ...] = ()
 
     @property
     def makespan_s(self) -> float:
-        return self.end_s - self.start_s
+        """From the first release, whenever energy began to count."""
+        return self.end_s - self.released_s
 
     def of_task(self, task: int) -> list[Record]:
         """All attempts of a task, in order of end."""

@@ -94,6 +94,7 @@ class Meter:
         platform = attempt.node.facts.serverless
         if platform is not None:
             used_s = 0.0 if math.isnan(attempt.start_s) else end_s - attempt.start_s
+            used_s += attempt.spent_s["hold"]
             price = platform.price_per_core_s * attempt.offer.variant.cores * used_s + platform.price_per_call
             self.cost[attempt.node.index] += price
 

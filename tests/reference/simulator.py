@@ -16,8 +16,16 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 
 STORAGE = None
-_NEXT = {"message": "wake", "wake": "cold", "cold": "latency", "latency": "bytes", "bytes": "run"}
-_SPENT = {"message": "message", "wake": "wake", "cold": "cold", "latency": "data", "bytes": "data", "run": "run"}
+_NEXT = {"message": "wake", "wake": "cold", "cold": "latency", "latency": "bytes", "bytes": "hold", "hold": "run"}
+_SPENT = {
+    "message": "message",
+    "wake": "wake",
+    "cold": "cold",
+    "latency": "data",
+    "bytes": "data",
+    "hold": "hold",
+    "run": "run",
+}
 
 
 def simulate(workload: Workload, cluster: Cluster, policy: Policy, options: Options = Options()) -> Result:  # noqa: B008
@@ -91,7 +99,7 @@ class Simulation:
         self.meter.close(self.start_s, self.now_s)
         return Result(
             tuple(self.records), self.meter.energy_j, self.meter.carbon_g, self.meter.cost,
-            self.meter.peak_w, self.start_s, self.now_s, tuple(self.abandoned),
+            self.meter.peak_w, self.start_s, self.now_s, min(self.release_s, default=self.now_s), tuple(self.abandoned),
         )  # fmt: skip
 
     def advance(self, to_s: float) -> None:
@@ -359,12 +367,21 @@ class Simulation:
         }
         if stage == "bytes" and attempt.bytes > 0:
             attempt.remaining = attempt.bytes
+        elif stage == "hold" and self.shape[attempt.task].parts > 1:
+            self.start_gang(attempt.task)
         elif stage == "run":
             self.start(attempt)
         elif lasts_s.get(stage, 0.0) > 0:
             attempt.due_s = self.now_s + lasts_s[stage]
         else:
             self.enter(attempt, _NEXT[stage])
+
+    def start_gang(self, task: int) -> None:
+        """All parts start together, once the last of them holds."""
+        parts = [a for node in self.nodes for a in node.attempts if a.task == task]
+        if all(a.stage == "hold" for a in parts):
+            for part in sorted(parts, key=lambda a: a.sequence):
+                self.finish_stage(part)
 
     def start(self, attempt: Attempt) -> None:
         """Begin the run stage: how much work there is, and where in it the attempt fails."""
@@ -402,15 +419,15 @@ class Simulation:
         node.attempts.remove(attempt)
         if not node.attempts:
             node.idle_since_s = self.now_s
-        self.meter.use(attempt, self.now_s)
         if outcome != "done":
             attempt.spent_s[_SPENT[attempt.stage]] += self.now_s - attempt.stage_since_s
             self.meter.lose(attempt)
+        self.meter.use(attempt, self.now_s)
         spent = attempt.spent_s
         self.records.append(Record(
             attempt.task, attempt.part, attempt.number, node.index, attempt.devices[0] if attempt.devices else -1,
             attempt.offer.base, outcome, attempt.ready_s, attempt.placed_s, attempt.start_s, self.now_s,
-            spent["message"], spent["wake"], spent["cold"], spent["data"],
+            spent["message"], spent["wake"], spent["cold"], spent["data"], spent["hold"],
             attempt.run_j, attempt.cold_j, attempt.transfer_j, attempt.offer.guarantee,
         ))  # fmt: skip
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import remark
 from wattflow.model.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from wattflow.model.cluster import Node
-    from wattflow.model.profile import PowerProfile
 
 
 def enrich(
@@ -25,12 +21,6 @@ def enrich(
     default: Annotated[
         str | None, typer.Option("--default", help="Node that stands for machines without one of their name.")
     ] = None,
-    load_curves: Annotated[
-        bool,
-        typer.Option(
-            "--load-curves", help="The nodes' watts are against load on all threads: turn them into busy threads."
-        ),
-    ] = False,
     error: Annotated[
         float | None, typer.Option("--error", min=0.0, help="Relative error band to write, such as 0.07.")
     ] = None,
@@ -39,8 +29,8 @@ def enrich(
     """Fill the energy fields of a trace: each task's share of its node's watts above idle, by CPU time.
 
     WfFormat gets energyInKWh and avgPowerInW, the Workflow Trace Archive its energy columns; both say `modelled`.
-    Joules that the trace already has are kept. Profiles by name (turbostat:, spec:, ccf:, ichnos:) are load curves and
-    are turned into watts against busy threads.
+    Joules that the trace already has are kept. Profiles by name (turbostat:, spec:, ccf:, ichnos:) and `load` curves of
+    a cluster file are read as watts against busy threads, cores first.
 
     Example: wattflow enrich trace.json labelled.json --nodes cluster.toml --default node-1 --error 0.07
     """
@@ -49,7 +39,7 @@ def enrich(
     from wattflow.energy.enrich import enrich as fill
 
     cluster = load_cluster(nodes)
-    curves = {node.name: curve for node in cluster.nodes if (curve := _curve(node, load_curves)) is not None}
+    curves = {node.name: node.power for node in cluster.nodes if node.power is not None}
     if default is not None and default not in curves:
         known = ", ".join(sorted(curves)[:20])
         raise InvalidInput("--default", f"no node named {default!r} with watts; there are {known}")
@@ -65,16 +55,3 @@ def enrich(
     remark(f"wrote {target}: joules for {filled:,} of {len(labelled):,} tasks, modelled from {cluster.name}", quiet)
     for note in dropped:
         remark(f"note: the format cannot hold: {note}", quiet)
-
-
-def _curve(node: Node, load_curves: bool) -> PowerProfile | None:
-    """The node's watts against busy threads."""
-    from wattflow.clusters.profiles import FAMILIES
-    from wattflow.energy.load_curve import threads_profile
-
-    power = node.power
-    named = power is not None and power.source.partition(":")[0] in FAMILIES
-    if power is None or not (load_curves or named):
-        return power
-    points = [(busy / node.threads, watts) for busy, watts in zip(power.busy, power.watts, strict=True)]
-    return threads_profile(points, node.cores, node.threads_per_core, scope=power.scope, source=power.source)

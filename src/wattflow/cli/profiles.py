@@ -109,4 +109,4 @@ def _gpu_rows(wanted: str) -> list[Row]:
 def _plot(found: list[NamedProfile], path: Path) -> None:
     from wattflow.energy.plots import plot_profiles
 
-    plot_profiles({profile.name: profile.for_threads(profile.threads) for profile in found[:12]}, path)
+    plot_profiles({profile.name: profile.for_node(max(1, profile.threads // 2), 2) for profile in found[:12]}, path)

@@ -18,6 +18,7 @@ from pathlib import Path
 from wattflow.files.data_folder import data_file, open_text
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InvalidInput, Problem
+from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.units import GIB, MIB
 
@@ -113,7 +114,7 @@ def _cpu_power(vcpus: int, chip: _Chip) -> PowerProfile:
     chips = vcpus / chip.vcpus
     source = f"idle and TDP of {chips:.2g} × {chip.name}, straight between (as arXiv:2412.17484 guesses)"
     about = {"scope": "package", "provenance": "guessed", "source": source}
-    return PowerProfile.from_form("linear", vcpus, chips * chip.idle_w, chips * chip.tdp_w, **about)
+    return ends_profile(chips * chip.idle_w, chips * chip.tdp_w, vcpus, 1, **about)
 
 
 @functools.cache

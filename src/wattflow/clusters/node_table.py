@@ -91,7 +91,7 @@ def _read_node(table: StrictTable) -> Node | None:
         architecture=table.text("architecture", "x86_64"),
         features=table.texts("features"),
         zone=table.text("zone", "default"),
-        power=read_power(table, max(1, cores * threads_per_core)),
+        power=read_power(table, max(1, cores), max(1, threads_per_core)),
         tdp_w=table.maybe_number("tdp_w"),
         devices=_devices(table),
         network=read_network(table, "network"),
@@ -148,6 +148,7 @@ def _devices(node: StrictTable) -> tuple[Device, ...]:
             reconfigure_s=table.duration("reconfigure", 0.0),
             power=read_device_power(table, kind),
             tdp_w=table.maybe_number("tdp_w"),
+            switch_loss=table.number("switch_loss", 0.0),
         )
         count = table.whole("count", 1)
         table.finish()

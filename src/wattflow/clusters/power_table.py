@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from wattflow.clusters import profiles
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.errors import MissingData, UnknownName
+from wattflow.model.errors import InvalidInput, MissingData, UnknownName
+from wattflow.model.load_curve import ends_profile, threads_profile
 from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope
 
 _SCOPES = tuple(Scope)
 _PROVENANCES = tuple(Provenance)
 
 
-def read_power(node: StrictTable, threads: int) -> PowerProfile | None:
-    """The ``power`` of a node: the name of a profile, points, a load curve or a closed form."""
+def read_power(node: StrictTable, cores: int, threads_per_core: int) -> PowerProfile | None:
+    """The ``power`` of a node: the name of a profile, points, a load curve or a closed form.
+
+    What is against load (named profiles, ``load``, ``linear`` between idle and full) is read cores first.
+    """
     value = node.value("power")
     if value is None:
         return None
     if isinstance(value, str):
         try:
-            return profiles.resolve_profile(value, threads)
+            return profiles.resolve_profile(value, cores, threads_per_core)
         except UnknownName as error:
             node.problem("power", error.problems[0].what)
             return None
@@ -26,34 +30,36 @@ def read_power(node: StrictTable, threads: int) -> PowerProfile | None:
             node.problem("power", str(error))
             return None
     table = node.table("power")
-    return None if table is None else _curve(table, threads)
+    return None if table is None else _curve(table, (cores, threads_per_core))
 
 
-def _curve(table: StrictTable, threads: int) -> PowerProfile | None:
+def _curve(table: StrictTable, size: tuple[int, int]) -> PowerProfile | None:
     ways = [key for key in ("busy", "load", "form") if table.has(key)]
     if len(ways) != 1:
         table.problem("", "give exactly one of busy + watts, load + watts, or form + idle_w + full_w")
         return None
     scope = Scope(table.choice("scope", _SCOPES, "wall"))
     try:
-        return _by_form(table, threads, scope) if ways == ["form"] else _by_points(table, threads, scope)
-    except ValueError as error:
+        return _by_form(table, size, scope) if ways == ["form"] else _by_points(table, size, scope)
+    except (ValueError, InvalidInput) as error:
         table.problem("", str(error))
         return None
     finally:
         table.finish()
 
 
-def _by_form(table: StrictTable, threads: int, scope: Scope) -> PowerProfile:
+def _by_form(table: StrictTable, size: tuple[int, int], scope: Scope) -> PowerProfile:
     form = table.choice("form", tuple(FORMS), "linear")
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
     provenance = table.choice("provenance", _PROVENANCES, "modelled")
     source = table.text("source", f"{form} between idle and full watts")
     about = {"scope": scope, "provenance": provenance, "source": source}
-    return PowerProfile.from_form(form, threads, idle_w, full_w, **about)
+    if form == "linear":
+        return ends_profile(idle_w, full_w, size[0], size[1], **about)
+    return PowerProfile.from_form(form, size[0] * size[1], idle_w, full_w, **about)
 
 
-def _by_points(table: StrictTable, threads: int, scope: Scope) -> PowerProfile | None:
+def _by_points(table: StrictTable, size: tuple[int, int], scope: Scope) -> PowerProfile | None:
     key = "busy" if "busy" in table.data else "load"
     before = len(table.problems)
     x, watts = table.numbers(key), table.numbers("watts")
@@ -63,14 +69,15 @@ def _by_points(table: StrictTable, threads: int, scope: Scope) -> PowerProfile |
         return None
     if len(x) != len(watts):
         raise ValueError(f"{key} has {len(x)} values and watts {len(watts)}; they must be as many")
+    threads = size[0] * size[1]
     if key == "busy" and max(x, default=0.0) > threads:
         raise ValueError(f"busy goes up to {max(x):g}, but the node has {threads} hardware threads")
     if key == "busy":
         return PowerProfile(x, watts, scope, Provenance(provenance), source)
     if max(x, default=0.0) > 1:
         raise ValueError(f"load is a share from 0 to 1, not {max(x):g}; divide percentages by 100")
-    about = {"scope": scope, "provenance": provenance, "source": source}
-    return PowerProfile.from_load(threads, list(zip(x, watts, strict=True)), **about)
+    points = list(zip(x, watts, strict=True))
+    return threads_profile(points, *size, scope=scope, provenance=Provenance(provenance), source=source)
 
 
 def read_device_power(device: StrictTable, kind: str) -> DeviceProfile:

@@ -1,8 +1,9 @@
-"""Power profiles by name, for cluster files and for ``wattflow profiles``.
+"""Power profiles by name, for cluster files and for ``wattflow profiles``. All are curves against load, and become
+watts against busy threads by the one law of `wattflow.model.load_curve`.
 
 | name | what | ships | scope, provenance |
 |---|---|---|---|
-| ``ccf:<server>`` | idle and full watts of one server (CCF, Apache-2.0), straight between | 18 | wall, modelled |
+| ``ccf:<server>`` | idle and full watts of one server (CCF, Apache-2.0) | 18 | wall, modelled |
 | ``ccf:<row>`` | the same for any of the 1,088 rows | data folder | wall, modelled |
 | ``ichnos:<node>/<governor>`` | fitted line of an Ichnos node (MIT) | all | package, modelled |
 | ``turbostat:<node>/<governor>`` | the measured points behind some of them | data folder | package, measured |
@@ -20,6 +21,7 @@ from pathlib import Path
 from wattflow.clusters import ichnos
 from wattflow.files.data_folder import data_folder, open_text, packaged
 from wattflow.model.errors import MissingData, unknown_name
+from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 FAMILIES = ("ccf", "ichnos", "turbostat", "spec")
@@ -60,10 +62,13 @@ class NamedProfile:
     def full_w(self) -> float:
         return self.watts[-1]
 
-    def for_threads(self, threads: int) -> PowerProfile:
-        """The curve for a node with so many hardware threads."""
-        busy = tuple(load * threads for load in self.load)
-        return PowerProfile(busy, self.watts, self.scope, self.provenance, f"{self.name}: {self.about}; {self.source}")
+    def for_node(self, cores: int, threads_per_core: int = 1) -> PowerProfile:
+        """Watts against busy threads of a node with so many cores: the load curve read cores first."""
+        points = list(zip(self.load, self.watts, strict=True))
+        source = f"{self.name}: {self.about}; {self.source}"
+        return threads_profile(
+            points, cores, threads_per_core, scope=self.scope, provenance=self.provenance, source=source
+        )
 
 
 def list_profiles() -> list[NamedProfile]:
@@ -89,9 +94,9 @@ def find_profile(name: str) -> NamedProfile:
     raise unknown_name("power profile", name, known, "`wattflow profiles` lists them all")
 
 
-def resolve_profile(name: str, threads: int) -> PowerProfile:
-    """The named curve for a node with so many hardware threads. Raises as ``find_profile``."""
-    return find_profile(name).for_threads(threads)
+def resolve_profile(name: str, cores: int, threads_per_core: int = 1) -> PowerProfile:
+    """The named curve for a node with so many cores. Raises as ``find_profile``."""
+    return find_profile(name).for_node(cores, threads_per_core)
 
 
 def _known() -> dict[str, NamedProfile]:

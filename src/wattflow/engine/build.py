@@ -18,6 +18,7 @@ from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 _CLASS_CHUNK = 4096
+_MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
 _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
@@ -30,17 +31,15 @@ def micro(amount: float) -> int:
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
     """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
 
-    Exact when the points lie on some even grid of at most 2,048 cells, else on 4,096 cells.
+    Exact when the points lie on some even grid of at most 8,192 cells, else on so many.
     """
     if top <= 0:
         return np.array([ys[0]]), 0.0
     points = np.array([x for x in xs if 0 < x < top])
-    for cells in range(1, 2049):
-        at = points * cells / top
-        if np.all(np.abs(at - np.round(at)) < 1e-9 * cells):
-            break
-    else:
-        cells = 4096
+    tried = np.arange(1, _MOST_CELLS + 1)
+    at = points[:, None] * tried / top
+    exact = np.all(np.abs(at - np.round(at)) < 1e-9 * tried, axis=0)
+    cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
 
@@ -111,7 +110,7 @@ class _Builder:
         nodes = self.cluster.nodes
         by_class: dict[Any, list[list[int]]] = {}
         for index, node in enumerate(nodes):
-            chunks = by_class.setdefault(_class_key(node), [[]])
+            chunks = by_class.setdefault(class_key(node), [[]])
             if len(chunks[-1]) >= _CLASS_CHUNK:
                 chunks.append([])
             chunks[-1].append(index)
@@ -127,8 +126,9 @@ class _Builder:
         for c, member in enumerate(members):
             node = nodes[member[0]]
             row = classes[c]
-            row.first, row.count, row.zone = first, len(member), zones[node.zone]
-            _fill_class(row, node, self.names)
+            row.first, row.count, row.room = first, len(member), len(member)
+            row.zone = zones[node.zone]
+            fill_class(row, node, self.names)
             grid = self._grid(node, row)
             row.grid_first, row.grid_n = sum(len(g) for g in grids), len(grid)
             grids.append(grid)
@@ -138,7 +138,8 @@ class _Builder:
                 speed[c, f] = node.function_speed.get(function.name, node.speed)
             node_rows.cls[member] = c
             node_rows.pos[member] = np.arange(len(member))
-            node_rows.capacity_u[member] = row.request_u
+            node_rows.capacity_u[member] = node_rows.request_u[member] = row.request_u
+            node_rows.capacity_mem[member] = row.memory
             first += len(member)
         node_rows.first_attempt = -1
         node_rows.first_container = -1
@@ -171,7 +172,7 @@ class _Builder:
         classes = record_table(tables.DEVICE_CLASSES, max(1, len(kinds)))
         grids = [np.zeros(1)]
         for device, c in kinds.items():
-            _fill_device_class(classes[c], device, self.names)
+            fill_device_class(classes[c], device, self.names)
             grid, classes.grid_per_share[c] = uniform_grid(device.power.share, device.power.watts, 1.0)
             classes.grid_first[c], classes.grid_n[c] = sum(len(g) for g in grids), len(grid)
             grids.append(grid)
@@ -195,7 +196,7 @@ class _Builder:
         variants = record_table(tables.VARIANTS, max(1, len(rows)))
         class_ok = np.zeros((max(1, len(rows)), len(self.tables["classes"])), np.uint8)
         for v, offer in enumerate(rows):
-            self._fill_variant(variants[v], offer)
+            fill_variant(variants[v], offer, self.names)
             for c, node in enumerate(self.class_example):
                 class_ok[v, c] = why_not(offer[0], node, offer[1], offer[2]) is None
         functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
@@ -205,18 +206,6 @@ class _Builder:
                 functions[name][f] = getattr(function, name)
         self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
         self._refuse_impossible()
-
-    def _fill_variant(self, row: Any, offer: tuple[Variant, float, int, int]) -> None:
-        variant, guarantee, level, base = offer
-        row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
-        row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
-        row.origin, row.frequency = base, level
-        if variant.device is not None:
-            row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
-            row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
-            bits = [self.names.models[m] for m in variant.device_models if m in self.names.models]
-            if variant.device_models:
-                row.models = sum(1 << b for b in bits) or (1 << 63)
 
     def _refuse_impossible(self) -> None:
         """Tasks that no node could run even when empty are an error that says what is missing."""
@@ -257,13 +246,17 @@ class _Builder:
         workflows.open[: len(workload.workflow_submit_s)] = np.bincount(
             workload.workflow, minlength=len(workload.workflow_submit_s)
         )[: len(workload.workflow_submit_s)]
+        links = record_table(tables.LINKS, max(1, count))
         if workload.edge_count:
             child_start, child, _ = workload.children()
+            links.child_first[:count], links.child_n[:count] = child_start[:-1], np.diff(child_start)
+            links.parent_first[:count] = workload.parent_start[:-1]
+            links.parent_n[:count] = np.diff(workload.parent_start)
         else:
-            child_start, child = np.zeros(count + 1, np.int64), np.zeros(1, np.int32)
+            child = np.zeros(1, np.int32)
         self.tables |= {
-            "tasks": tasks, "extra": extra, "workflows": workflows, "child_start": child_start,
-            "child": np.ascontiguousarray(child, np.int32), "parent_start": workload.parent_start.copy(),
+            "tasks": tasks, "extra": extra, "workflows": workflows, "links": links,
+            "child": np.ascontiguousarray(child, np.int32),
             "parent": workload.parent.copy() if workload.edge_count else np.zeros(1, np.int32),
             "parent_bytes": workload.parent_bytes.copy() if workload.edge_count else np.zeros(1),
         }  # fmt: skip
@@ -291,7 +284,13 @@ class _Builder:
             "candidates": record_table(tables.CANDIDATES, candidates), "cost": np.zeros(candidates),
             "containers": containers, "actions": record_table(tables.ACTIONS, nodes + 64),
             "gang": np.zeros(2 * candidates, np.int32), "scratch": np.zeros(scratch, np.int32),
-            "params": np.zeros(16), "memory": np.zeros(64),
+            "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
+            "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
+            "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
+            "ended": record_table(tables.ENDED, 1),
+            "blocks": np.full(64, -1, np.int64),
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:
@@ -300,7 +299,7 @@ class _Builder:
         return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
 
 
-def _class_key(node: Node) -> Any:
+def class_key(node: Node) -> Any:
     """What makes two nodes the same for every decision and every joule: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))
     return (
@@ -311,7 +310,8 @@ def _class_key(node: Node) -> Any:
     )  # fmt: skip
 
 
-def _fill_class(row: Any, node: Node, names: Names) -> None:
+def fill_class(row: Any, node: Node, names: Names) -> None:
+    """What the nodes of one class share, as a row."""
     threads = float(node.threads)
     row.cores, row.threads = float(node.cores), threads
     row.smt_gain = 0.0 if threads == node.cores else (threads / node.smt_slowdown - node.cores) / (threads - node.cores)
@@ -344,10 +344,27 @@ def _fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
-def _fill_device_class(row: Any, device: Device, names: Names) -> None:
+def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names) -> None:
+    """One offer (variant, guarantee, frequency level, number of the variant) as a row."""
+    variant, guarantee, level, base = offer
+    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
+    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
+    row.origin, row.frequency = base, level
+    if variant.device is not None:
+        row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
+        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+        row.duty_u = micro(variant.device_duty)
+        bits = [names.models[m] for m in variant.device_models if m in names.models]
+        if variant.device_models:
+            row.models = sum(1 << b for b in bits) or (1 << 63)
+
+
+def fill_device_class(row: Any, device: Device, names: Names) -> None:
+    """What the devices of one class share, as a row."""
     row.kind, row.model = _KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
+    row.switch_loss = device.switch_loss
     row.idle_w, row.full_w = device.power.idle_w, device.power.at(1.0)
     row.tdp_w = device.tdp_w if device.tdp_w is not None else row.full_w
 

@@ -94,7 +94,12 @@ def _new_attempt(state, task, part, taken):
     attempt.node = node
     attempt.device = choice.best_device
     attempt.devices = taken
+    needs = state.variants[variant]
+    attempt.need_u = needs.need_u
+    attempt.cores_u = needs.cores_u
+    attempt.memory = needs.memory
     attempt.attempt = task_row.attempt
+    attempt.sibling = -1
     attempt.placed = clock.now
     attempt.ready = task_row.ready
     sequence = clock.sequence
@@ -126,6 +131,8 @@ def _commit(state, task, part):
     device = choice.best_device
     variant = choice.best_variant
     added = view.node_added_w(state, variant, node, device)
+    if added < UNKNOWN_COST:
+        added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)
@@ -152,15 +159,27 @@ def drop_attempt(state, a):
     fn = state.shapes[state.tasks[attempt.task].form].function
     state.functions[fn].running -= 1
     counts.running -= 1
+    if attempt.sibling >= 0:
+        _leave_gang(state, a)
     attempt.next = counts.free_attempt
     attempt.task = -1
+    attempt.generation += 1
     counts.free_attempt = a
+
+
+@inner
+def _leave_gang(state, a):
+    """Take an attempt out of the ring of its task's parts."""
+    before = a
+    while state.attempts[before].sibling != a:
+        before = state.attempts[before].sibling
+    after = state.attempts[a].sibling
+    state.attempts[before].sibling = after if after != before else -1
 
 
 @inner
 def _place_gang(state, task, parts, score):
     """All parts or none."""
-    clock = state.clock[0]
     counts = state.counts[0]
     before = counts.placed_n
     if before + parts > state.placed.size:
@@ -175,14 +194,14 @@ def _place_gang(state, task, parts, score):
             break
         _commit(state, task, part)
     if result != TAKEN:
-        epoch = clock.epoch
         while counts.placed_n > before:
             counts.placed_n -= 1
             a = state.placed[counts.placed_n]
-            variant = state.attempts[a].variant
-            fit.give_back(state, variant, state.attempts[a].node, state.attempts[a].device, state.attempts[a].devices)
+            fit.give_back(state, a)
             drop_attempt(state, a)
-        clock.epoch = epoch
+        return result
+    for part in range(parts):
+        state.attempts[state.placed[before + part]].sibling = state.placed[before + (part + 1) % parts]
     return result
 
 
@@ -324,6 +343,30 @@ def _better_pair(state, cost, best, task, best_task):
 
 
 @inner
+def look_again(state):
+    """A shape that fitted nowhere needs a new try only if one of the nodes that gained room since would take it."""
+    epoch = state.clock[0].epoch
+    for at in range(state.counts[0].shapes_n):
+        form = state.shapes[state.active_shapes[at]]
+        since = form.failed
+        if since == 0 or since == epoch or epoch - since > state.freed.size:
+            continue
+        if not _fits_a_freed_node(state, form.head, since, epoch):
+            form.failed = epoch
+
+
+@inner
+def _fits_a_freed_node(state, task, since, until):
+    form = state.shapes[state.tasks[task].form]
+    for e in range(since, until):
+        node = state.freed[e & (state.freed.size - 1)]
+        for v in range(form.variant_first, form.variant_first + form.variant_n):
+            if fit.node_fits(state, v, task, node):
+                return True
+    return False
+
+
+@inner
 def decide(state, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
     rules = state.rules[0]
@@ -332,6 +375,8 @@ def decide(state, priority, score):
     if counts.waiting == 0:
         return ALL_TRIED
     choice.reserved = _NO_RESERVATION
+    if rules.queue == SKIP:
+        look_again(state)
     if rules.selection == BEST_PAIR:
         status = _decide_best_pair(state, score)
     else:
@@ -370,8 +415,8 @@ def reserve(state, task):
         attempt = state.attempts[state.scratch[0]]
         node = attempt.node
         before = _parts_that_fit(state, variant, node)
-        state.nodes[node].freed_u += state.variants[attempt.variant].need_u
-        state.nodes[node].freed_mem += state.variants[attempt.variant].memory
+        state.nodes[node].freed_u += attempt.need_u
+        state.nodes[node].freed_mem += attempt.memory
         fitting += _parts_that_fit(state, variant, node) - before
         if fitting >= parts:
             choice.shadow = attempt.end
@@ -421,7 +466,7 @@ def _parts_that_fit(state, variant, node):
     by_cores = (node_row.capacity_u - node_row.used_u + node_row.freed_u) // need
     memory = needs.memory
     if memory > 0:
-        by_memory = (state.classes[cls].memory - node_row.used_mem + node_row.freed_mem) // memory
+        by_memory = (node_row.capacity_mem - node_row.used_mem + node_row.freed_mem) // memory
         return min(by_cores, by_memory)
     return by_cores
 

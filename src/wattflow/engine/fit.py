@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import groups, view
-from wattflow.engine.devices import device_fits, holds, share_on, turns, whole_free
+from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
 from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner
 
@@ -19,6 +19,8 @@ def _same_device(state, a, b):
         and device_row_a.share_u == device_row_b.share_u
         and device_row_a.memory == device_row_b.memory
         and device_row_a.tasks == device_row_b.tasks
+        and device_row_a.busy_u == device_row_b.busy_u
+        and device_row_a.duty_u == device_row_b.duty_u
         and device_row_a.loaded == device_row_b.loaded
     )
 
@@ -77,7 +79,10 @@ def node_fits(state, variant, task, node):
         return False
     if kind.serverless == 1 and needs.device == NO_DEVICE and too_long(state, task, variant, node, -1):
         return False
-    return node_row.used_u + needs.need_u <= node_row.capacity_u and node_row.used_mem + needs.memory <= kind.memory
+    return (
+        node_row.used_u + needs.need_u <= node_row.capacity_u
+        and node_row.used_mem + needs.memory <= node_row.capacity_mem
+    )
 
 
 @inner
@@ -152,7 +157,8 @@ def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container of its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
-        for e in range(state.parent_start[task], state.parent_start[task + 1]):
+        links = state.links[task]
+        for e in range(links.parent_first, links.parent_first + links.parent_n):
             node = state.tasks[state.parent[e]].node
             if node >= 0 and n < room and state.parent_bytes[e] > 0.0:
                 n = _add_single(state, n, variant, task, node, asleep)
@@ -268,18 +274,24 @@ def _take_device(state, variant, device):
     device_row.tasks += turns(state, variant, dcls)
     device_row.memory += state.variants[variant].device_memory
     device_row.share_u += share_on(state, variant, dcls)
+    device_row.busy_u += busy_share(state, variant, dcls)
+    device_row.duty_u += state.variants[variant].duty_u
 
 
 @inner
-def give_back(state, variant, node, device, taken):
-    """Undo `take`."""
+def give_back(state, a):
+    """Undo `take`: what the attempt took, whatever its variant says by now."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    variant = attempt.variant
+    taken = attempt.devices
     node_row = state.nodes[node]
     needs = state.variants[variant]
     groups.leave(state, node)
-    node_row.used_u -= needs.need_u
-    node_row.alloc_u -= needs.cores_u
-    node_row.used_mem -= needs.memory
-    if device >= 0:
+    node_row.used_u -= attempt.need_u
+    node_row.alloc_u -= attempt.cores_u
+    node_row.used_mem -= attempt.memory
+    if attempt.device >= 0:
         first = node_row.device_first
         for d in range(first, first + node_row.device_n):
             if holds(taken, d - first):
@@ -287,7 +299,8 @@ def give_back(state, variant, node, device, taken):
                 state.devices[d].tasks -= turns(state, variant, dcls)
                 state.devices[d].memory -= needs.device_memory
                 state.devices[d].share_u -= share_on(state, variant, dcls)
+                state.devices[d].busy_u -= busy_share(state, variant, dcls)
+                state.devices[d].duty_u -= needs.duty_u
         node_row.device_key = groups.device_key(state, node)
     node_row.running -= 1
     groups.rejoin(state, node)
-    state.clock[0].epoch += 1

@@ -16,6 +16,7 @@ _B = np.uint64(0xC2B2AE3D27D4EB4F)
 _C = np.uint64(0x165667B19E3779F9)
 _D = np.uint64(0xD6E8FEB86659FD93)
 _E = np.uint64(0xFF51AFD7ED558CCD)
+_F = np.uint64(0x2545F4914F6CDD1D)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 _29 = np.uint64(29)
@@ -64,6 +65,7 @@ def device_key(state, node):
         part = np.uint64(d - first + 1) * _A + np.uint64(state.devices[d].share_u) * _B
         part += np.uint64(state.devices[d].memory) * _C + np.uint64(state.devices[d].tasks) * _D
         part += np.uint64(state.devices[d].loaded + 1) * _E
+        part += np.uint64(state.devices[d].busy_u) * _F + np.uint64(state.devices[d].duty_u) * _A * _B
         key += mix(part)
     return key
 
@@ -73,6 +75,7 @@ def _node_key(state, n):
     node_row = state.nodes[n]
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
+    key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
     key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
     return mix(key + node_row.device_key)
 
@@ -102,9 +105,9 @@ def _find_or_make(state, key, n):
     state.groups[g].count = 0
     state.groups[g].low = 0
     state.groups[g].free_u = node_row.capacity_u - node_row.used_u
-    state.groups[g].free_mem = kind.memory - node_row.used_mem
+    state.groups[g].free_mem = node_row.capacity_mem - node_row.used_mem
     state.groups[g].power_state = node_row.power_state
-    state.groups[g].words = (kind.count + 63) >> 6
+    state.groups[g].words = (kind.room + 63) >> 6
     for w in range(state.groups[g].words):
         state.group_bits[g, w] = _ZERO
     return g
@@ -118,7 +121,8 @@ def rebuild(state):
     counts.group_n = 0
     counts.active_n = 0
     for n in range(state.nodes.size):
-        join(state, n)
+        if state.nodes[n].pos >= 0:  # a free row of a live engine stands nowhere
+            join(state, n)
 
 
 @inner
@@ -181,6 +185,14 @@ def second(state, g):
 
 
 @inner
+def room_grew(state, node):
+    """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
+    clock = state.clock[0]
+    state.freed[clock.epoch & (state.freed.size - 1)] = node
+    clock.epoch += 1
+
+
+@inner
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
     if state.counts[0].group_n >= state.groups.size:
@@ -188,3 +200,15 @@ def rejoin(state, n):
         rebuild(state)
     else:
         join(state, n)
+
+
+@jit
+def join_new(state, n):
+    """A node row comes into use."""
+    rejoin(state, n)
+
+
+@jit
+def leave_for_good(state, n):
+    """A node row goes out of use."""
+    leave(state, n)

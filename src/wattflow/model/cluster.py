@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
@@ -35,7 +35,8 @@ class Device:
     Attributes:
         sharing: ``exclusive`` (whole), ``time-slice`` (equal turns among at most ``slots`` tasks), ``mps`` (shares of
             its SMs that sum to at most 1), ``mig`` (like mps, shares rounded up to sevenths, no interference).
-        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · share of the others).
+        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · busy share of the others).
+        switch_loss: Under time-slice, what changing turns adds to the time on the device, as a part of it.
         speed: Runtime of a task on it is divided by this.
         reconfigure_s: Time to load another function's kernel (FPGA).
     """
@@ -50,13 +51,14 @@ class Device:
     reconfigure_s: float = 0.0
     power: DeviceProfile = DeviceProfile()
     tdp_w: float | None = None
+    switch_loss: float = 0.0
 
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:
             raise ValueError(f"sharing must be one of {', '.join(SHARING)}, not {self.sharing!r}")
         _require("slots", self.slots, 1)
         _require("speed", self.speed, above=True)
-        for name in ("memory_bytes", "interference", "reconfigure_s"):
+        for name in ("memory_bytes", "interference", "reconfigure_s", "switch_loss"):
             _require(name, getattr(self, name))
 
 
@@ -271,6 +273,11 @@ class Cluster:
             twice = sorted({name for name, count in Counter(names).items() if count > 1})
             if twice:
                 raise ValueError(f"{kind} names must differ; more than once: {', '.join(twice[:10])}")
+
+    def without_sleep(self) -> Cluster:
+        """The same machines, none of which can sleep: for results that rest on assumed sleep states."""
+        awake = tuple(replace(node, sleep=None) for node in self.nodes)
+        return replace(self, name=f"{self.name} without sleep", nodes=awake)
 
     @property
     def total_cores(self) -> int:

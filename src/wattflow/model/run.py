@@ -20,10 +20,11 @@ ATTEMPT = np.dtype([
     ("task", "i4"), ("part", "i2"), ("attempt", "i2"), ("node", "i4"), ("device", "i4"),
     ("variant", "i2"), ("outcome", "i2"),
     ("ready_s", "f8"), ("placed_s", "f8"), ("start_s", "f8"), ("end_s", "f8"),
-    ("message_s", "f4"), ("wake_s", "f4"), ("cold_s", "f4"), ("data_s", "f4"),
+    ("message_s", "f4"), ("wake_s", "f4"), ("cold_s", "f4"), ("data_s", "f4"), ("hold_s", "f4"),
     ("run_j", "f8"), ("cold_j", "f4"), ("transfer_j", "f4"), ("marginal_j", "f4"), ("guarantee", "f4"),
 ])  # fmt: skip
-"""One row per attempt of a part. ready → placed is queueing; then message, wake, cold start, data; start → end runs.
+"""One row per attempt of a part. ready → placed is queueing; then message, wake, cold start, data, hold (a gang's
+early parts wait for the others); start → end runs.
 ``device`` is the index of the device within its node, −1 without one; ``run_j`` is the attributed share of P(k) − P(0)
 and of the device's watts; ``marginal_j`` is what placing it added at that moment by the estimate."""
 
@@ -37,6 +38,7 @@ class Run:
         energy_j: Joules by node (rows) and account (columns, order of ``ACCOUNTS``).
         carbon_g, cost: Per node, over the whole run, PUE included in both.
         peak_w, makespan_s: Of the whole cluster; makespan is last end − first release.
+        lead_s: Seconds before the first release that were counted too: ``start_s`` is so much earlier.
         power_log: Columns (time_s, node, watts) at each change, or empty when not asked for.
         scalars: Counters such as ``decisions``, ``events``, ``decision_s``, ``retries``, ``wakes``.
         manifest: Inputs, seed, versions, policy and its parameters, provenance of power.
@@ -52,6 +54,7 @@ class Run:
     peak_w: float
     makespan_s: float
     start_s: float = 0.0
+    lead_s: float = 0.0
     power_log: NDArray[np.void] | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     manifest: Mapping[str, object] = field(default_factory=dict)
@@ -61,6 +64,11 @@ class Run:
     def total_j(self) -> float:
         """All joules of all nodes, PUE not included."""
         return float(self.energy_j.sum())
+
+    @property
+    def span_s(self) -> float:
+        """Seconds that joules, grams and rent cover: from ``start_s`` to the last end."""
+        return self.lead_s + self.makespan_s
 
     def account_j(self, account: str) -> float:
         """Joules of one account over all nodes."""

@@ -21,7 +21,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
 from wattflow.policy import eheft, heft, planning
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.problem import known_estimates
 from wattflow.sim import simulate
 
@@ -64,11 +64,11 @@ def knee(costs: Floats) -> int:
     return int(np.argmin(np.round(scaled.sum(axis=1), 12)))
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def plan(workload: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """The plan at the knee of the front."""
     if not len(workload):
-        return heft.plan(workload, cluster, planning.PARAMS)
-    found = front(workload, cluster, params)
+        return heft.plan(workload, cluster, Committed(0.0, planning.PARAMS))
+    found = front(workload, cluster, committed.params)
     return found.plans[found.knee]
 
 
@@ -111,7 +111,9 @@ class _Judge:
 
     def costs(self, genes: Floats) -> tuple[float, float]:
         chosen = self.plan(genes)
-        run = simulate(self.workload, self.cluster, Policy("nsga2-candidate", plan=lambda *_: chosen))
+        run = simulate(
+            self.workload, self.cluster, Policy("nsga2-candidate", plan=lambda *_: chosen, knows_future=True)
+        )
         return run.makespan_s, run.total_j
 
 
@@ -133,7 +135,7 @@ def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]
     population, seed = max(4, int(params["population"])), int(params["seed"])
     first = np.random.default_rng(seed).random((population, 2 * len(judge.workload)))
     for row, planner in enumerate((heft.plan, eheft.plan)):
-        first[row] = judge.genes(planner(judge.workload, judge.cluster, planning.PARAMS))
+        first[row] = judge.genes(planner(judge.workload, judge.cluster, Committed(0.0, planning.PARAMS)))
     # Children of the known plans: a tenth of their genes drawn anew.
     for row in range(2, population // 2):
         drawn = np.random.default_rng([seed, row]).random(first.shape[1])
@@ -161,4 +163,5 @@ NSGA2 = Policy(
     "10.1109/4235.996017",
     plan=plan,
     params=PARAMS,
+    knows_future=True,
 )

@@ -24,6 +24,40 @@ Score = Callable[[Any, int, int, NDArray[np.float64]], None]
 Priority = Callable[[Any, int], float]
 Act = Callable[[Any], None]
 Rank = Callable[[Workload, Cluster], NDArray[np.float64]]
+Prepare = Callable[[Any, Cluster], None]
+
+HOLD = np.dtype([
+    ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
+    ("device_bytes", "i8"), ("start_s", "f8"), ("end_s", "f8"),
+])  # fmt: skip
+"""What a planned task holds: millionths of cores and bytes of a node, and of each device whose bit is in ``taken``,
+between two times. ``task`` is the driver's own number of it."""
+
+
+def vectorised(rank: Rank) -> Rank:
+    """Say that a rank function answers for many workflows at once, each on its own, as if they came one by one.
+
+    `check_policy` holds it to that; a driver may then ask for many arrivals in one call.
+    """
+    rank.vectorised = True  # type: ignore[attr-defined]
+    return rank
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a planner may know beside the workflow that arrives.
+
+    Attributes:
+        now_s: The time of the arrival.
+        params: The policy's numbers.
+        holds: Rows of HOLD: what tasks planned earlier are expected to hold from now on.
+        cache: A planner's own notes between its calls in one run.
+    """
+
+    now_s: float
+    params: Mapping[str, float]
+    holds: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, HOLD))
+    cache: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +67,21 @@ class Plan:
     Attributes:
         node: Node of each task; −1 leaves the choice to the policy's score.
         order: Rank of each task in the queue; smaller first (usually the planned start).
-        after: Pairs (earlier, later) of tasks that share a lane: the later one waits for the earlier one's end.
+        after: Pairs (earlier, later) of rows that share a lane: the later one waits for the earlier one's end. The
+            rows of ``committed.holds`` come first, then the workflow's own tasks.
         variant: Variant of each task, or None for the first.
+        holds: A row of HOLD for each task that has a place (``task`` in the workflow's own numbers); what the next
+            plan finds committed. None: nothing is foreseen.
     """
 
     node: NDArray[np.int32]
     order: NDArray[np.float64]
     after: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
     variant: NDArray[np.int32] | None = None
+    holds: NDArray[np.void] | None = None
 
 
-Planner = Callable[[Workload, Cluster, Mapping[str, float]], Plan]
+Planner = Callable[[Workload, Cluster, Committed], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +93,18 @@ class Policy:
         score: One cost per candidate; lower is better, `inf` is not here, `nan` is a bug. Absent: lowest index.
         priority: Smaller first; absent: first in, first out.
         act: Called last in each instant; may append to the action table.
-        rank: Once per workload, numpy; ``state.extra.rank[task]`` in compiled code.
-        plan: Returns a schedule that the engine follows instead.
+        rank: One workflow at its arrival, and the cluster, to one number per task; smaller first (`view.rank`).
+        plan: One workflow at its arrival, the cluster and what is committed, to a schedule that the engine follows.
+        knows_future: ``plan`` is given the whole workload at once, before the first arrival. Such a policy is marked
+            in every table and does not run live.
+        slack: The driver computes each task's place on its workflow's DAG at its arrival (`view.slack_s`,
+            `view.latest_start_s`, `view.typical_s`, `view.path_s`).
         settings: What is offered and how the queue works.
         params: Tunable numbers with their defaults, in order: ``state.params[i]``.
         sleep_after_s: Sleep by time-out that this policy carries; None leaves the cluster's own.
         compiled: False runs the functions as plain Python inside the compiled kernel.
-        prepare: Called with the built State before the run; fills ``state.memory`` and ``state.params``.
+        prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
+            fills the policy's memory.
     """
 
     name: str
@@ -76,7 +119,9 @@ class Policy:
     params: Mapping[str, float] = field(default_factory=dict)
     sleep_after_s: float | None = None
     compiled: bool = True
-    prepare: Callable[[Any, Workload, Cluster], None] | None = None
+    prepare: Prepare | None = None
+    slack: bool = False
+    knows_future: bool = False
 
     @property
     def fields(self) -> Mapping[str, float]:

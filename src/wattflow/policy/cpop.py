@@ -19,7 +19,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.facts import Floats, Longs, Slots
 
 _SAME = 1e-9
@@ -52,7 +52,8 @@ def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
     workflow = problem.workload.workflow[entries]
     best = entries[np.lexsort((entries, -length[entries], workflow))]
     firsts = best[np.unique(problem.workload.workflow[best], return_index=True)[1]]
-    load = np.zeros(len(facts.cls))
+    held = problem.holds
+    load = np.bincount(held["node"], held["end_s"] - held["start_s"], minlength=len(facts.cls))
     for entry in firsts.tolist():
         path = critical_path(problem, length, entry)
         cost = problem.cost_s[path]
@@ -71,9 +72,9 @@ def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planni
     return problem, planning.schedule(problem, length, only=path_nodes(problem, length))
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """What the engine follows."""
-    return planning.follow(workload, cluster, params, fill)
+    return planning.follow(workflow, cluster, committed, fill)
 
 
 CPOP = Policy(

@@ -22,7 +22,7 @@ from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning import reclaim
 from wattflow.policy.planning.facts import Floats, Longs, Slots
 
@@ -64,9 +64,9 @@ def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planni
     return min(kept, key=lambda pair: reclaim.joules(*pair))
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """What the engine follows."""
-    return planning.follow(workload, cluster, params, fill, settings=SETTINGS)
+    return planning.follow(workflow, cluster, committed, fill, settings=SETTINGS)
 
 
 DEWTS = Policy(

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.policy import costs, least_loaded
+from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
+
+DIAL = view.dials(arrival_weight=870.0)
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
     """log₁₀(r) · n + 870 · log₁₀(s): runtime r, cores n, arrival s."""
-    estimate = state.tasks.estimate[task]
-    if math.isnan(estimate):
-        return UNKNOWN_COST
-    size = math.log10(max(1.0, estimate)) * costs.cores(state, task)
-    return size + state.params[0] * math.log10(max(1.0, state.tasks.ready[task]))
+    if not view.has_estimate(state, task):
+        return view.UNKNOWN_COST
+    estimate = view.estimate_s(state, task)
+    size = math.log10(max(1.0, estimate)) * view.cores_of(state, task)
+    return size + view.param(state, DIAL.arrival_weight) * math.log10(max(1.0, view.ready_s(state, task)))
 
 
 F1 = Policy(
@@ -29,5 +30,5 @@ F1 = Policy(
     "10.1145/3126908.3126955",
     score=least_loaded.score,
     priority=priority,
-    params={"arrival_weight": 870.0},
+    params=DIAL.defaults,
 )

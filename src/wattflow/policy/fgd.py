@@ -10,29 +10,30 @@ PWR: Lettich, Carlini, Nardini, Perego, Trani: Power- and fragmentation-aware on
 CCGrid 2025, doi:10.1109/CCGRID64434.2025.00015. Added watts and added fragmentation are each scaled to 0 … 100 over
 the candidates, and summed with weights α and 1 − α.
 
-O(candidates × shapes × GPUs of a node) per task; the 64 most frequent shapes stand for all. Ties go to the lower
+The target workload is what arrived so far; `targeting` gives it beforehand, as the paper's experiments do (the 64 most
+frequent shapes stand for all then). O(candidates × shapes × GPUs of a node) per task. Ties go to the lower
 index.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wattflow.engine import view
 from wattflow.engine.tables import GPU, MICRO, UNKNOWN_COST
-from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import levels
+from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
 
 MOST_SHAPES = 64
-# state.memory: number of shapes, (variant, frequency) of each, a column of watts, then the free shares of one node
-SHAPES = 0
-WATTS = 1 + 2 * MOST_SHAPES
+DIAL = view.dials(alpha=0.1)
+NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 
 
 @jit
@@ -54,7 +55,6 @@ def note_rests(state, node, at, devices, share_u):  # type: ignore[no-untyped-de
     ``devices`` GPUs from ``at`` on that are free count as taken by ``share_u`` each: the placement under trial.
     """
     first = state.nodes[node].device_first
-    rests = WATTS + state.candidates.size
     left = devices
     n = 0
     for d in range(first, first + state.nodes[node].device_n):
@@ -65,7 +65,7 @@ def note_rests(state, node, at, devices, share_u):  # type: ignore[no-untyped-de
         if left > 0 and d >= at and (devices == 1 or row.tasks == 0):
             taken_u = share_u
             left -= 1
-        state.memory[rests + n] = rest_u(state, d, taken_u)
+        effects.note(state, NOTES.rests, n, rest_u(state, d, taken_u))
         n += 1
     return n
 
@@ -75,12 +75,11 @@ def useless_u(state, wanted, gpus):  # type: ignore[no-untyped-def]
     """Of the noted free shares, what a task of variant ``wanted`` cannot use although its node has cores for it."""
     needs = state.variants[wanted]
     need_u = needs.share_u if needs.devices == 1 else MICRO
-    rests = WATTS + state.candidates.size
     total = 0.0
     fitting_u = 0.0
     fitting = 0
     for i in range(gpus):
-        free = state.memory[rests + i]
+        free = view.recall(state, NOTES.rests, i)
         total += free
         if free >= need_u:
             fitting_u += free
@@ -89,11 +88,18 @@ def useless_u(state, wanted, gpus):  # type: ignore[no-untyped-def]
 
 
 @jit
+def popularity(state, i):  # type: ignore[no-untyped-def]
+    """How often shape i is asked for: as given, else as it arrived so far."""
+    given = view.recall(state, NOTES.weight, i)
+    return given if given >= 0.0 else float(state.shapes[int(view.recall(state, NOTES.form, i))].seen)
+
+
+@jit
 def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
     row = state.nodes[node]
     free_u = row.capacity_u - row.used_u
-    free_mem = state.classes[row.cls].memory - row.used_mem
+    free_mem = row.capacity_mem - row.used_mem
     devices = 0
     share_u = 0
     if variant >= 0:
@@ -104,20 +110,25 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
             devices = trial.devices
             share_u = trial.share_u if devices == 1 else MICRO
     gpus = note_rests(state, node, device, devices, share_u)
-    rests = WATTS + state.candidates.size
     total = 0.0
     for i in range(gpus):
-        total += state.memory[rests + i]
+        total += view.recall(state, NOTES.rests, i)
     mean = 0.0
-    for i in range(int(state.memory[SHAPES])):
-        wanted = int(state.memory[1 + 2 * i])
+    count = int(view.recall(state, NOTES.targets, 0))
+    seen = 0.0
+    for i in range(count):
+        weight = popularity(state, i)
+        if weight <= 0.0:
+            continue
+        seen += weight
+        wanted = int(view.recall(state, NOTES.variant, i))
         needs = state.variants[wanted]
         lost = total
         fits = needs.need_u <= free_u and needs.memory <= free_mem and state.class_ok[wanted, row.cls] == 1
         if needs.device == GPU and fits:
             lost = useless_u(state, wanted, gpus)
-        mean += state.memory[2 + 2 * i] * lost
-    return mean / MICRO
+        mean += weight * lost
+    return mean / (seen * MICRO) if seen > 0.0 else 0.0
 
 
 @jit
@@ -167,8 +178,9 @@ def scale_known(out):  # type: ignore[no-untyped-def]
 
 def score_power(state, task, variant, out):  # type: ignore[no-untyped-def]
     """α · added watts + (1 − α) · added fragments, each from 0 to 100 over the candidates."""
-    alpha = state.params[0]
-    watts = state.memory[WATTS : WATTS + out.size]
+    alpha = view.param(state, DIAL.alpha)
+    first = int(view.place_of(state, NOTES.watts))
+    watts = state.memory[first : first + out.size]
     for c in range(out.size):
         watts[c] = view.added_w(state, task, variant, c)
     note_added_fragments(state, variant, out)
@@ -181,17 +193,29 @@ def score_power(state, task, variant, out):  # type: ignore[no-untyped-def]
             out[c] = UNKNOWN_COST
 
 
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
-    """The most frequent shapes with their frequencies, room for a column of watts and for the GPUs of a node."""
-    counts = np.bincount(workload.shape, minlength=len(workload.shapes))
-    order = np.argsort(-counts, kind="stable")[:MOST_SHAPES]
-    order = order[counts[order] > 0]
+def prepare(state: Any, cluster: Cluster) -> None:
+    """The shapes, to be counted as they arrive; room for a column of watts and for the GPUs of a node."""
+    _lay_out(state, cluster, np.arange(len(state.shapes)), np.full(len(state.shapes), -1.0))
+
+
+def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDArray[np.float64]) -> None:
     gpus = max(len(node.devices) for node in cluster.nodes)
-    notes = np.zeros(WATTS + len(state.candidates) + gpus)
-    notes[SHAPES] = len(order)
-    notes[1 : 1 + 2 * len(order) : 2] = state.shapes.variant_first[order]
-    notes[2 : 2 + 2 * len(order) : 2] = counts[order] / max(1, counts[order].sum())
-    levels.note(state, notes)
+    view.lay_out(
+        state, NOTES, targets=[len(form)], form=form, variant=state.shapes.variant_first[form], weight=weight,
+        rests=np.zeros(gpus), watts=np.zeros(len(state.candidates)),
+    )  # fmt: skip
+
+
+def targeting(policy: Policy, workload: Workload) -> Policy:
+    """The same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
+    counts = np.bincount(workload.shape, minlength=len(workload.shapes))
+    form = np.argsort(-counts, kind="stable")[:MOST_SHAPES]
+    form = form[counts[form] > 0]
+
+    def known(state: Any, cluster: Cluster) -> None:
+        _lay_out(state, cluster, form, counts[form] / max(1, counts[form].sum()))
+
+    return replace(policy, prepare=known)
 
 
 FGD = Policy(
@@ -206,6 +230,6 @@ PWR = Policy(
     "added watts weighed against added GPU fragmentation",
     "10.1109/CCGRID64434.2025.00015",
     score=score_power,
-    params={"alpha": 0.1},
+    params=DIAL.defaults,
     prepare=prepare,
 )

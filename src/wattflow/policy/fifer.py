@@ -14,63 +14,58 @@ a task without an estimate does not wait.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
-
-from wattflow.engine import view
-from wattflow.engine.settings import Settings
-from wattflow.kernel.jit import jit
-from wattflow.model.cluster import Cluster
-from wattflow.model.workload import Workload
-from wattflow.policy import costs, levels
+from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+DIAL = view.dials(objective=5.0)
+
+
+@jit
+def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
+    """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
+    typical = view.typical_s(state, task)
+    deadline = view.deadline_s(state, task)
+    if deadline == math.inf:
+        return (view.param(state, DIAL.objective) - 1.0) * typical
+    path = view.path_s(state, task)
+    left = max(0.0, deadline - view.submit_s(state, task) - path)
+    return left * typical / path if path > 0.0 else 0.0
 
 
 @jit
 def waits(state, task):  # type: ignore[no-untyped-def]
     """Whether the task should wait for a busy container of its function."""
-    estimate = state.tasks.estimate[task]
-    fn = state.shapes.function[state.tasks.form[task]]
-    slack = state.extra.slack[task]
-    if math.isnan(estimate) or estimate <= 0.0 or state.functions.cold_start_s[fn] <= 0.0:
+    estimate = view.estimate_s(state, task)
+    fn = view.function_of(state, task)
+    if not view.has_estimate(state, task) or estimate <= 0.0 or view.container_start_s(state, fn) <= 0.0:
         return False
-    if view.waited_s(state, task) >= slack or state.clock.now[0] >= state.tasks.ready[task] + slack:
+    slack = stage_slack_s(state, task)
+    if view.waited_s(state, task) >= slack or view.now_s(state) >= view.ready_s(state, task) + slack:
         return False
     batch = math.floor(slack / estimate)
     # The task itself is among those that wait.
-    return state.functions.waiting[fn] <= batch * state.functions.running[fn]
+    return view.function_waiting(state, fn) <= batch * view.function_running(state, fn)
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
     """Least slack first: when the stage's slack ends."""
-    return state.clock.now[0] + state.extra.slack[task]
+    return view.now_s(state) + stage_slack_s(state, task)
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Warm before cold, the fuller node first; inf for cold ones while the batch lasts."""
     patient = waits(state, task)
-    fn = state.shapes.function[state.tasks.form[task]]
+    fn = view.function_of(state, task)
     for c in range(out.size):
-        empty = 1.0 - costs.core_share(state, variant, c)
-        if state.functions.cold_start_s[fn] <= 0.0 or costs.spare_containers(state, state.candidates.node[c], fn) > 0:
+        empty = 1.0 - view.core_share(state, variant, c)
+        if view.container_start_s(state, fn) <= 0.0 or view.spare_containers(state, view.node_of(state, c), fn) > 0:
             out[c] = empty
         else:
             out[c] = math.inf if patient else 10.0 + empty
     if patient:
-        view.hold_until(state, state.tasks.ready[task] + state.extra.slack[task])
-
-
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
-    """Each stage's share of the slack."""
-    found = levels.levels(workload, cluster)
-    extra = levels.per_task(state, workload)
-    submit = workload.workflow_submit_s[workload.workflow] if len(workload) else np.zeros(0)
-    left = np.maximum(0.0, workload.deadline_s - submit - found.path)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shared = np.where(found.path > 0, left * found.seconds / found.path, 0.0)
-    usual = (state.params[0] - 1.0) * found.seconds
-    extra["slack"][: len(workload)] = np.where(np.isfinite(workload.deadline_s), shared, usual)
+        effects.hold_until(state, view.ready_s(state, task) + stage_slack_s(state, task))
 
 
 FIFER = Policy(
@@ -79,7 +74,6 @@ FIFER = Policy(
     "10.1145/3423211.3425683",
     score=score,
     priority=priority,
-    settings=Settings(),
-    params={"objective": 5.0},
-    prepare=prepare,
+    params=DIAL.defaults,
+    slack=True,
 )

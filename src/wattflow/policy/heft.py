@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.facts import Slots
 
 
@@ -23,9 +23,9 @@ def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planni
     return problem, planning.schedule(problem, planning.upward_rank(problem))
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """What the engine follows."""
-    return planning.follow(workload, cluster, params, fill)
+    return planning.follow(workflow, cluster, committed, fill)
 
 
 HEFT = Policy(

@@ -14,52 +14,49 @@ O(candidates) per task and guarantee; ties go to the lower index.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from wattflow.engine import view
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import MICRO, UNKNOWN_COST
-from wattflow.kernel.jit import jit
-from wattflow.model.cluster import Cluster
-from wattflow.model.workload import Workload
-from wattflow.policy import levels
+from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+DIAL = view.dials(least_guarantee=0.6)
 
 
 @jit
 def over_budget(state, node, added_w):  # type: ignore[no-untyped-def]
     """Whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
-    cls = state.nodes.cls[node]
-    if state.nodes.running[node] == 0:
+    if view.tasks_on(state, node) == 0:
         return False
-    used_w = view.watts(state, cls, state.nodes.alloc_u[node] / MICRO) - view.watts(state, cls, 0.0)
-    return used_w + added_w > state.classes.tdp_w[cls]
+    used_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
+    return used_w + added_w > view.node_tdp_w(state, node)
 
 
 @jit
 def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
     """Watts between the last two cores that requests may fill, for each core asked for."""
-    cls = state.nodes.cls[node]
-    last = min(state.classes.threads[cls], state.classes.request_u[cls] / MICRO)
-    step = view.watts(state, cls, last) - view.watts(state, cls, max(0.0, last - 1.0))
-    return step * state.variants.cores_u[variant] / MICRO
+    last = min(view.node_threads(state, node), view.request_cores(state, node))
+    step = view.watts_at(state, node, last) - view.watts_at(state, node, max(0.0, last - 1.0))
+    return step * view.variant_cores(state, variant)
 
 
 @jit
 def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
-    """Algorithm 1's cost of one candidate; inf where the energy resource is exhausted."""
+    """Algorithm 1's cost of one candidate; inf where the energy resource is exhausted, whichever branch prices it."""
     added_w = view.added_w(state, task, variant, candidate)
-    if added_w >= UNKNOWN_COST:
-        return UNKNOWN_COST
-    node = state.candidates.node[candidate]
-    device = state.candidates.device[candidate]
+    if added_w >= view.UNKNOWN_COST:
+        return view.UNKNOWN_COST
+    node = view.node_of(state, candidate)
+    device = view.device_of(state, candidate)
     device_w = view.device_added_w(state, variant, device) if device >= 0 else 0.0
     host_w = added_w - device_w
-    if state.nodes.alloc_u[node] + state.variants.cores_u[variant] > state.classes.request_u[state.nodes.cls[node]]:
-        return last_core_w(state, variant, node) + device_w
+    beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.request_cores(state, node)
+    if beyond > 1e-9:
+        host_w = last_core_w(state, variant, node)
     if over_budget(state, node, host_w):
         return math.inf
-    return added_w
+    crowding_w = 0.0 if beyond > 1e-9 else view.crowding_w(state, variant, node, device)
+    return host_w + device_w + crowding_w
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
@@ -70,19 +67,14 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 def score_dial(state, task, variant, out):  # type: ignore[no-untyped-def]
     """The same, for the one guarantee that suits the task's slack."""
-    estimate = state.tasks.estimate[task]
+    estimate = view.estimate_s(state, task)
     least = 1.0
-    if not math.isnan(estimate) and estimate > 0.0:
-        least = max(state.params[0], estimate / (estimate + state.extra.slack[task]))
+    if view.has_estimate(state, task) and estimate > 0.0:
+        least = max(view.param(state, DIAL.least_guarantee), estimate / (estimate + view.slack_s(state, task)))
     tenths = math.ceil(10.0 * least - 1e-9)
-    mine = abs(10.0 * state.variants.guarantee[variant] - tenths) < 1e-6
+    mine = abs(10.0 * view.variant_guarantee(state, variant) - tenths) < 1e-6
     for c in range(out.size):
         out[c] = profiled_w(state, task, variant, c) if mine else math.inf
-
-
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
-    """Slack of each task."""
-    levels.note_slack(state, workload, cluster)
 
 
 HPE = Policy(
@@ -103,6 +95,6 @@ HPE_DIAL = Policy(
     "Algorithm 1 with a guarantee of 60–100 % by each task's slack",
     score=score_dial,
     settings=Settings(guarantees=(1.0, 0.9, 0.8, 0.7, 0.6)),
-    params={"least_guarantee": 0.6},
-    prepare=prepare,
+    params=DIAL.defaults,
+    slack=True,
 )

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 
-from wattflow.policy import costs
+from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """200 − (least allocated + balanced)."""
     for c in range(out.size):
-        cpu = min(1.0, costs.core_share(state, variant, c))
-        memory = min(1.0, costs.memory_share(state, variant, c))
+        cpu = min(1.0, view.core_share(state, variant, c))
+        memory = min(1.0, view.memory_share(state, variant, c))
         # LeastAllocated: mean of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole.
         least = math.floor((math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)) / 2.0)
         # BalancedAllocation: 1 − standard deviation of the shares; of two it is half their difference.

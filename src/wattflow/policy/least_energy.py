@@ -9,14 +9,14 @@ lower index. A node without a profile is used only where none with one fits.
 from __future__ import annotations
 
 from wattflow.engine.settings import Settings
-from wattflow.policy import costs
+from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """(P(k + c) − P(k)) · runtime + cold start + transfer + wake, in joules."""
     for c in range(out.size):
-        out[c] = costs.added_j(state, task, variant, c)
+        out[c] = view.added_j(state, task, variant, c)
 
 
 LEAST_ENERGY = Policy(

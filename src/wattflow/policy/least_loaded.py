@@ -6,7 +6,7 @@ index.
 
 from __future__ import annotations
 
-from wattflow.engine import view
+from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 

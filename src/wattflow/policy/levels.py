@@ -1,24 +1,24 @@
 """Levels of a workload's DAGs: how long before each task, how long from it on, and what that leaves as slack.
 
-Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as the mean of those
-with one. Data and waiting are left out. O(tasks + edges), compiled.
+Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as one of a second, as
+everywhere. Data and waiting are left out. Each workflow is looked at on its own, so many at once mean the
+same. O(tasks + edges), compiled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import EXTRA
 from wattflow.kernel.jit import jit
-from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 
 Floats = NDArray[np.float64]
+GUESS_S = 1.0
+"""The one rule for a task without an estimate, wherever seconds are needed: it counts as one of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,10 @@ def _backward(child_start, child, seconds, order, rest):  # type: ignore[no-unty
 
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
     """Seconds of each task in its first variant at the cluster's mean core speed; no NaN."""
-    known = workload.estimate_s[~np.isnan(workload.estimate_s)]
-    guess = float(known.mean()) if len(known) else 1.0
     cores = np.array([node.cores for node in cluster.nodes], np.float64)
     speed = float(np.average([node.speed for node in cluster.nodes], weights=cores))
     factor = np.array([shape.variants[0].runtime_factor for shape in workload.shapes], np.float64)
-    seconds = np.where(np.isnan(workload.estimate_s), guess, workload.estimate_s)
+    seconds = np.where(np.isnan(workload.estimate_s), GUESS_S, workload.estimate_s)
     return np.ascontiguousarray(seconds * factor[workload.shape] / speed)
 
 
@@ -116,36 +114,3 @@ def levels(workload: Workload, cluster: Cluster) -> Levels:
     cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes], np.float64)
     work = np.bincount(workload.workflow, weights=seconds * cores[workload.shape], minlength=flows)
     return Levels(seconds, before, rest, path[workload.workflow], work[workload.workflow].astype(np.float64), phase)
-
-
-def note_slack(state: Any, workload: Workload, cluster: Cluster) -> Levels:
-    """Write each task's slack and latest start into the State; for a policy's ``prepare``.
-
-    A deadline, where there is one, stands for the end of the critical path.
-    """
-    found = levels(workload, cluster)
-    extra = per_task(state, workload)
-    submit = workload.workflow_submit_s[workload.workflow] if len(workload) else np.zeros(0)
-    due = np.where(np.isfinite(workload.deadline_s), workload.deadline_s, submit + found.path)
-    latest = np.maximum(due - found.rest, submit + found.before)
-    extra["start_at"][: len(workload)] = latest
-    extra["slack"][: len(workload)] = latest - submit - found.before
-    return found
-
-
-def per_task(state: Any, workload: Workload) -> Any:
-    """The table of further facts with a row for each task, made where the State has only one shared row."""
-    if len(state.extra) < len(workload):
-        extra = record_table(EXTRA, len(workload))
-        extra["deadline"] = workload.deadline_s
-        extra["input_bytes"] = workload.input_bytes
-        state.replace(extra=extra)
-        state.counts["extra_n"] = len(workload)
-    return state.extra
-
-
-def note(state: Any, values: Floats) -> None:
-    """Put a policy's own notes at the front of ``state.memory``, which grows as needed."""
-    memory = np.zeros(max(len(state.memory), len(values)))
-    memory[: len(values)] = values
-    state.replace(memory=memory)

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import view
-from wattflow.engine.tables import DOWN
-from wattflow.kernel.jit import jit
-from wattflow.policy import costs
+from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
 
 
 @jit
 def fixed_slots(state, variant):  # type: ignore[no-untyped-def]
     """How many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
-    slots = 0
-    need = max(1, state.variants.need_u[variant])
-    for cls in range(state.classes.size):
-        if state.classes.serverless[cls] == 0 and state.class_ok[variant, cls] == 1:
-            first = state.classes.first[cls]
-            for i in range(first, first + state.classes.count[cls]):
-                if state.nodes.power_state[state.class_nodes[i]] < DOWN:
-                    slots += state.classes.request_u[cls] // need
+    slots = 0.0
+    need = max(1e-6, view.variant_guaranteed(state, variant))
+    for cls in range(view.classes_n(state)):
+        if not view.class_takes(state, variant, cls):
+            continue
+        for i in range(view.class_count(state, cls)):
+            node = view.class_node(state, cls, i)
+            if not view.is_serverless(state, node) and not view.is_gone(state, node):
+                slots += math.floor(view.request_cores(state, node) / need + 1e-9)
     return slots
 
 
@@ -37,31 +36,28 @@ def fixed_slots(state, variant):  # type: ignore[no-untyped-def]
 def fixed_speed_s(state, task, variant):  # type: ignore[no-untyped-def]
     """Seconds of the task on the fastest fixed node that can run it; inf without one."""
     best = math.inf
-    estimate = state.tasks.estimate[task]
-    if math.isnan(estimate):
-        estimate = 1.0
-    for cls in range(state.classes.size):
-        if state.classes.serverless[cls] == 0 and state.class_ok[variant, cls] == 1:
-            node = state.class_nodes[state.classes.first[cls]]
-            best = min(best, estimate * view.work_factor(state, state.tasks.form[task], variant, node, -1))
+    for cls in range(view.classes_n(state)):
+        node = view.class_node(state, cls, 0)
+        if not view.is_serverless(state, node) and view.class_takes(state, variant, cls):
+            best = min(best, view.estimate_s(state, task) * view.factor_on(state, task, variant, node, -1))
     return best
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Expected end of the phase on the candidate's side; inf on the serverless side where fixed nodes are sooner."""
-    fn = state.shapes.function[state.tasks.form[task]]
-    width = state.functions.waiting[fn] + state.functions.running[fn]
+    fn = view.function_of(state, task)
+    width = view.function_waiting(state, fn) + view.function_running(state, fn)
     slots = fixed_slots(state, variant)
-    waves = math.ceil(width / slots) if slots > 0 else 0.0
-    fixed_s = waves * fixed_speed_s(state, task, variant) if slots > 0 else math.inf
+    waves = math.ceil(width / slots) if slots > 0.0 else 0.0
+    fixed_s = waves * fixed_speed_s(state, task, variant) if slots > 0.0 else math.inf
     # A gang may need both sides at once, so it is never held back; a single task waits only while something runs.
-    alone = state.shapes.parts[state.tasks.form[task]] == 1
+    alone = view.parts_of(state, task) == 1
     for c in range(out.size):
-        run_s = costs.seconds(state, task, variant, c)
+        run_s = view.runtime_s(state, task, variant, c)
         start_s = view.ready_in_s(state, task, variant, c)
-        if state.classes.serverless[state.nodes.cls[state.candidates.node[c]]] == 0:
+        if not view.is_serverless(state, view.node_of(state, c)):
             out[c] = start_s + max(1.0, waves) * run_s
-        elif fixed_s < start_s + run_s and alone and state.counts.running[0] > 0:
+        elif fixed_s < start_s + run_s and alone and view.running(state) > 0:
             out[c] = math.inf
         else:
             out[c] = start_s + run_s

@@ -7,16 +7,15 @@ ties go to the task that entered first, then to the lower index.
 
 from __future__ import annotations
 
-from wattflow.engine import view
 from wattflow.engine.settings import Settings
-from wattflow.policy import costs
+from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Completion: wake, cold start, data and run. Only nodes with room are seen, so there is no further wait."""
     for c in range(out.size):
-        out[c] = view.ready_in_s(state, task, variant, c) + costs.seconds(state, task, variant, c)
+        out[c] = view.finish_in_s(state, task, variant, c)
 
 
 MIN_MIN = Policy(

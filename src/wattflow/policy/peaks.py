@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import view
-from wattflow.engine.tables import MICRO, UNKNOWN_COST
-from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
-from wattflow.model.workload import Workload
-from wattflow.policy import levels
+from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+NOTES = view.notes("k0", "k1", "k2")
 
 
 @jit
 def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
     """K0 + K1 e^(K2 x), x in per cent; with K2 = 0 the straight line K0 + K1 x."""
-    k0 = state.memory[3 * cls]
-    k1 = state.memory[3 * cls + 1]
-    k2 = state.memory[3 * cls + 2]
+    k0 = view.recall(state, NOTES.k0, cls)
+    k1 = view.recall(state, NOTES.k1, cls)
+    k2 = view.recall(state, NOTES.k2, cls)
     if k2 == 0.0:
         return k0 + k1 * utilisation
     return k0 + k1 * math.exp(k2 * utilisation)
@@ -37,14 +36,15 @@ def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """P(utilisation after) − P(utilisation before)."""
     for c in range(out.size):
-        node = state.candidates.node[c]
-        cls = state.nodes.cls[node]
-        if state.classes.known_power[cls] == 0:
-            out[c] = UNKNOWN_COST
+        node = view.node_of(state, c)
+        if not view.has_profile(state, node):
+            out[c] = view.UNKNOWN_COST
             continue
-        per_core = 100.0 / (state.classes.threads[cls] * MICRO)
-        before = min(100.0, state.nodes.alloc_u[node] * per_core)
-        after = min(100.0, (state.nodes.alloc_u[node] + state.variants.cores_u[variant]) * per_core)
+        cls = view.class_of(state, node)
+        per_core = 100.0 / view.node_threads(state, node)
+        busy = view.busy_cores(state, node)
+        before = min(100.0, busy * per_core)
+        after = min(100.0, (busy + view.variant_cores(state, variant)) * per_core)
         out[c] = model_w(state, cls, after) - model_w(state, cls, before)
 
 
@@ -58,13 +58,15 @@ def fit(idle_w: float, half_w: float, full_w: float) -> tuple[float, float, floa
     return idle_w - k1, k1, math.log(growth) / 50.0
 
 
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
+def prepare(state: Any, cluster: Cluster) -> None:
     """Fit every class's model."""
     rows = []
     for cls in range(len(state.classes)):
-        threads = float(state.classes.threads[cls])
-        rows.append(fit(*(float(view.watts(state.handle(), cls, share * threads)) for share in (0.0, 0.5, 1.0))))
-    levels.note(state, np.array(rows, np.float64).ravel())
+        node = int(state.class_nodes[state.classes["first"][cls]])
+        threads = float(view.node_threads(state.handle(), node))
+        rows.append(fit(*(float(view.watts_at(state.handle(), node, share * threads)) for share in (0.0, 0.5, 1.0))))
+    k0, k1, k2 = np.array(rows, np.float64).T
+    view.lay_out(state, NOTES, k0=k0, k1=k1, k2=k2)
 
 
 PEAKS = Policy("peaks", "smallest rise of power by the node's power model", score=score, prepare=prepare)

@@ -19,7 +19,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.facts import Floats, Slots, jit
 
 
@@ -55,9 +55,9 @@ def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planni
     return problem, planning.schedule(problem, table @ problem.weight, bias=table)
 
 
-def plan(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """What the engine follows."""
-    return planning.follow(workload, cluster, params, fill)
+    return planning.follow(workflow, cluster, committed, fill)
 
 
 PEFT = Policy(

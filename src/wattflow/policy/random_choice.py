@@ -5,15 +5,15 @@ O(nodes) per task; ties have probability 0.
 
 from __future__ import annotations
 
-from wattflow.engine import view
 from wattflow.engine.settings import Settings
+from wattflow.policy import effects
 from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """A uniform draw per candidate; the smallest wins."""
     for c in range(out.size):
-        out[c] = view.random_unit(state)
+        out[c] = effects.draw(state)
 
 
 RANDOM = Policy("random", "any node with room, by a seeded draw", score=score, settings=Settings(grouped=False))

@@ -33,6 +33,8 @@ POLICIES = {
     "daydream": "wattflow.policy.daydream:DAYDREAM",
     "mashup": "wattflow.policy.mashup:MASHUP",
     "carbon-delay": "wattflow.policy.carbon_delay:CARBON_DELAY",
+    "eft": "wattflow.policy.eft:EFT",
+    "eft-sleep": "wattflow.policy.eft:EFT_SLEEP",
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",
     "least-energy-sleep": "wattflow.policy.least_energy:LEAST_ENERGY_SLEEP",
     "fifo-sleep": "wattflow.policy.least_loaded:FIFO_SLEEP",

@@ -6,34 +6,43 @@ candidates cost the same but devices of one node, of which the lower index wins.
 
 from __future__ import annotations
 
+from typing import Any
+
 from wattflow.engine.settings import Settings
+from wattflow.model.cluster import Cluster
+from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
 
-# state.memory: the last node chosen + 1, then the decision under way: task, sequence, distance and node + 1 of its best
-LAST, TASK, SEQUENCE, DISTANCE, NODE = 0, 1, 2, 3, 4
+# The last node chosen + 1, then the decision under way: task, number, distance and node + 1 of its best
+NOTES = view.notes("last", "task", "number", "distance", "node")
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """(node − last − 1) mod nodes."""
-    note = state.memory
-    count = state.nodes.size
-    sequence = float(state.clock.sequence[0])
-    if note[TASK] != task + 1.0 or note[SEQUENCE] != sequence:
+    count = view.nodes_n(state)
+    number = float(view.decision(state))
+    if view.recall(state, NOTES.task, 0) != task + 1.0 or view.recall(state, NOTES.number, 0) != number:
         # A new decision: the last one ended at its best. Several variants of one task are one decision.
-        if note[NODE] > 0.0:
-            note[LAST] = note[NODE]
-        note[TASK] = task + 1.0
-        note[SEQUENCE] = sequence
-        note[DISTANCE] = count
+        if view.recall(state, NOTES.node, 0) > 0.0:
+            effects.note(state, NOTES.last, 0, view.recall(state, NOTES.node, 0))
+        effects.note(state, NOTES.task, 0, task + 1.0)
+        effects.note(state, NOTES.number, 0, number)
+        effects.note(state, NOTES.distance, 0, count)
+    last = int(view.recall(state, NOTES.last, 0))
     for c in range(out.size):
-        node = state.candidates.node[c]
-        distance = float((node - int(note[LAST]) + count) % count)
+        node = view.node_of(state, c)
+        distance = float((node - last + count) % count)
         out[c] = distance
-        if distance < note[DISTANCE]:
-            note[DISTANCE] = distance
-            note[NODE] = node + 1.0
+        if distance < view.recall(state, NOTES.distance, 0):
+            effects.note(state, NOTES.distance, 0, distance)
+            effects.note(state, NOTES.node, 0, node + 1.0)
+
+
+def prepare(state: Any, cluster: Cluster) -> None:
+    """Nothing was chosen yet."""
+    view.lay_out(state, NOTES, last=[0], task=[0], number=[0], distance=[0], node=[0])
 
 
 ROUND_ROBIN = Policy(
-    "round-robin", "the next node in turn that has room", score=score, settings=Settings(grouped=False)
+    "round-robin", "the next node in turn that has room", score=score, prepare=prepare, settings=Settings(grouped=False)
 )

@@ -6,17 +6,13 @@ that entered first, ties between nodes to the lower index.
 
 from __future__ import annotations
 
-import math
-
-from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.policy import least_loaded
+from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
     """The estimate."""
-    estimate = state.tasks.estimate[task]
-    return UNKNOWN_COST if math.isnan(estimate) else estimate
+    return view.estimate_s(state, task) if view.has_estimate(state, task) else view.UNKNOWN_COST
 
 
 SJF = Policy("sjf", "shortest estimated runtime first", score=least_loaded.score, priority=priority)

@@ -1,10 +1,10 @@
 """TaskFlow: a task that is not on the critical path may wait, within its slack, for a node that runs it on fewer
-joules.
+joules; the makespan stays.
 
 Versluis, Iosup: TaskFlow, an energy- and makespan-aware task placement policy for workflow scheduling through delay
-management, ICPE '22 Companion, doi:10.1145/3491204.3527466. Each task has a latest start on its workflow's DAG. Until
-then it is placed only where it costs the fewest joules of all nodes it could ever run on; after that, where it
-completes first.
+management, ICPE '22 Companion, doi:10.1145/3491204.3527466. Each task has a latest end on its workflow's DAG, at the
+speed of the fastest nodes (or by its deadline). Of the places where it would end by then the most frugal is taken;
+while a more frugal node could still make it the task waits for that one; where none can, the earliest end wins.
 
 O(candidates + variants × classes) per task; ties go to the lower index. A task without an estimate has no delay.
 """
@@ -14,92 +14,114 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wattflow.engine import view
+import numpy as np
+
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import DOWN, MICRO, NO_DEVICE, UNKNOWN_COST
-from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
-from wattflow.model.workload import Workload
-from wattflow.policy import costs, levels
+from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+DIAL = view.dials(tolerance=0.05)
+NOTES = view.notes("pace")
+SOON_S = 1e-6
+LATE = 1e18
+"""More than any joules: a place that is on time wins."""
 
 
 @jit
-def mean_j(state, task, variant, node, device):  # type: ignore[no-untyped-def]
-    """Joules of the task at the node's mean watts a thread: what does not depend on who else is there."""
-    cls = state.nodes.cls[node]
-    if state.classes.known_power[cls] == 0:
-        return UNKNOWN_COST
-    per_core = (state.classes.full_w[cls] - view.watts(state, cls, 0.0)) / state.classes.threads[cls]
-    watts = per_core * state.variants.cores_u[variant] / MICRO
-    if device >= 0:
-        dcls = state.devices.cls[device]
-        watts += state.device_classes.full_w[dcls] - state.device_classes.idle_w[dcls]
-    return watts * view.work_factor(state, state.tasks.form[task], variant, node, device)
+def latest_end_s(state, task):  # type: ignore[no-untyped-def]
+    """When the task must end for its workflow to keep its deadline, or the critical path on the fastest nodes."""
+    latest = view.latest_start_s(state, task)
+    if view.deadline_s(state, task) < math.inf:
+        return latest + view.typical_s(state, task)
+    submit = view.submit_s(state, task)
+    return submit + view.recall(state, NOTES.pace, 0) * (latest - submit + view.typical_s(state, task))
+
+
+@jit
+def known_j(watts, seconds):  # type: ignore[no-untyped-def]
+    """Their product; what is unknown stays so, however short it is."""
+    return view.UNKNOWN_COST if watts >= view.UNKNOWN_COST else watts * seconds
 
 
 @jit
 def class_best_j(state, task, variant, node):  # type: ignore[no-untyped-def]
-    """The fewest joules per second of runtime that a variant needs on a node, over the devices it could use."""
-    if state.variants.device[variant] == NO_DEVICE:
-        return mean_j(state, task, variant, node, -1)
-    best = UNKNOWN_COST
-    first = state.nodes.device_first[node]
-    for d in range(first, first + state.nodes.device_n[node]):
-        if state.device_classes.kind[state.devices.cls[d]] == state.variants.device[variant]:
-            best = min(best, mean_j(state, task, variant, node, d))
-    return best
+    """(joules per second of runtime, seconds) of a variant on a node, on the most frugal device that it could use."""
+    estimate = view.estimate_s(state, task)
+    if not view.variant_needs_device(state, variant):
+        slow = view.factor_on(state, task, variant, node, -1)
+        return known_j(view.mean_w(state, variant, node, -1), slow), estimate * slow
+    best = view.UNKNOWN_COST
+    seconds = math.inf
+    first, last = view.devices_of(state, node)
+    for d in range(first, last):
+        if view.device_suits(state, variant, d):
+            slow = view.factor_on(state, task, variant, node, d)
+            joules = known_j(view.mean_w(state, variant, node, d), slow)
+            if joules < best:
+                best = joules
+                seconds = estimate * slow
+    return best, seconds
 
 
 @jit
-def best_anywhere_j(state, task):  # type: ignore[no-untyped-def]
-    """The fewest joules per second of runtime on any node class, with room or not; each class by its first node."""
-    best = UNKNOWN_COST
-    shape = state.tasks.form[task]
-    first = state.shapes.variant_first[shape]
-    for variant in range(first, first + state.shapes.variant_n[shape]):
-        for cls in range(state.classes.size):
-            node = state.class_nodes[state.classes.first[cls]]
-            if state.class_ok[variant, cls] == 1 and state.nodes.power_state[node] < DOWN:
-                best = min(best, class_best_j(state, task, variant, node))
-    return best
-
-
-@jit
-def may_wait(state, task):  # type: ignore[no-untyped-def]
-    """Whether the task's latest start is still to come and something runs that may make room."""
-    if math.isnan(state.tasks.estimate[task]) or state.counts.running[0] == 0:
-        return False
-    return state.extra.start_at[task] > state.clock.now[0]
+def best_anywhere_j(state, task, by_s):  # type: ignore[no-untyped-def]
+    """The fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
+    best = view.UNKNOWN_COST
+    seconds = math.inf
+    first, last = view.variants_of(state, task)
+    for variant in range(first, last):
+        for cls in range(view.classes_n(state)):
+            node = view.class_node(state, cls, 0)
+            if view.class_takes(state, variant, cls) and not view.is_gone(state, node):
+                joules, long_s = class_best_j(state, task, variant, node)
+                if joules < best and long_s <= by_s:
+                    best = joules
+                    seconds = long_s
+    return best, seconds
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """Before the latest start: joules on the most frugal nodes, inf elsewhere. After it: completion."""
-    best = best_anywhere_j(state, task) if may_wait(state, task) else UNKNOWN_COST
+    """On time: joules, inf where a more frugal node can still make it. Too late everywhere: the earliest end."""
+    now = view.now_s(state)
+    left_s = latest_end_s(state, task) - now
+    best = view.UNKNOWN_COST
+    seconds = 0.0
+    if view.has_estimate(state, task) and view.running(state) > 0:
+        best, seconds = best_anywhere_j(state, task, left_s)
+    waits = best < view.UNKNOWN_COST and left_s - seconds > SOON_S
+    if waits:
+        # Woken again when it must start even there.
+        effects.hold_until(state, now + left_s - seconds)
     for c in range(out.size):
-        node = state.candidates.node[c]
-        if best < UNKNOWN_COST:
-            joules = mean_j(state, task, variant, node, state.candidates.device[c])
-            out[c] = joules if joules <= best * (1.0 + state.params[0]) else math.inf
+        node = view.node_of(state, c)
+        finish = view.finish_in_s(state, task, variant, c)
+        watts = view.mean_w(state, variant, node, view.device_of(state, c))
+        joules = known_j(watts, view.factor(state, task, variant, c))
+        on_time = finish <= left_s + SOON_S
+        if waits and not (on_time and joules <= best * (1.0 + view.param(state, DIAL.tolerance))):
+            out[c] = math.inf
+        elif joules >= view.UNKNOWN_COST:
+            out[c] = view.bounded(0.5 * view.UNKNOWN_COST + finish)
         else:
-            finish = view.ready_in_s(state, task, variant, c) + costs.seconds(state, task, variant, c)
-            unknown = state.classes.known_power[state.nodes.cls[node]] == 0
-            out[c] = costs.bounded(0.5 * UNKNOWN_COST + finish) if unknown else finish
-    if best < UNKNOWN_COST:
-        view.hold_until(state, state.extra.start_at[task])
+            out[c] = joules if on_time else LATE + finish
 
 
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
-    """Latest starts."""
-    levels.note_slack(state, workload, cluster)
+def prepare(state: Any, cluster: Cluster) -> None:
+    """How much faster than the mean the fastest nodes are."""
+    cores = np.array([node.cores for node in cluster.nodes], np.float64)
+    speed = np.array([node.speed for node in cluster.nodes])
+    view.lay_out(state, NOTES, pace=[np.average(speed, weights=cores) / speed.max()])
 
 
 TASKFLOW = Policy(
     "taskflow",
-    "delay within the slack for a more frugal node",
+    "a more frugal node within the slack, the makespan kept",
     "10.1145/3491204.3527466",
     score=score,
     settings=Settings(wakes=True),
-    params={"tolerance": 0.05},
+    params=DIAL.defaults,
     prepare=prepare,
+    slack=True,
 )

@@ -1,9 +1,9 @@
 """Multi-criteria choice by TOPSIS, as in KCSS.
 
 Menouer: KCSS: Kubernetes container scheduling strategy, J. Supercomputing 77, 2021, doi:10.1007/s11227-020-03427-3.
-Criteria here, all to be small: share of cores, share of memory, added watts, running attempts, seconds until the run
-can start (image, data, wake). Each column is divided by its Euclidean norm and weighed; a candidate's cost is its
-distance to the ideal row over the sum of its distances to the ideal and to the worst row.
+Criteria here, all to be small: share of cores, share of memory, the node's watts, running attempts, seconds until
+the run can start (image, data, wake). Each column is divided by its Euclidean norm and weighed; a candidate's cost is
+its distance to the ideal row over the sum of its distances to the ideal and to the worst row.
 
 O(criteria × candidates) per task; ties go to the lower index. A node without a profile is compared by the other
 criteria and used only where none with one fits.
@@ -13,27 +13,37 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import view
-from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.kernel.jit import jit
-from wattflow.policy import costs
+from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
 
+DIAL = view.dials(cores=0.2, memory=0.2, watts=0.2, running=0.2, start=0.2)
 CRITERIA = 5
 POWER = 2
 
 
 @jit
+def node_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
+    """Watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
+    added = view.added_w(state, task, variant, candidate)
+    if added >= view.UNKNOWN_COST:
+        return view.UNKNOWN_COST
+    node = view.node_of(state, candidate)
+    before = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
+    return view.node_idle_w(state, node) + before + added
+
+
+@jit
 def criterion(state, task, variant, candidate, k):  # type: ignore[no-untyped-def]
-    """Value k of a candidate; the unknown is UNKNOWN_COST."""
+    """Value k of a candidate; the unknown is view.UNKNOWN_COST."""
     if k == 0:
-        return costs.core_share(state, variant, candidate)
+        return view.core_share(state, variant, candidate)
     if k == 1:
-        return costs.memory_share(state, variant, candidate)
+        return view.memory_share(state, variant, candidate)
     if k == POWER:
-        return view.added_w(state, task, variant, candidate)
+        return node_w(state, task, variant, candidate)
     if k == 3:
-        return float(state.nodes.running[state.candidates.node[candidate]])
+        return float(view.tasks_on(state, view.node_of(state, candidate)))
     return view.ready_in_s(state, task, variant, candidate)
 
 
@@ -45,7 +55,7 @@ def extremes(state, task, variant, out, k):  # type: ignore[no-untyped-def]
     worst = -math.inf
     for c in range(out.size):
         value = criterion(state, task, variant, c, k)
-        if value < UNKNOWN_COST:
+        if value < view.UNKNOWN_COST:
             norm += value * value
             best = min(best, value)
             worst = max(worst, value)
@@ -59,8 +69,8 @@ def closeness(state, task, variant, candidate, table):  # type: ignore[no-untype
     to_worst = 0.0
     for k in range(CRITERIA):
         value = criterion(state, task, variant, candidate, k)
-        if value < UNKNOWN_COST and table[k][0] > 0.0:
-            weight = state.params[k] / table[k][0]
+        if value < view.UNKNOWN_COST and table[k][0] > 0.0:
+            weight = view.param(state, k) / table[k][0]
             best = weight * (value - table[k][1])
             worst = weight * (value - table[k][2])
             to_best += best * best
@@ -80,8 +90,8 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     )
     for c in range(out.size):
         out[c] = closeness(state, task, variant, c, table)
-        if state.classes.known_power[state.nodes.cls[state.candidates.node[c]]] == 0:
-            out[c] += UNKNOWN_COST
+        if not view.has_profile(state, view.node_of(state, c)):
+            out[c] += view.UNKNOWN_COST
 
 
 TOPSIS = Policy(
@@ -89,5 +99,5 @@ TOPSIS = Policy(
     "multi-criteria choice by TOPSIS (KCSS)",
     "10.1007/s11227-020-03427-3",
     score=score,
-    params={"cores": 0.2, "memory": 0.2, "watts": 0.2, "running": 0.2, "start": 0.2},
+    params=DIAL.defaults,
 )

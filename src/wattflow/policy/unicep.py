@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import view
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.policy import costs, least_loaded
+from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
     """−waited / (log₂(cores) · runtime)."""
-    estimate = state.tasks.estimate[task]
-    if math.isnan(estimate):
-        return UNKNOWN_COST
-    width = math.log(max(2.0, costs.cores(state, task))) / math.log(2.0)
+    if not view.has_estimate(state, task):
+        return view.UNKNOWN_COST
+    estimate = view.estimate_s(state, task)
+    width = math.log(max(2.0, view.cores_of(state, task))) / math.log(2.0)
     return -view.waited_s(state, task) / (width * max(estimate, 1e-9))
 
 

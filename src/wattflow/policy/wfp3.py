@@ -7,22 +7,18 @@ that entered first. Tasks without an estimate come last.
 
 from __future__ import annotations
 
-import math
-
-from wattflow.engine import view
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.policy import costs, least_loaded
+from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
     """−(waited / runtime)³ · cores."""
-    estimate = state.tasks.estimate[task]
-    if math.isnan(estimate):
-        return UNKNOWN_COST
+    if not view.has_estimate(state, task):
+        return view.UNKNOWN_COST
+    estimate = view.estimate_s(state, task)
     ratio = view.waited_s(state, task) / max(estimate, 1e-9)
-    return -ratio * ratio * ratio * costs.cores(state, task)
+    return -ratio * ratio * ratio * view.cores_of(state, task)
 
 
 WFP3 = Policy(

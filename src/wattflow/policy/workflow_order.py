@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import least_loaded, levels
-from wattflow.policy.base import Policy
+from wattflow.policy.base import Policy, vectorised
 
 
-def by_work(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
+@vectorised
+def by_work(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
     """Core seconds of the task's workflow."""
-    return levels.levels(workload, cluster).work
+    return levels.levels(workflow, cluster).work
 
 
-def by_path(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
+@vectorised
+def by_path(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
     """Critical path of the task's workflow."""
-    return levels.levels(workload, cluster).path
+    return levels.levels(workflow, cluster).path
 
 
 SHORTEST_WORKFLOW = Policy(

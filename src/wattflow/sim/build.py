@@ -26,6 +26,8 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
     domains["rate"] = 1.0
     domains["root"] = domains["place"] = -1
     checkpoints = any(function.checkpoint_s > 0 for function in workload.functions)
+    gangs = record_table(world.GANGS, count if any(shape.parts > 1 for shape in workload.shapes) else 1)
+    gangs["first_held"] = -1
     made = World(
         pulse=_pulse(state, workload, cluster, options, seed),
         runtime=workload.runtime_s.copy(),
@@ -41,6 +43,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         records=record_table(world.RECORDS, _record_capacity(workload, state)),
         power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
         task_faults=_task_faults(options),
+        gangs=gangs,
         watt_error=_watt_errors(nodes, options, seed),
         **_zones(cluster),
     )
@@ -59,7 +62,7 @@ def event_capacity(state: State) -> int:
 
 def log_capacity(state: State) -> int:
     """Room for the power log; it grows when full."""
-    return 16 * (len(state.attempts) + len(state.nodes)) + 1 << 12
+    return 8 * (len(state.attempts) + len(state.nodes)) + (1 << 12)
 
 
 def container_table(rows: int) -> Any:

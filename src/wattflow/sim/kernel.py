@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.core.types import FunctionType
 
-from wattflow.engine import decide, groups, release
+from wattflow.engine import containers, decide, fold, groups, release
 from wattflow.engine.tables import (
     ACT_FREQUENCY,
     ACT_SLEEP,
@@ -26,7 +25,7 @@ from wattflow.engine.tables import (
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, containers, faults, power, sleep, stages
+from wattflow.sim import clocks, faults, power, sleep, stages
 from wattflow.sim.world import (
     BACK,
     DATA,
@@ -96,14 +95,8 @@ def _finish_domain(state, world, priority):
 @inner
 def _lose_node(state, world, node, priority):
     """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
-    node_row = state.nodes[node]
     while True:
-        a = node_row.first_attempt
-        oldest = -1
-        while a >= 0:
-            if oldest < 0 or state.attempts[a].sequence < state.attempts[oldest].sequence:
-                oldest = a
-            a = state.attempts[a].next
+        oldest = fold.oldest_attempt(state, node)
         if oldest < 0:
             break
         task = state.attempts[oldest].task
@@ -111,11 +104,8 @@ def _lose_node(state, world, node, priority):
         if state.shapes[state.tasks[task].form].parts > 1:
             stages.cancel_siblings(state, world, task, node)
         stages.retry(state, world, task, NODE_LOST, priority)
-    while node_row.first_container >= 0:
-        containers.drop(state, node_row.first_container)
-    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
-        if state.devices[d].loaded >= 0:
-            containers.load_device(state, node, d, -1)
+    fold.forget_contents(state, node)
+    _stop_warming(state, world, node)
     sleep.set_state(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
@@ -123,7 +113,6 @@ def _lose_node(state, world, node, priority):
 @inner
 def _node_event(state, world, what, node, gen, priority):
     """Fold a change of a node; False if it is out of date."""
-    load = world.nodes[node]
     node_row = state.nodes[node]
     if what == WAKE_DONE:
         # The node may have been lost, and even have begun to wake again, since this was announced.
@@ -155,12 +144,7 @@ def _node_event(state, world, what, node, gen, priority):
             return False
         sleep.set_state(state, world, node, DRAINING)
     elif what == WARM_DONE:
-        power.account(state, world, node)
-        load.busy_u -= MICRO
-        load.cold_u -= MICRO
-        power.refresh(state, world, node)
-        if node_row.power_state == ON:
-            containers.keep(state, node, gen)
+        return _warm_done(state, world, node, gen)
     return True
 
 
@@ -226,46 +210,10 @@ def _start_placed(state, world):
 
 
 @inner
-def _ramp(state, world):
-    """Serverless nodes offer more as time goes on."""
-    clock = state.clock[0]
-    now = clock.now
-    for n in range(state.nodes.size):
-        cls = state.nodes[n].cls
-        if state.classes[cls].serverless == 1 and state.nodes[n].capacity_u < state.classes[cls].request_u:
-            offered = state.classes[cls].burst_u + state.classes[cls].ramp_u_s * now
-            capacity = np.int64(min(float(state.classes[cls].request_u), math.floor(offered + 1e-3)))
-            if capacity > state.nodes[n].capacity_u:
-                groups.leave(state, n)
-                state.nodes[n].capacity_u = capacity
-                groups.rejoin(state, n)
-                clock.epoch += 1
-
-
-@inner
 def _schedule_ramp(state, world):
     """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
     pulse = world.pulse[0]
-    clock = state.clock[0]
-    counts = state.counts[0]
-    now = clock.now
-    soonest = math.inf
-    for n in range(state.nodes.size):
-        cls = state.nodes[n].cls
-        kind = state.classes[cls]
-        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
-            continue
-        for at in range(counts.shapes_n):
-            shape = state.active_shapes[at]
-            first = state.shapes[shape].variant_first
-            for v in range(first, first + state.shapes[shape].variant_n):
-                if state.class_ok[v, cls] == 0:
-                    continue
-                for parts in range(1, state.shapes[shape].parts + 1):
-                    wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
-                    at_s = (wanted - kind.burst_u) / kind.ramp_u_s
-                    if now < at_s < soonest and wanted <= kind.request_u:
-                        soonest = at_s
+    soonest = fold.next_growth(state)
     if soonest != pulse.ramp_at:
         pulse.ramp_at = soonest
         if soonest < math.inf:
@@ -308,13 +256,13 @@ def _apply_actions(state, world):
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            _set_frequency(state, world, node, state.actions[k].value)
+            stages.set_frequency(state, world, node, state.actions[k].value)
     counts.action_n = 0
 
 
 @inner
 def _warm(state, world, node, fn):
-    """Make a container ahead of need: one core is busy for the time of a cold start."""
+    """Make a container ahead of need: one core is busy for the time of a cold start. Its joules are no attempt's."""
     node_row = state.nodes[node]
     load = world.nodes[node]
     if node_row.power_state != ON:
@@ -322,24 +270,42 @@ def _warm(state, world, node, fn):
     seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
     power.account(state, world, node)
     load.busy_u += MICRO
-    load.cold_u += MICRO
+    load.weight_u += MICRO
+    load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
-    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, fn)
+    announced = load.warm_gen * state.functions.size + fn
+    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, announced)
 
 
 @inner
-def _set_frequency(state, world, node, level):
+def _warm_done(state, world, node, announced):
+    """A container made ahead of need is ready; False if its node was lost while it was made."""
+    load = world.nodes[node]
     node_row = state.nodes[node]
-    cls = node_row.cls
-    if level < 0 or level >= state.classes[cls].frequency_n:
-        return
+    if announced // state.functions.size != load.warm_gen:
+        return False
     power.account(state, world, node)
-    groups.leave(state, node)
-    node_row.frequency = level
-    groups.rejoin(state, node)
-    clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes[node].demand_u))
+    load.busy_u -= MICRO
+    load.weight_u -= MICRO
+    load.warming_u -= MICRO
     power.refresh(state, world, node)
+    if node_row.power_state == ON:
+        containers.keep(state, node, announced % state.functions.size)
+        if node_row.running == 0 and load.warming_u == 0:
+            sleep.node_idles(state, world, node)
+    return True
+
+
+@inner
+def _stop_warming(state, world, node):
+    """What is being warmed on a lost node is gone, and draws no watts from here on."""
+    load = world.nodes[node]
+    power.account(state, world, node)
+    load.busy_u -= load.warming_u
+    load.weight_u -= load.warming_u
+    load.warming_u = 0
+    load.warm_gen += 1
 
 
 @inner
@@ -357,8 +323,10 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, priority, score, act, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
+    priority = functions.priority
+    score = functions.score
     clock = state.clock[0]
     rules = state.rules[0]
     counts = state.counts[0]
@@ -389,7 +357,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
         pulse.redo = 0
         if counts.waiting > 0 and _is_round(state, world):
             if pulse.ramps == 1:
-                _ramp(state, world)
+                fold.grow_platforms(state)
             status = _decide_all(state, world, priority, score)
             if status == BAD_COST:
                 return BAD_COST
@@ -404,7 +372,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
                     clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
                 clock.retry_at = math.inf
         if rules.has_act == 1 and _next_time(state, world) > clock.now:
-            act(state)
+            functions.act(state)
             _apply_actions(state, world)
         pulse.events += 1
 
@@ -433,41 +401,15 @@ def open_world(state, world):
             groups.rejoin(state, n)
 
 
-def function_types(state: Any) -> tuple[Any, Any, Any]:
-    """Signatures of priority, score and act for this State's compiled type; none of them when uncompiled."""
-    if not jit.COMPILED:
-        return None, None, None
-    from numba import typeof
-
-    kind = typeof(state.handle())
-    return (
-        types.float64(kind, types.int64),
-        types.void(kind, types.int64, types.int64, types.float64[::1]),
-        types.void(kind),
-    )
-
-
 @functools.cache
-def _compiled_advance(state_type: Any, world_type: Any) -> Any:
-    signature = types.int64(
-        state_type,
-        world_type,
-        FunctionType(types.float64(state_type, types.int64)),
-        FunctionType(types.void(state_type, types.int64, types.int64, types.float64[::1])),
-        FunctionType(types.void(state_type)),
-        types.float64,
-        types.int64,
-    )
-    return jit.compiled(signature, advance)
+def _compiled_advance(state_type: Any, world_type: Any, functions_type: Any) -> Any:
+    signature = types.int64(state_type, world_type, functions_type, types.float64, types.int64)
+    return jit.direct(jit.compiled(signature, advance))
 
 
-def kernel(state: Any, world: Any) -> Any:
+def kernel(state: Any, world: Any, functions: Any) -> Any:
     """`advance`, compiled once for the types of State and World (or as it is, uncompiled)."""
-    if not jit.COMPILED:
-        return advance
-    from numba import typeof
-
-    return _compiled_advance(typeof(state.handle()), typeof(world.handle()))
+    return _compiled_advance(state.kind, world.kind, functions.kind) if jit.COMPILED else advance
 
 
 __all__ = ["BAD_COST", "DONE", "GROW", "LIMIT", "STUCK", "UNTIL", "advance", "kernel", "open_world", "settle"]

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import tables
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
-from wattflow.kernel import jit
-from wattflow.kernel.records import record_table
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.policy import bind, registry
+from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import build, kernel
 from wattflow.sim.world import World
@@ -39,7 +38,7 @@ class SimOptions:
         sleep_after_s: Sleepable nodes sleep after idling so long; None leaves policy and cluster as they are.
         max_retries: Attempts after the first.
         record_power: Keep every change of watts in ``Run.power_log``.
-        from_zero: Count energy from time 0 instead of the first release.
+        from_zero: Count energy from time 0 instead of the first release; the makespan stays as it is.
         runtime_error: Spread (σ of log) of the estimates around the truth; 0 leaves the workload's estimates.
         power_error: Spread (σ of log) of the nodes' true watts around their profiles.
         outages: (node, down_s, up_s) that happen for certain.
@@ -107,7 +106,7 @@ class Simulation:
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
-            self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+            self.functions = bind.bind(self.policy, self.state)
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -115,14 +114,14 @@ class Simulation:
         if self.policy.plan is None:
             return known
         started = time.perf_counter()
-        self.planned = self.policy.plan(known, self.cluster, self.policy.params)
+        self.planned = arrivals.plans(self.policy, known, self.cluster)
         self.plan_seconds = time.perf_counter() - started
         return known if self.planned.after is None else _with_lanes(known, self.planned.after)
 
     def _build_state(self, known: Workload, seen: Workload) -> State:
         state = build_state(seen, self.cluster, self.policy.settings)
         state.rules["max_retries"] = self.options.max_retries
-        state.clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        state.clock["random"] = random.stream(self.seed)
         after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
@@ -132,32 +131,24 @@ class Simulation:
             state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
-        needs_extra = self.policy.rank is not None or self.planned is not None
-        if needs_extra and len(state.extra) == 1:
-            extra = record_table(tables.EXTRA, len(known))
-            extra["deadline"] = known.deadline_s
-            state.replace(extra=extra)
-            state.counts["extra_n"] = len(known)
-        if self.policy.rank is not None:
-            state.extra.rank[:] = self.policy.rank(known, self.cluster)
-        if self.planned is not None:
-            state.tasks.pinned[: len(known)] = self.planned.node
-            state.extra.rank[:] = self.planned.order
-            if self.planned.variant is not None:
-                state.tasks.pinned_variant[: len(known)] = self.planned.variant
+        arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
         if self.policy.prepare is not None:
-            self.policy.prepare(state, known, self.cluster)
+            self.policy.prepare(state, self.cluster)
         return state
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world)
+        step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
+        if jit.CHECKED:
+            limit = 1
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), *self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
             self.seconds += time.perf_counter() - started
+            if jit.CHECKED and status != kernel.GROW:
+                validate_state(self.state)
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
@@ -182,21 +173,24 @@ class Simulation:
         with np.errstate(over="ignore"):
             kernel.settle(self.state.handle(), self.world.handle())
         pulse = self.world.pulse[0]
-        span = float(pulse.last_end - self.state.clock.start[0])
+        start = float(self.state.clock.start[0])
+        lead = float(self.workload.release_s.min()) - start if len(self.workload) else 0.0
+        span = float(pulse.last_end - start)
         rented = np.array([node.price_per_hour / 3600.0 for node in self.cluster.nodes]) * span
-        log = self.world.power_log[: int(pulse.log_n)] if self.options.record_power else None
+        log = _used_rows(self.world.power_log, int(pulse.log_n)) if self.options.record_power else None
         return Run(
             workload=self.workload,
             cluster=self.cluster,
             policy=self.policy.name,
-            attempts=np.asarray(self.world.records[: int(pulse.record_n)]),
+            attempts=_used_rows(self.world.records, int(pulse.record_n)),
             energy_j=self.world.energy.copy(),
             carbon_g=self.world.nodes.carbon.copy(),
             cost=self.world.nodes.cost + rented,
             peak_w=float(pulse.peak_w),
-            makespan_s=span,
-            start_s=float(self.state.clock.start[0]),
-            power_log=None if log is None else np.asarray(log),
+            makespan_s=max(0.0, span - lead),
+            start_s=start,
+            lead_s=lead,
+            power_log=log,
             scalars=self._scalars(),
             manifest=self._manifest(),
         )
@@ -262,6 +256,12 @@ def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
     return replace(workload, parent_start=start, parent=parent[order], parent_bytes=size[order])
 
 
+def _used_rows(table: Any, rows: int) -> Any:
+    """The rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
+    used = np.asarray(table[:rows])
+    return used if len(table) <= rows + rows // 8 + 1024 else used.copy()
+
+
 def _grown(table: Any, rows: int) -> Any:
     larger = np.zeros(rows, table.dtype)
     larger[: len(table)] = table
@@ -288,6 +288,6 @@ def _grow(state: State, world: World, options: SimOptions) -> None:
         # The last row is scratch space, so the live rows keep their places.
         world.replace(events=_grown(world.events, 2 * wanted))
     if options.record_power:
-        bound = int(pulse.log_n) + 2 * build.log_capacity(state)
-        if bound > len(world.power_log):
-            world.replace(power_log=_grown(world.power_log, 2 * bound))
+        wanted = int(pulse.log_n) + build.log_capacity(state)
+        if wanted > len(world.power_log):
+            world.replace(power_log=_grown(world.power_log, wanted + len(world.power_log) // 2))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, devices, fit, release, view
+from wattflow.engine import devices, fold, view
 from wattflow.engine.tables import (
     ASLEEP,
     FALLING,
@@ -18,7 +18,7 @@ from wattflow.engine.tables import (
     WAKING,
 )
 from wattflow.kernel.jit import inner
-from wattflow.sim import clocks, containers, faults, power, sleep
+from wattflow.sim import clocks, faults, power, sleep
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -26,6 +26,7 @@ from wattflow.sim.world import (
     DATA,
     FAIL,
     FINISH,
+    HOLD,
     LATENCY,
     LOST_J,
     MESSAGE,
@@ -54,6 +55,7 @@ def begin(state, world, a):
     run.wake_s = 0.0
     run.cold_s = 0.0
     run.data_s = 0.0
+    run.hold_s = 0.0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -135,19 +137,7 @@ def _enter_cold(state, world, a):
     attempt = state.attempts[a]
     node = attempt.node
     load = world.nodes[node]
-    task = attempt.task
-    fn = state.shapes[state.tasks[task].form].function
-    function = state.functions[fn]
-    seconds = 0.0
-    if function.cold_start_s > 0.0:
-        c = view.find_container(state, node, fn)
-        if c >= 0:
-            containers.drop(state, c)
-            run.warm = 1
-        else:
-            seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
-    if attempt.device >= 0:
-        seconds += _load_devices(state, a, fn)
+    seconds = fold.enter(state, a)
     if seconds <= 0.0:
         _enter_data(state, world, a)
         return
@@ -155,26 +145,12 @@ def _enter_cold(state, world, a):
     power.account(state, world, node)
     weight = _weight(state, a)
     run.weight_u = weight
-    load.busy_u += weight
+    load.busy_u += state.variants[attempt.variant].cores_u
+    load.weight_u += weight
     load.cold_u += weight
     run.mark = load.integral
     power.refresh(state, world, node)
     _timed(state, world, a, COLD, seconds)
-
-
-@inner
-def _load_devices(state, a, fn):
-    """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
-    attempt = state.attempts[a]
-    node = attempt.node
-    first = state.nodes[node].device_first
-    slowest = 0.0
-    for d in range(first, first + state.nodes[node].device_n):
-        seconds = state.device_classes[state.devices[d].cls].reconfigure_s
-        if seconds > 0.0 and devices.holds(attempt.devices, d - first) and state.devices[d].loaded != fn:
-            slowest = max(slowest, seconds)
-            containers.load_device(state, node, d, fn)
-    return slowest
 
 
 @inner
@@ -184,24 +160,77 @@ def _leave_cold(state, world, a):
     load = world.nodes[node]
     power.account(state, world, node)
     weight = run.weight_u
-    run.cold_j = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    run.cold_j += weight * (load.integral - run.mark)
+    load.busy_u -= state.variants[state.attempts[a].variant].cores_u
+    load.weight_u -= weight
     load.cold_u -= weight
     power.refresh(state, world, node)
 
 
 @inner
 def _weight(state, a):
-    """Busy cores that an attempt counts for in power, in millionths."""
+    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
     attempt = state.attempts[a]
-    variant = attempt.variant
-    needs = state.variants[variant]
-    weight = needs.cores_u
-    level = needs.frequency
+    weight = state.variants[attempt.variant].cores_u
+    level = view.level_at(state, attempt.variant, attempt.node)
     if level > 0:
         cls = state.nodes[attempt.node].cls
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
+
+
+@inner
+def set_frequency(state, world, node, level):
+    """Change a node's level: what runs there goes on at it, each as its compute-bound share says."""
+    power.account(state, world, node)
+    before = state.nodes[node].frequency
+    if not fold.set_frequency(state, node, level):
+        return
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        stage = world.runs[a].stage
+        if stage == RUN or stage == COLD:
+            _reweigh(state, world, a)
+        if stage == RUN:
+            _rework(state, world, a, before, level)
+        a = state.attempts[a].next
+    power.refresh(state, world, node)
+
+
+@inner
+def _reweigh(state, world, a):
+    """Settle the joules so far and count the attempt at its new level from here on."""
+    run = world.runs[a]
+    load = world.nodes[state.attempts[a].node]
+    joules = run.weight_u * (load.integral - run.mark)
+    run.mark = load.integral
+    weight = _weight(state, a)
+    load.weight_u += weight - run.weight_u
+    if run.stage == COLD:
+        run.cold_j += joules
+        load.cold_u += weight - run.weight_u
+    else:
+        run.run_j += joules
+    run.weight_u = weight
+
+
+@inner
+def _rework(state, world, a, before, after):
+    """What is left of an attempt's work, at another level of its node."""
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    shape = state.tasks[attempt.task].form
+    node_row.frequency = before
+    old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
+    node_row.frequency = after
+    ratio = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old
+    if ratio != 1.0:
+        d = run.domain
+        left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
+        clocks.remove(state, world, a)
+        clocks.join(state, world, d, a, left * ratio)
+        run.planned *= ratio
 
 
 @inner
@@ -222,15 +251,7 @@ def _enter_data(state, world, a):
         return
     run.bytes = size
     world.pulse[0].transfers += 1
-    cls = state.nodes[node].cls
-    kind = state.classes[cls]
-    latency = kind.latency_s
-    zone = kind.zone
-    for e in range(state.parent_start[task], state.parent_start[task + 1]):
-        at = state.tasks[state.parent[e]].node
-        if state.parent_bytes[e] > 0.0 and at >= 0 and state.classes[state.nodes[at].cls].zone != zone:
-            latency += kind.zone_latency_s
-            break
+    latency = view.data_latency_s(state, task, node)
     if latency > 0.0:
         since = run.since
         _timed(state, world, a, LATENCY, latency)
@@ -280,26 +301,17 @@ def data_arrived(state, world, a):
 
 
 @inner
-def cpu_rate(state, node, demand_u):
-    """Progress of each CPU attempt with this demand on the node's cores: X(D)/D."""
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    kind = state.classes[cls]
-    demand = demand_u / MICRO
-    cores = kind.cores
-    rate = 1.0
-    if demand > cores:
-        threads = kind.threads
-        rate = (cores + (min(demand, threads) - cores) * kind.smt_gain) / demand
-    level = node_row.frequency
-    if level > 0:
-        rate *= state.frequency_speed[cls, level]
-    return rate
+def _crowd(state, world, node, cores_u):
+    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    load = world.nodes[node]
+    demand = load.demand_u + cores_u
+    load.demand_u = demand
+    clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
 @inner
 def device_rate(state, world, d):
-    """Progress of each attempt on a device: turns under time slicing, interference under MPS."""
+    """Progress of each attempt on a device: turns under time slicing where duties exceed it, interference under MPS."""
     use = world.devices[d]
     dcls = state.devices[d].cls
     device_kind = state.device_classes[dcls]
@@ -308,15 +320,47 @@ def device_rate(state, world, d):
     if k <= 1:
         return 1.0
     if sharing == TIME_SLICE:
-        return 1.0 / k
+        return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
     if sharing == MPS:
-        others = use.share_u / MICRO * (k - 1) / k
+        others = use.busy_u / MICRO * (k - 1) / k
         return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
 
 
 @inner
 def _enter_run(state, world, a):
+    """Start the run, or wait until the other parts of the gang are as far."""
+    task = state.attempts[a].task
+    parts = state.shapes[state.tasks[task].form].parts
+    if parts == 1:
+        _start_run(state, world, a)
+        return
+    run = world.runs[a]
+    gang = world.gangs[task]
+    run.stage = HOLD
+    run.since = state.clock[0].now
+    run.left = gang.first_held
+    gang.first_held = a
+    gang.held += 1
+    if gang.held < parts:
+        return
+    b = gang.first_held
+    _forget_held(world, task)
+    while b >= 0:
+        after = world.runs[b].left  # joining a domain sets it anew
+        world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
+        _start_run(state, world, b)
+        b = after
+
+
+@inner
+def _forget_held(world, task):
+    world.gangs[task].first_held = -1
+    world.gangs[task].held = 0
+
+
+@inner
+def _start_run(state, world, a):
     run = world.runs[a]
     attempt = state.attempts[a]
     now = state.clock[0].now
@@ -332,7 +376,8 @@ def _enter_run(state, world, a):
     run.weight_u = weight
     power.account(state, world, node)
     run.mark = load.integral
-    load.busy_u += weight
+    load.busy_u += needs.cores_u
+    load.weight_u += weight
     if needs.device != NO_DEVICE:
         _use_devices(state, world, a, 1)
         device = attempt.device
@@ -341,10 +386,8 @@ def _enter_run(state, world, a):
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
     else:
-        demand = load.demand_u + needs.cores_u
-        load.demand_u = demand
         clocks.join(state, world, node, a, work)
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, needs.cores_u)
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
@@ -363,7 +406,8 @@ def _use_devices(state, world, a, sign):
         if devices.holds(attempt.devices, d - first):
             power.account_device(state, world, d)
             world.devices[d].tasks += sign
-            world.devices[d].share_u += sign * devices.power_share(state, variant, state.devices[d].cls)
+            world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
+            world.devices[d].duty_u += sign * state.variants[variant].duty_u
             power.refresh_device(state, world, d)
 
 
@@ -393,19 +437,17 @@ def _leave_run(state, world, a):
     weight = run.weight_u
     power.account(state, world, node)
     joules = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    load.busy_u -= needs.cores_u
+    load.weight_u -= weight
     if needs.device != NO_DEVICE:
         device = attempt.device
-        share = devices.power_share(state, variant, state.devices[device].cls)
+        share = devices.busy_share(state, variant, state.devices[device].cls)
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
-    else:
-        demand = load.demand_u - needs.cores_u
-        load.demand_u = demand
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, -needs.cores_u)
     power.refresh(state, world, node)
-    run.run_j = joules
+    run.run_j += joules
 
 
 @inner
@@ -418,15 +460,9 @@ def run_ended(state, world, a, priority):
     node = attempt.node
     outcome = world.runs[a].outcome
     if outcome == OK:
-        fn = state.shapes[task_row.form].function
-        if state.functions[fn].cold_start_s > 0.0:
-            containers.keep(state, node, fn)
+        fold.keep_container(state, a)
         _close(state, world, a, OK)
-        left = task_row.parts_left - 1
-        task_row.parts_left = left
-        if left == 0:
-            where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
-            release.complete(state, task, where, priority)
+        if fold.part_done(state, task, node, priority):
             world.pulse[0].last_end = state.clock[0].now
         return
     faults.keep_checkpoint(state, world, a)
@@ -449,17 +485,12 @@ def time_is_up(state, world, a, priority):
 @inner
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
-    task_row = state.tasks[task]
-    clock = state.clock[0]
-    rules = state.rules[0]
-    pulse = world.pulse[0]
-    task_row.attempt += 1
-    if task_row.attempt <= rules.max_retries and outcome != TIME_LIMIT:
-        pulse.retries += 1
-        release.enqueue(state, task, priority)
+    if state.shapes[state.tasks[task].form].parts > 1:
+        _forget_held(world, task)
+    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
+        world.pulse[0].retries += 1
     else:
-        release.give_up(state, task)
-        pulse.last_end = clock.now
+        world.pulse[0].last_end = state.clock[0].now
 
 
 @inner
@@ -482,6 +513,8 @@ def stop(state, world, a, outcome):
         run.wake_s = spent
     elif stage == LATENCY or stage == DATA:
         run.data_s = spent
+    elif stage == HOLD:
+        run.hold_s = spent
     if stage == RUN:
         clocks.remove(state, world, a)
         faults.note_progress(state, world, a)
@@ -517,7 +550,8 @@ def _close(state, world, a, outcome):
     cls = node_row.cls
     kind = state.classes[cls]
     if kind.serverless == 1:
-        used = 0.0 if math.isnan(run.start) else needs.cores_u / MICRO * (clock.now - run.start)
+        running = 0.0 if math.isnan(run.start) else clock.now - run.start
+        used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
     record = world.records[k]
@@ -538,12 +572,10 @@ def _close(state, world, a, outcome):
     record.wake_s = run.wake_s
     record.cold_s = run.cold_s
     record.data_s = run.data_s
+    record.hold_s = run.hold_s
     record.run_j = run.run_j
     record.cold_j = run.cold_j
     record.transfer_j = run.transfer_j
     record.marginal_j = attempt.marginal_j
     record.guarantee = needs.guarantee
-    fit.give_back(state, variant, node, device, attempt.devices)
-    decide.drop_attempt(state, a)
-    if node_row.running == 0:
-        sleep.node_idles(state, world, node)
+    sleep.check_later(state, world, node, fold.end_attempt(state, a))

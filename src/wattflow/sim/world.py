@@ -8,13 +8,13 @@ from wattflow.kernel.handle import Tables
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
-MESSAGE, WAKE, COLD, LATENCY, DATA, RUN = 0, 1, 2, 3, 4, 5
+MESSAGE, WAKE, COLD, LATENCY, DATA, RUN, HOLD = 0, 1, 2, 3, 4, 5, 6
 # Order of events within an instant
 FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
 # What an event is about
 STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND, TIME_UP = range(12)
 # Accounts, in the order of model.run.ACCOUNTS
-IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = 0, 1, 2, 3, 4, 5, 6
+IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J, UNATTRIBUTED_J = 0, 1, 2, 3, 4, 5, 6, 7
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 
@@ -29,7 +29,7 @@ RUNS = np.dtype([
     ("stage", "i4"), ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"), ("warm", "i4"),
     ("finish_v", "f8"), ("since", "f8"), ("start", "f8"), ("mark", "f8"), ("device_mark", "f8"), ("weight_u", "i8"),
     ("run_j", "f8"), ("cold_j", "f8"), ("transfer_j", "f8"), ("message_s", "f8"), ("wake_s", "f8"), ("cold_s", "f8"),
-    ("data_s", "f8"), ("planned", "f8"), ("bytes", "f8"),
+    ("data_s", "f8"), ("hold_s", "f8"), ("planned", "f8"), ("bytes", "f8"),
 ])  # fmt: skip
 DOMAINS = np.dtype([
     ("rate", "f8"), ("v0", "f8"), ("t0", "f8"), ("lag", "f8"), ("next_t", "f8"), ("next_seq", "i8"),
@@ -38,22 +38,24 @@ DOMAINS = np.dtype([
 EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8"), ("what", "i4"), ("who", "i4")])
 NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
-    ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"), ("gen", "i8"), ("wake_wanted", "i8"),
-    ("failures", "i8"), ("idle_w", "f8"),
+    ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"),
+    ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"), ("weight_u", "i8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
-    ("tasks", "i8"), ("share_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
+    ("tasks", "i8"), ("busy_u", "i8"), ("duty_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
 ])  # fmt: skip
 ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),
     ("price_step", "f8"), ("pue", "f8"),
 ])  # fmt: skip
+GANGS = np.dtype([("first_held", "i4"), ("held", "i4")])
+"""Per task: its parts that wait for the others, linked by ``runs.left``. One row where no task has several parts."""
 POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f8")])
 TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
 
 TABLES = (
     "pulse", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "events", "nodes", "devices", "energy",
-    "zones", "series", "series_sum", "records", "power_log", "task_faults", "watt_error",
+    "zones", "series", "series_sum", "records", "power_log", "task_faults", "watt_error", "gangs",
 )  # fmt: skip
 
 

@@ -120,14 +120,16 @@ def test_enrich_fills_the_columns_of_the_trace_archive(tmp_path: Path) -> None:
     assert traces.load(tmp_path / "out").columns["energy_j"] == pytest.approx([350.0, 150.0])
 
 
-def test_load_curves_are_turned_into_busy_threads_when_asked(tmp_path: Path) -> None:
+def test_load_curves_are_read_cores_first(tmp_path: Path) -> None:
+    """The same points as load and as busy threads: one busy thread of the load curve wakes the package."""
     trace, cluster = recorded(tmp_path), tmp_path / "cluster.toml"
-    cluster.write_text(CLUSTER.replace('name = "m"', 'name = "other"'))
-    for name, flags in (("plain", []), ("turned", ["--load-curves"])):
-        result = run("enrich", trace, tmp_path / f"{name}.json", "--nodes", cluster, "--default", "curve", *flags)
+    as_busy = 'power = { busy = [0, 0.8, 8], watts = [20, 60, 80], scope = "package" }'
+    for name, text in (("load", CLUSTER), ("busy", CLUSTER.replace(CLUSTER.splitlines()[-1], as_busy))):
+        cluster.write_text(text.replace('name = "m"', 'name = "other"'))
+        result = run("enrich", trace, tmp_path / f"{name}.json", "--nodes", cluster, "--default", "curve")
         assert result.exit_code == 0, result.output
-    plain, turned = (traces.load(tmp_path / f"{name}.json").columns["energy_j"].sum() for name in ("plain", "turned"))
-    assert plain != pytest.approx(turned)
+    load, busy = (traces.load(tmp_path / f"{name}.json").columns["energy_j"].sum() for name in ("load", "busy"))
+    assert load != pytest.approx(busy)
 
 
 def test_enrich_without_a_curve_for_any_machine_says_so(tmp_path: Path) -> None:

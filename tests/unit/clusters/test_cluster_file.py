@@ -122,7 +122,7 @@ def test_power_is_read_in_each_way(full: Cluster) -> None:
     assert form is not None and load is not None and points is not None
     assert form.at(4) == pytest.approx(10 + 40 / 8)
     assert (form.scope, form.provenance, form.source) == (Scope.PACKAGE, Provenance.GUESSED, "x")
-    assert (load.busy, load.provenance) == ((0, 4, 8), Provenance.MEASURED)
+    assert (load.busy, load.provenance) == ((0, 1, 4, 8), Provenance.MODELLED)
     assert points.watts == (5, 9, 11)
 
 
@@ -282,11 +282,11 @@ def test_every_key_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(StrictTable, "finish", collect)
     (tmp_path / "south.csv").write_text(SOUTH)
     parse_cluster(FULL, "full", tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
     assert {key for key in asked if f"`{key}`" not in page} == set()
 
 
 def test_the_example_of_the_page_is_a_cluster() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
     cluster = parse_cluster(page.partition("```toml\n")[2].partition("```")[0], "docs/clusters.md")
     assert [node.name for node in cluster.nodes] == ["thrifty-0", "thrifty-1", "thrifty-2", "thrifty-3", "gpu"]

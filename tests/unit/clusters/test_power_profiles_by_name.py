@@ -42,8 +42,9 @@ def test_an_unknown_profile_names_the_nearest() -> None:
 
 
 def test_a_profile_is_fitted_to_the_nodes_threads() -> None:
-    curve = resolve_profile("ccf:epyc-7702p-dl325", 96)
-    assert (curve.busy, curve.watts) == ((0.0, 96.0), (70.3, 224.0))
+    curve = resolve_profile("ccf:epyc-7702p-dl325", 48, 2)
+    assert curve.busy == (0.0, 1.0, 48.0, 96.0)
+    assert (curve.at(0), curve.at(48), curve.at(96)) == (70.3, pytest.approx(70.3 + 0.87 * 153.7), pytest.approx(224.0))
     assert curve.provenance == Provenance.MODELLED
     assert "Apache-2.0" in curve.source
 
@@ -65,7 +66,7 @@ def test_ichnos_cores_add_up_to_the_data_sheets_tdp() -> None:
 @pytest.mark.data
 @pytest.mark.usefixtures("data_dir")
 def test_the_shipped_extract_agrees_with_the_data_folder() -> None:
-    rows = (Path(__file__).parents[2] / "src/wattflow/data/profiles/ccf_servers.csv").read_text().splitlines()
+    rows = (Path(__file__).parents[3] / "src/wattflow/data/profiles/ccf_servers.csv").read_text().splitlines()
     shipped = [row.split(",")[:2] for row in rows if not row.startswith(("#", "name"))]
     assert len(shipped) == 18
     for name, row in shipped:
@@ -80,7 +81,7 @@ def test_the_data_folder_adds_spec_and_turbostat_curves() -> None:
     assert (families["spec"], families["turbostat"]) == (619, 14)
     assert families["ccf"] > 1000
     for profile in profiles:
-        assert profile.for_threads(8).busy[-1] == 8
+        assert profile.for_node(4, 2).busy[-1] == 8
         assert profile.shipped or profile.year is not None
 
 

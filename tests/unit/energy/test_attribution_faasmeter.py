@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.data
 @pytest.mark.parametrize("machine", ["server", "jetson"])
 def test_held_out_runs(data_dir: Path, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = Path(__file__).parents[2] / "benchmarks" / "attribution.py"
+    path = Path(__file__).parents[3] / "benchmarks" / "attribution.py"
     spec = importlib.util.spec_from_file_location("bench_attribution", path)
     assert spec is not None
     assert spec.loader is not None

@@ -141,7 +141,7 @@ def test_measured_joules_are_kept() -> None:
 
 @pytest.mark.data
 def test_ichnos_runs_within_the_goal(data_dir: Path) -> None:
-    path = Path(__file__).parents[2] / "benchmarks" / "enrich.py"
+    path = Path(__file__).parents[3] / "benchmarks" / "enrich.py"
     spec = importlib.util.spec_from_file_location("bench_enrich", path)
     assert spec is not None
     assert spec.loader is not None

@@ -103,5 +103,5 @@ def test_words_are_checked() -> None:
 
 @pytest.mark.parametrize("name", ONLINE)
 def test_the_page_of_policies_names_it(name: str) -> None:
-    page = Path(__file__).parents[2] / "docs" / "policies.md"
+    page = Path(__file__).parents[3] / "docs" / "policies.md"
     assert f"`{name}`" in page.read_text(encoding="utf-8")

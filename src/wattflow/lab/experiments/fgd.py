@@ -26,6 +26,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
+from wattflow.policy.fgd import targeting
 from wattflow.sim.simulate import Simulation
 
 Floats = NDArray[np.float64]
@@ -90,9 +91,12 @@ def read(table: StrictTable) -> FillingSettings:
     return settings
 
 
-def policy_of(name: str) -> Policy:
-    """A rival of the paper, else a registered policy."""
-    return RIVALS[name] if name in RIVALS else registry.load(name)
+def policy_of(name: str, pods: Workload) -> Policy:
+    """A rival of the paper, else a registered policy; FGD and PWR know the list's shapes beforehand, as there."""
+    if name in RIVALS:
+        return RIVALS[name]
+    policy = registry.load(name)
+    return targeting(policy, pods) if name in NO_RIVALS else policy
 
 
 def pod_gpus(pods: Workload) -> Floats:
@@ -158,7 +162,7 @@ def one_experiment_s(settings: FillingSettings) -> float:
     """Wall seconds of the plain list under FGD, reading the lists included, once everything is compiled."""
     started = time.perf_counter()
     cluster, pods = load_cluster(settings.cluster), load_pods(settings.pods)
-    fill(inflated(pods, 0.0, None), cluster, policy_of("fgd"), settings.seed)
+    fill(inflated(pods, 0.0, None), cluster, policy_of("fgd", pods), settings.seed)
     return time.perf_counter() - started
 
 
@@ -172,7 +176,7 @@ def run(settings: FillingSettings, progress: Progress) -> Outcome:
         arrivals = inflated(pods, gpus, settings.seed + repeat)
         for number, name in enumerate(settings.policies):
             progress((repeat * len(settings.policies) + number) / steps, name)
-            found[name].append(fill(arrivals, cluster, policy_of(name), settings.seed + repeat))
+            found[name].append(fill(arrivals, cluster, policy_of(name, pods), settings.seed + repeat))
     progress(1.0, "the plain list")
     return outcome(settings, found, (one_experiment_s(settings), len(pods), len(cluster.nodes)))
 

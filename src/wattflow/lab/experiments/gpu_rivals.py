@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import GPU, MICRO, NO_DEVICE
-from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
-from wattflow.model.workload import Workload
-from wattflow.policy import levels
+from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
 
-# state.memory: the largest cores (millionths), memory (bytes) and GPUs of a node
+NOTES = view.notes("largest")
+# The largest cores (millionths), memory (bytes) and GPUs of a node
 CORES, MEMORY, GPUS = 0, 1, 2
 # A rule of placement outweighs best fit, which is below 3, and the choice of the GPU, which is below 1 / FINE.
 RULE = 10.0
@@ -51,9 +49,9 @@ def left_over(state, candidate):  # type: ignore[no-untyped-def]
     """What is free on the candidate's node: cores, memory and GPUs, each over the largest of the cluster, summed."""
     node = state.candidates[candidate].node
     row = state.nodes[node]
-    cores = (row.capacity_u - row.used_u) / state.memory[CORES]
-    memory = (state.classes[row.cls].memory - row.used_mem) / state.memory[MEMORY]
-    return cores + memory + free_gpus(state, node) / state.memory[GPUS]
+    cores = (row.capacity_u - row.used_u) / view.recall(state, NOTES.largest, CORES)
+    memory = (state.classes[row.cls].memory - row.used_mem) / view.recall(state, NOTES.largest, MEMORY)
+    return cores + memory + free_gpus(state, node) / view.recall(state, NOTES.largest, GPUS)
 
 
 @jit
@@ -78,10 +76,18 @@ def dot_product(state, task, variant, out):  # type: ignore[no-untyped-def]
     for c in range(out.size):
         node = state.candidates[c].node
         row = state.nodes[node]
-        cores = (row.capacity_u - row.used_u) / state.memory[CORES] * (needs.need_u / state.memory[CORES])
-        memory = (state.classes[row.cls].memory - row.used_mem) / state.memory[MEMORY]
-        memory *= needs.memory / state.memory[MEMORY]
-        gpus = free_gpus(state, node) / state.memory[GPUS] * (share / state.memory[GPUS])
+        cores = (
+            (row.capacity_u - row.used_u)
+            / view.recall(state, NOTES.largest, CORES)
+            * (needs.need_u / view.recall(state, NOTES.largest, CORES))
+        )
+        memory = (state.classes[row.cls].memory - row.used_mem) / view.recall(state, NOTES.largest, MEMORY)
+        memory *= needs.memory / view.recall(state, NOTES.largest, MEMORY)
+        gpus = (
+            free_gpus(state, node)
+            / view.recall(state, NOTES.largest, GPUS)
+            * (share / view.recall(state, NOTES.largest, GPUS))
+        )
         out[c] = cores + memory + gpus + device_rest(state, c)
 
 
@@ -116,12 +122,12 @@ def gpu_clustering(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = rule + left_over(state, c) + device_rest(state, c)
 
 
-def prepare(state: Any, workload: Workload, cluster: Cluster) -> None:
+def prepare(state: Any, cluster: Cluster) -> None:
     """The largest node, by which amounts are scaled."""
     cores = max(node.request_cores for node in cluster.nodes) * MICRO
     memory = max(node.memory_bytes for node in cluster.nodes)
     gpus = max(len(node.devices) for node in cluster.nodes)
-    levels.note(state, np.array([cores, max(1, memory), max(1, gpus)], np.float64))
+    view.lay_out(state, NOTES, largest=[cores, max(1, memory), max(1, gpus)])
 
 
 RIVALS = {

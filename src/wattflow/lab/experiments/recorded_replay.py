@@ -6,7 +6,6 @@ as the file says: ``coreCount``, else average CPU use where that exceeds one cor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from wattflow.model.cluster import Cluster, Network, Node
 from wattflow.model.workflow import Task, Workflow
 from wattflow.model.workload import Workload
 from wattflow.policy import levels
-from wattflow.policy.base import Plan, Policy
+from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.sim import simulate
 
 AMPLE_BYTES = 1 << 50
@@ -92,7 +91,7 @@ def without_data(workload: Workload) -> Workload:
     )
 
 
-def as_recorded(workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> Plan:
+def as_recorded(workload: Workload, cluster: Cluster, committed: Committed) -> Plan:
     """Each task on its recorded machine, those without one anywhere; in order of the file."""
     number = {node.name: i for i, node in enumerate(cluster.nodes)}
     machines = workload.columns.get("machine")
@@ -102,7 +101,7 @@ def as_recorded(workload: Workload, cluster: Cluster, params: Mapping[str, float
     )
 
 
-RECORDED = Policy("as-recorded", "each task on the machine where it was recorded", plan=as_recorded)
+RECORDED = Policy("as-recorded", "each task on the machine where it was recorded", plan=as_recorded, knows_future=True)
 
 
 def replay(path: Path, application: str, bandwidth_bytes_per_s: float) -> Replay | None:
@@ -114,7 +113,7 @@ def replay(path: Path, application: str, bandwidth_bytes_per_s: float) -> Replay
     workload = recorded_work(document, cluster)
     bare = without_data(workload)
     found = levels.levels(bare, cluster)
-    pins = as_recorded(bare, cluster, {}).node
+    pins = as_recorded(bare, cluster, Committed(0.0, {})).node
     cores = np.array([shape.variants[0].cores for shape in bare.shapes])[bare.shape]
     return Replay(
         file=path.name.split(".")[0],

@@ -224,14 +224,14 @@ def utilisation(run: Run) -> list[float]:
     """Share of the cluster's cores on which tasks run in each slice of the run (not those that wait for data). O(n)."""
     if not len(run.attempts) or run.makespan_s <= 0:
         return []
-    edges = run.start_s + np.linspace(0.0, run.makespan_s, BINS + 1)
+    edges = run.start_s + np.linspace(0.0, run.span_s, BINS + 1)
     shapes = run.workload.shapes
     cores = np.array([next((v.cores for v in s.variants if v.device is None), 0.0) for s in shapes] or [1.0])
     rows = run.attempts
     weight = cores[run.workload.shape[rows["task"]]]
     integral = _integral(edges, rows["start_s"], weight) - _integral(edges, rows["end_s"], weight)
     capacity = sum(min(node.request_cores, float(node.cores)) for node in run.cluster.nodes)
-    share = np.diff(integral) / (capacity * run.makespan_s / BINS)
+    share = np.diff(integral) / (capacity * run.span_s / BINS)
     return [float(value) for value in np.maximum(share, 0.0)]
 
 

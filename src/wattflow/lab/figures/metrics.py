@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 BOUND_S = 10.0
 """Shortest ideal time that bounded slowdown divides by."""
 
-STAGES = ("queue", "message", "wake", "cold_start", "data", "run", "retries")
+STAGES = ("queue", "message", "wake", "cold_start", "data", "hold", "run", "retries")
 """Where a task's response time went. They sum to it."""
 
 
@@ -139,6 +139,7 @@ class TaskTimes:
             "wake": column(last["wake_s"]),
             "cold_start": column(last["cold_s"]),
             "data": column(last["data_s"]),
+            "hold": column(last["hold_s"]),
             "run": column(last["end_s"] - last["start_s"]),
             "retries": column(last["ready_s"] - release_s[at]),
         }
@@ -186,19 +187,19 @@ def _energy(run: Run) -> dict[str, float | None]:
         chosen = np.array([k == kind for k in kinds], bool)
         values[f"energy_{kind}_j"] = float(by_node[chosen].sum())
     total = run.total_j if known else None
-    span = run.makespan_s
+    span = run.span_s
     return values | {
         "energy_j": total,
         "peak_w": float(run.peak_w) if known else None,
         "mean_w": total / span if total is not None and span > 0 else None,
-        "edp_js": total * span if total is not None else None,
+        "edp_js": total * run.makespan_s if total is not None else None,
         "unknown_power_nodes": float(unknown),
     }
 
 
 def _shares(run: Run) -> dict[str, float | None]:
     """Busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
-    rows, nodes, span = run.attempts, run.cluster.nodes, run.makespan_s
+    rows, nodes, span = run.attempts, run.cluster.nodes, run.span_s
     fixed = np.array([node.serverless is None for node in nodes])
     threads = np.array([node.threads for node in nodes], float)
     capacity = float(threads[fixed].sum()) * span
@@ -221,13 +222,13 @@ def _shares(run: Run) -> dict[str, float | None]:
 
 
 def variant_columns(run: Run) -> tuple[Floats, Floats, Floats]:
-    """For each attempt: its cores, its share of a device, and its number of devices (0 without)."""
+    """For each attempt: its cores, the share of a device that it keeps busy, and its number of devices (0 without)."""
     shapes = run.workload.shapes
     start = np.cumsum([0, *(len(shape.variants) for shape in shapes)])[:-1]
     flat = [variant for shape in shapes for variant in shape.variants]
     row = start[run.workload.shape[run.attempts["task"]]] + run.attempts["variant"]
     cores = np.array([variant.cores for variant in flat], float)[row]
-    share = np.array([variant.device_share if variant.device else 0.0 for variant in flat])[row]
+    share = np.array([variant.device_share * variant.device_duty if variant.device else 0.0 for variant in flat])[row]
     devices = np.array([max(1, variant.devices) if variant.device else 0 for variant in flat], float)[row]
     return cores, share, devices
 
@@ -258,7 +259,7 @@ def _money(run: Run) -> dict[str, float | None]:
     priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
     carbon = any(zones[node.zone].carbon_known for node in nodes)
     year_s = 365.25 * 86400.0
-    embodied = sum(1000.0 * node.embodied_kg * run.makespan_s / (node.lifetime_years * year_s) for node in nodes)
+    embodied = sum(1000.0 * node.embodied_kg * run.span_s / (node.lifetime_years * year_s) for node in nodes)
     return {
         "cost": float(run.cost.sum()) if priced else None,
         "carbon_g": float(run.carbon_g.sum()) if carbon else None,

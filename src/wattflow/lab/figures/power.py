@@ -55,7 +55,7 @@ class PowerCurve:
 
 def power_curve(run: Run) -> PowerCurve:
     """Watts of each node from the first release to the last end."""
-    start_s, end_s = run.start_s, run.start_s + run.makespan_s
+    start_s, end_s = run.start_s, run.start_s + run.span_s
     if run.power_log is not None and len(run.power_log):
         rows = run.power_log
         order = np.lexsort((np.arange(len(rows)), rows["time_s"], rows["node"]))
@@ -70,7 +70,7 @@ def busy_threads(run: Run) -> Steps:
     """Hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
     rows = run.attempts
     cores, _, _ = variant_columns(run)
-    cold_end = rows["start_s"] - rows["data_s"]
+    cold_end = rows["start_s"] - rows["hold_s"] - rows["data_s"]
     steps = sweep(
         np.concatenate([rows["node"], rows["node"]]),
         np.concatenate([rows["start_s"], cold_end - rows["cold_s"]]),
@@ -122,8 +122,7 @@ def _device_watts(run: Run) -> Steps:
     for key in np.unique(load.group).tolist():
         device, mine = nodes[key // most].devices[key % most], load.group == key
         busy = load.value[mine]
-        busy = busy if device.sharing in ("mps", "mig") else np.minimum(np.ceil(busy), 1.0)
-        watts[mine] = np.interp(busy, device.power.share, device.power.watts) - device.power.idle_w
+        watts[mine] = np.interp(np.minimum(busy, 1.0), device.power.share, device.power.watts) - device.power.idle_w
     before = np.append(0.0, watts[:-1])[: len(watts)]
     before[np.append(True, load.group[1:] != load.group[:-1])[: len(watts)]] = 0.0
     return accumulate(load.group // most, load.time_s, watts - before)

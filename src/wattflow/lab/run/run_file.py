@@ -56,6 +56,7 @@ def run_manifest(run: Run) -> dict[str, object]:
         "policy": run.policy,
         "simulated": run.simulated,
         "start_s": run.start_s,
+        "lead_s": run.lead_s,
         "makespan_s": run.makespan_s,
         "peak_w": run.peak_w,
         "accounts": list(ACCOUNTS),

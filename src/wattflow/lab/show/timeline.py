@@ -27,7 +27,7 @@ def timeline(run: Run, most_bars: int = MOST_BARS) -> dict[str, object]:
     np.add.at(grouped, group_of, watts)
     picture: dict[str, object] = {
         "start": run.start_s,
-        "span": run.makespan_s,
+        "span": run.span_s,
         "rows": _names([node.name for node in nodes], rows_of),
         "rowGroup": [int(group_of[np.flatnonzero(rows_of == row)[0]]) for row in range(int(rows_of.max()) + 1)],
         "groups": _names([node.name for node in nodes], group_of),

@@ -3,11 +3,9 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined"
 from __future__ import annotations
 
-import functools
 import hashlib
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.experimental import structref
@@ -22,21 +20,9 @@ WHOLE = 1_000_000
 NOWHERE = -1
 
 
-@functools.cache
-def _folders() -> tuple[str, str]:
-    """Where the engine's compiled code lies, and where ours does."""
-    return engine_jit.cache_folder("kernel", "engine", "sim"), engine_jit.cache_folder("kernel", "policy/planning")
-
-
 def jit(function: Any) -> Any:
     """The engine's compilation, kept in a folder of its own: these files call each other."""
-    usual = numba.config.CACHE_DIR
-    try:
-        if engine_jit.COMPILED and usual == _folders()[0]:
-            numba.config.CACHE_DIR = _folders()[1]
-        return engine_jit.jit(function)
-    finally:
-        numba.config.CACHE_DIR = usual
+    return engine_jit.jit(function, engine_jit.cache_folder("kernel", "policy/planning"))
 
 
 class Facts(NamedTuple):
@@ -155,12 +141,12 @@ def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
     return (_facts_handle(facts), _slots_handle(slots)) if engine_jit.COMPILED else (facts, slots)
 
 
-def empty_slots(facts: Facts, rounds: int = 1) -> Slots:
-    """Timelines without tasks, with room to plan every task ``rounds`` times."""
+def empty_slots(facts: Facts, held: int = 0) -> Slots:
+    """Timelines without tasks, with room to plan every task once beside ``held`` earlier ones."""
     tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
     bins = nodes + devices
     most = 1 + int(facts.devices.max(initial=0))
-    rows = bins + 2 * most * rounds * tasks + 2
+    rows = bins + 2 * most * tasks + 2 * (1 + int(facts.device_n.max(initial=0))) * held + 2
     slots = Slots(
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
         next=np.full(rows, -1, np.int64), previous=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64),

@@ -11,48 +11,64 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.policy.base import HOLD
 from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, handles, jit
 from wattflow.policy.planning.timeline import share_of
 
 
-def waits(facts: Facts, order: Longs, slots: Slots) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Pairs (earlier, later): who hands cores, memory or a device to whom. O(tasks log tasks)."""
-    position = np.empty(len(order), np.int64)
+def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
+    """What each task that has a place holds, and when."""
+    placed = np.flatnonzero(slots.node >= 0)
+    offer, rows = slots.offer[placed], np.zeros(len(placed), HOLD)
+    rows["task"], rows["node"], rows["taken"] = placed, slots.node[placed], slots.taken[placed]
+    rows["need_u"], rows["need_bytes"] = facts.need_u[offer], facts.need_bytes[offer]
+    rows["device_bytes"] = facts.device_bytes[offer]
+    rows["start_s"], rows["end_s"] = slots.start_s[placed], slots.end_s[placed]
+    if rows["taken"].any():
+        share = np.zeros(len(placed), np.int64)
+        shares_of(*handles(facts, slots), placed, share)
+        rows["share_u"] = share
+    return rows
+
+
+def waits(
+    facts: Facts, order: Longs, earlier: NDArray[np.void], own: NDArray[np.void]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
+
+    Rows of earlier plans come first, then the tasks by their numbers.
+    """
+    count = len(earlier)
+    number = np.concatenate([np.arange(count), count + own["task"]])
+    rows = np.concatenate([earlier, own])
+    position = np.zeros(len(order), np.int64)
     position[order] = np.arange(len(order))
-    planned = np.lexsort((position, slots.end_s, slots.start_s))
-    planned = planned[slots.node[planned] >= 0]
+    place = np.concatenate([np.arange(count) - count, position[own["task"]]])
+    by_start = np.lexsort((place, rows["end_s"], rows["start_s"]))
+    by_node = by_start[np.argsort(rows["node"][by_start], kind="stable")]
+    found, first = np.unique(rows["node"][by_node], return_index=True)
+    bounds = [*first.tolist(), len(by_node)]
+    end_s = np.ascontiguousarray(rows["end_s"])
+    touched = set(own["node"].tolist())
     pairs: list[NDArray[np.int64]] = []
-    by_node = planned[np.argsort(slots.node[planned], kind="stable")]
-    bounds = np.searchsorted(slots.node[by_node], np.arange(len(facts.cls) + 1))
-    for node in np.unique(slots.node[planned]).tolist():
-        tasks = by_node[bounds[node] : bounds[node + 1]]
-        offers = slots.offer[tasks]
-        cores, memory = facts.need_u[offers], facts.need_bytes[offers]
-        pairs.append(_flow(tasks, cores, slots.end_s, int(facts.free_u[node])))
-        if _may_bind(cores, memory, int(facts.free_u[node]), int(facts.free_bytes[node])):
-            pairs.append(_flow(tasks, memory, slots.end_s, int(facts.free_bytes[node])))
-        pairs += _device_flows(facts, slots, node, tasks)
+    for at, node in enumerate(found.tolist()):
+        if node not in touched:
+            continue
+        users = by_node[bounds[at] : bounds[at + 1]]
+        bins = [(users, "need_u", "need_bytes", node)]
+        for k in range(int(facts.device_n[node])):
+            taken = users[(rows["taken"][users] >> k) & 1 == 1]
+            if len(taken):
+                bins.append((taken, "share_u", "device_bytes", len(facts.cls) + int(facts.device_first[node]) + k))
+        for users, main, memory, row in bins:
+            room, room_bytes = int(facts.free_u[row]), int(facts.free_bytes[row])
+            pairs.append(_flow(users, rows[main][users], end_s, room))
+            if _may_bind(rows[main][users], rows[memory][users], room, room_bytes):
+                pairs.append(_flow(users, rows[memory][users], end_s, room_bytes))
     if not pairs:
         return np.zeros(0, np.int32), np.zeros(0, np.int32)
-    both = np.unique(np.concatenate(pairs, axis=1), axis=1)
+    both = number[np.unique(np.concatenate(pairs, axis=1), axis=1)]
     return both[0].astype(np.int32), both[1].astype(np.int32)
-
-
-def _device_flows(facts: Facts, slots: Slots, node: int, tasks: Longs) -> list[NDArray[np.int64]]:
-    found = []
-    for k in range(int(facts.device_n[node])):
-        device = int(facts.device_first[node]) + k
-        users = tasks[(slots.taken[tasks] >> k) & 1 == 1]
-        if not len(users):
-            continue
-        row = len(facts.cls) + device
-        share = np.zeros(len(users), np.int64)
-        shares_of(*handles(facts, slots), users, device, share)
-        memory = facts.device_bytes[slots.offer[users]]
-        found.append(_flow(users, share, slots.end_s, int(facts.free_u[row])))
-        if _may_bind(share, memory, int(facts.free_u[row]), int(facts.free_bytes[row])):
-            found.append(_flow(users, memory, slots.end_s, int(facts.free_bytes[row])))
-    return found
 
 
 def _may_bind(first: Longs, second: Longs, first_n: int, second_n: int) -> bool:
@@ -68,10 +84,13 @@ def _flow(tasks: Longs, need: Longs, end_s: Floats, capacity: int) -> NDArray[np
 
 
 @jit
-def shares_of(facts, slots, tasks, device, out):
-    """What each of these tasks takes of a device."""
+def shares_of(facts, slots, tasks, out):
+    """What each of these tasks takes of its device (of each of them, where it has several)."""
     for i in range(tasks.size):
-        out[i] = share_of(facts, slots.offer[tasks[i]], device)
+        node = slots.node[tasks[i]]
+        for k in range(facts.device_n[node]):
+            if (slots.taken[tasks[i]] >> k) & 1 == 1:
+                out[i] = share_of(facts, slots.offer[tasks[i]], facts.device_first[node] + k)
 
 
 @jit

@@ -20,7 +20,8 @@ from wattflow.engine.settings import Settings
 from wattflow.engine.tables import MICRO, UNKNOWN_COST
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy.base import Plan
+from wattflow.policy import levels
+from wattflow.policy.base import HOLD, Committed, Plan
 from wattflow.policy.planning import flow, timeline
 from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, empty_slots, handles, jit
 
@@ -46,6 +47,7 @@ class Problem:
         mean_s: Mean of ``cost_s`` over the processors that can run the task.
         send_s, send_s_per_byte: Mean cost of handing bytes from a processor to another.
         order: Tasks so that parents come first.
+        holds: What earlier plans hold (rows of `base.HOLD`); the slots of this one go round it.
     """
 
     workload: Workload
@@ -56,6 +58,7 @@ class Problem:
     send_s: float
     send_s_per_byte: float
     order: Longs
+    holds: NDArray[np.void]
 
     def edge_s(self) -> Floats:
         """Mean communication cost of each edge, in the order of ``child``."""
@@ -68,34 +71,83 @@ Maker = Callable[[Problem, Mapping[str, float]], tuple[Problem, Slots]]
 
 
 def problem(
-    workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: Settings | None = None
+    workload: Workload,
+    cluster: Cluster,
+    params: Mapping[str, float],
+    settings: Settings | None = None,
+    committed: Committed | None = None,
 ) -> Problem:
     """Costs of every task on every class of nodes, by the engine's own tables."""
-    state: Any = build_state(workload, cluster, settings or Settings())
-    facts = _facts(workload, state, params)
-    cost_s = _quickest(facts)
-    cores = np.bincount(facts.cls, weights=facts.free_u[: len(facts.cls)], minlength=len(state.classes))
-    weight = cores / cores.sum()
+    cache = {} if committed is None else committed.cache
+    # The shapes and the cluster stay the same objects for a whole run; the references keep their ids from being reused.
+    key = (id(workload.shapes), id(cluster), settings, params.get("smt", 0.0) > 0, params.get("overlap", 0.0))
+    if key not in cache:
+        cache[key] = (workload.shapes, cluster, _offered(workload, cluster, params, settings or Settings()))
+    offered: _Offered = cache[key][2]
+    facts = _facts(workload, offered)
+    cost_s = facts.estimate_s[:, None] * offered.quickest[facts.shape]
+    cost_s = np.where(cost_s <= facts.limit_s, cost_s, np.inf)
+    weight = offered.weight
     with np.errstate(invalid="ignore"):
         able = np.isfinite(cost_s)
         mean_s = np.where(able, cost_s, 0.0) @ weight / np.maximum(able @ weight, 1e-300)
     mean_s = np.where(able.any(axis=1), mean_s, facts.estimate_s)
-    send_s, per_byte = _mean_link(facts)
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload), dtype=np.int64)
-    return Problem(workload, facts, cost_s, weight, mean_s, send_s, per_byte, order)
+    holds = np.zeros(0, HOLD) if committed is None else committed.holds
+    return Problem(workload, facts, cost_s, weight, mean_s, offered.send_s, offered.send_s_per_byte, order, holds)
 
 
-def _facts(workload: Workload, state: Any, params: Mapping[str, float]) -> Facts:
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What depends on the shapes and the cluster alone: rows of Facts, and what follows from them."""
+
+    rows: dict[str, Any]
+    quickest: Floats
+    weight: Floats
+    send_s: float
+    send_s_per_byte: float
+
+
+def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: Settings) -> _Offered:
+    state: Any = build_state(workload, cluster, settings)
+    nodes, classes, variants = state.nodes, state.classes, state.variants
+    rows = _offers(state, smt=params.get("smt", 0.0) > 0)
+    devices = state.device_classes[state.devices.cls]
+    real = len(state.devices) if nodes.device_n.sum() else 0
+    capacity = rows.pop("capacity_u")
+    rows |= {
+        "offer_first": state.shapes.variant_first.astype(np.int64),
+        "offer_n": state.shapes.variant_n.astype(np.int64),
+        "share_u": variants.share_u.astype(np.int64),
+        "device_bytes": variants.device_memory.astype(np.int64),
+        "devices": variants.devices.astype(np.int64),
+        "device_ok": _device_ok(state, real),
+        "device_speed": devices.speed[:real].astype(np.float64),
+        "device_sharing": devices.sharing[:real].astype(np.int64),
+        "device_watts": (devices.full_w - devices.idle_w)[:real].astype(np.float64),
+        "device_first": nodes.device_first.astype(np.int64),
+        "device_n": nodes.device_n.astype(np.int64),
+        "cls": nodes.cls.astype(np.int64),
+        "free_u": np.concatenate([capacity[nodes.cls], np.full(real, MICRO)]).astype(np.int64),
+        "free_bytes": np.concatenate([classes.memory[nodes.cls], devices.memory[:real]]).astype(np.int64),
+        "seconds_per_byte": 1.0 / classes.bandwidth,
+        "latency_s": classes.latency_s.copy(),
+        "zone_latency_s": classes.zone_latency_s.copy(),
+        "zone": classes.zone.astype(np.int64),
+        "stores": (classes.serverless[nodes.cls] == 0).astype(np.uint8),
+        "limit_s": classes.limit_s.copy(),
+        "overlap": np.array([int(params.get("overlap", 0.0))], np.int64),
+    }
+    cores = np.bincount(rows["cls"], weights=rows["free_u"][: len(nodes)], minlength=len(classes))
+    return _Offered(rows, _quickest(rows), cores / cores.sum(), *_mean_link(rows))
+
+
+def _facts(workload: Workload, offered: _Offered) -> Facts:
     count = len(workload)
     if workload.edge_count:
         child_start, child, child_bytes = workload.children()
     else:
         child_start, child, child_bytes = np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0)
-    nodes, classes, variants = state.nodes, state.classes, state.variants
-    rows = {} if not len(workload.shapes) else _offers(state, smt=params.get("smt", 0.0) > 0)
-    devices = state.device_classes[state.devices.cls]
-    real = len(state.devices) if nodes.device_n.sum() else 0
-    capacity = rows.pop("capacity_u")
     return Facts(
         estimate_s=np.maximum(known_estimates(workload), SHORTEST_S),
         release_s=workload.release_s.copy(),
@@ -108,43 +160,13 @@ def _facts(workload: Workload, state: Any, params: Mapping[str, float]) -> Facts
         child=child.astype(np.int64),
         child_bytes=np.ascontiguousarray(child_bytes, np.float64),
         depth=_depth(workload),
-        offer_first=state.shapes.variant_first.astype(np.int64),
-        offer_n=state.shapes.variant_n.astype(np.int64),
-        share_u=variants.share_u.astype(np.int64),
-        device_bytes=variants.device_memory.astype(np.int64),
-        devices=variants.devices.astype(np.int64),
-        device_ok=_device_ok(state, real),
-        device_speed=devices.speed[:real].astype(np.float64),
-        device_sharing=devices.sharing[:real].astype(np.int64),
-        device_watts=(devices.full_w - devices.idle_w)[:real].astype(np.float64),
-        device_first=nodes.device_first.astype(np.int64),
-        device_n=nodes.device_n.astype(np.int64),
-        cls=nodes.cls.astype(np.int64),
-        free_u=np.concatenate([capacity[nodes.cls], np.full(real, MICRO)]).astype(np.int64),
-        free_bytes=np.concatenate([classes.memory[nodes.cls], devices.memory[:real]]).astype(np.int64),
-        seconds_per_byte=1.0 / classes.bandwidth,
-        latency_s=classes.latency_s.copy(),
-        zone_latency_s=classes.zone_latency_s.copy(),
-        zone=classes.zone.astype(np.int64),
-        stores=(classes.serverless[nodes.cls] == 0).astype(np.uint8),
-        limit_s=classes.limit_s.copy(),
-        overlap=np.array([int(params.get("overlap", 0.0))], np.int64),
-        **rows,
+        **offered.rows,
     )
 
 
 def known_estimates(workload: Workload) -> Floats:
-    """Estimates with the mean of the same function, or of all, or 1 s where there is none."""
-    estimate = workload.estimate_s.copy()
-    unknown = np.isnan(estimate)
-    if not unknown.any():
-        return estimate
-    overall = float(estimate[~unknown].mean()) if (~unknown).any() else 1.0
-    function = np.array([shape.function for shape in workload.shapes])[workload.shape]
-    for f in np.unique(function[unknown]).tolist():
-        same = (function == f) & ~unknown
-        estimate[(function == f) & unknown] = estimate[same].mean() if same.any() else overall
-    return estimate
+    """Estimates; a task without one counts as one of a second (`levels.GUESS_S`)."""
+    return np.where(np.isnan(workload.estimate_s), levels.GUESS_S, workload.estimate_s)
 
 
 def _depth(workload: Workload) -> Longs:
@@ -229,35 +251,32 @@ def _device_ok(state: Any, real: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(ok & (variants["device"] > 0)[:, None], np.uint8)
 
 
-def _quickest(facts: Facts) -> Floats:
-    """Seconds of each task on each class by its quickest offer, the quickest device of the class for device offers."""
-    factor = facts.factor.copy()
-    best = np.zeros((len(factor), factor.shape[1]))
-    for node in np.unique(facts.cls, return_index=True)[1].tolist():
-        own = slice(facts.device_first[node], facts.device_first[node] + facts.device_n[node])
-        if facts.device_n[node] and len(facts.device_speed):
-            speeds = np.where(facts.device_ok[:, own] == 1, facts.device_speed[own], 0.0)
-            best[:, facts.cls[node]] = speeds.max(axis=1)
+def _quickest(rows: Mapping[str, Any]) -> Floats:
+    """Slowness of each shape on each class by its quickest offer (on the quickest device of the class)."""
+    factor, cls, devices, first = rows["factor"].copy(), rows["cls"], rows["device_n"], rows["device_first"]
+    best = np.zeros(factor.shape)
+    for node in np.unique(cls, return_index=True)[1].tolist():
+        own = slice(first[node], first[node] + devices[node])
+        if devices[node] and len(rows["device_speed"]):
+            speeds = np.where(rows["device_ok"][:, own] == 1, rows["device_speed"][own], 0.0)
+            best[:, cls[node]] = speeds.max(axis=1)
     with np.errstate(divide="ignore"):
-        factor = np.where((facts.devices > 0)[:, None], factor / best, factor)
-    shapes = np.full((len(facts.offer_first), factor.shape[1]), np.inf)
-    for s, (first, n) in enumerate(zip(facts.offer_first.tolist(), facts.offer_n.tolist(), strict=True)):
+        factor = np.where((rows["devices"] > 0)[:, None], factor / best, factor)
+    shapes = np.full((len(rows["offer_first"]), factor.shape[1]), np.inf)
+    for s, (at, n) in enumerate(zip(rows["offer_first"].tolist(), rows["offer_n"].tolist(), strict=True)):
         if n:
-            shapes[s] = factor[first : first + n].min(axis=0)
-    with np.errstate(invalid="ignore"):
-        cost = facts.estimate_s[:, None] * shapes[facts.shape]
-    cost = np.where(np.isfinite(shapes[facts.shape]), cost, np.inf)
-    return np.asarray(np.where(cost <= facts.limit_s, cost, np.inf))
+            shapes[s] = factor[at : at + n].min(axis=0)
+    return shapes
 
 
-def _mean_link(facts: Facts) -> tuple[float, float]:
+def _mean_link(rows: Mapping[str, Any]) -> tuple[float, float]:
     """Mean latency and seconds per byte between two different processors; those of one node hand over for nothing."""
-    nodes = len(facts.cls)
-    cores = np.maximum(facts.free_u[:nodes] / MICRO, 1.0)
+    cls = rows["cls"]
+    cores = np.maximum(rows["free_u"][: len(cls)] / MICRO, 1.0)
     pairs = cores.sum() * (cores.sum() - 1.0)
     apart = 1.0 - float((cores * (cores - 1.0)).sum()) / pairs if pairs > 0 else 0.0
     weight = cores / cores.sum()
-    latency, per_byte = facts.latency_s[facts.cls] @ weight, facts.seconds_per_byte[facts.cls] @ weight
+    latency, per_byte = rows["latency_s"][cls] @ weight, rows["seconds_per_byte"][cls] @ weight
     return float(latency) * apart, float(per_byte) * apart
 
 
@@ -294,39 +313,55 @@ def _downward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[
 
 
 def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, only: Longs | None = None) -> Slots:
-    """List scheduling with insertion: see `timeline.list_schedule`."""
+    """List scheduling with insertion, round what is held already: see `timeline.list_schedule`."""
     facts = problem.facts
-    slots = empty_slots(facts)
+    slots = empty_slots(facts, held=len(problem.holds))
     if bias is None:
         bias = np.zeros((1, problem.cost_s.shape[1]))
     if only is None:
         only = np.full(len(priority), -1, np.int64)
     if len(priority):
-        timeline.list_schedule(*handles(facts, slots), priority, np.ascontiguousarray(bias), only)
+        tables = handles(facts, slots)
+        if len(problem.holds):
+            timeline.hold(*tables, *(np.ascontiguousarray(problem.holds[name]) for name in timeline.HELD))
+        timeline.list_schedule(*tables, priority, np.ascontiguousarray(bias), only)
     return slots
 
 
-def follow(workload: Workload, cluster: Cluster, params: Mapping[str, float], make: Maker, **options: Any) -> Plan:
-    """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal)."""
+def follow(
+    workload: Workload, cluster: Cluster, committed: Committed, make: Maker, settings: Settings | None = None
+) -> Plan:
+    """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
+
+    As long as earlier plans hold anything their choice of ``smt`` stays: the two plan different speeds of one node.
+    """
+    params = committed.params
     smt = params.get("smt", -1.0)
+    if smt < 0 and len(committed.holds):
+        smt = committed.cache["smt"]
     if smt < 0:
         threaded = any(node.request_cores > node.cores for node in cluster.nodes)
-        tried = [{**params, "smt": float(value)} for value in ((0, 1) if threaded else (0,))]
+        tried = [float(value) for value in ((0, 1) if threaded else (0,))]
     else:
-        tried = [dict(params)]
-    found = [make(problem(workload, cluster, chosen, **options), params) for chosen in tried]
-    return to_plan(*min(found, key=lambda pair: makespan_s(*pair)))
+        tried = [smt]
+    problems = [problem(workload, cluster, {**params, "smt": chosen}, settings, committed) for chosen in tried]
+    found = [make(one, params) for one in problems]
+    best = min(range(len(found)), key=lambda i: makespan_s(*found[i]))
+    committed.cache["smt"] = tried[best]
+    return to_plan(*found[best])
 
 
 def to_plan(problem: Problem, slots: Slots) -> Plan:
     """The Plan that makes the engine follow these slots."""
     facts = problem.facts
     offset = slots.offer - facts.offer_first[facts.shape]
+    own = flow.holds(facts, slots)
     return Plan(
         node=slots.node.astype(np.int32),
         order=slots.start_s.copy(),
-        after=flow.waits(facts, problem.order, slots),
+        after=flow.waits(facts, problem.order, problem.holds, own),
         variant=np.where(slots.node >= 0, offset, -1).astype(np.int32),
+        holds=own,
     )
 
 

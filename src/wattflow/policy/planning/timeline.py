@@ -301,6 +301,22 @@ def put(facts, slots, task, node, offer, sign):
             occupy(slots, facts.cls.size + d, start, end, share, sign * facts.device_bytes[offer])
 
 
+HELD = ("node", "need_u", "need_bytes", "taken", "share_u", "device_bytes", "start_s", "end_s")
+"""Columns of `base.HOLD` that `hold` takes, in its order."""
+
+
+@jit
+def hold(facts, slots, node, need_u, need_bytes, taken, share_u, device_bytes, start_s, end_s):
+    """Take what earlier plans hold out of the timelines."""
+    for i in range(node.size):
+        slots.used[node[i]] = 1
+        occupy(slots, node[i], start_s[i], end_s[i], need_u[i], need_bytes[i])
+        for k in range(facts.device_n[node[i]]):
+            if (taken[i] >> k) & 1 == 1:
+                place = facts.cls.size + facts.device_first[node[i]] + k
+                occupy(slots, place, start_s[i], end_s[i], share_u[i], device_bytes[i])
+
+
 @jit
 def _place_best(facts, slots, task, only, bias):
     """Plan a task where end + bias is least; ties go to the lower node, then the earlier variant."""

@@ -1,0 +1,53 @@
+"""What a policy may do beside answering: each of these changes the State, and is named for it.
+
+A score may hold a task and draw random numbers; an ``act`` may order sleep, waking, containers, frequencies and
+timers, and keep notes. Orders are carried out by the driver after the instant; it ignores one that no longer applies
+(a node that has work does not fall asleep).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from wattflow.engine.tables import ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM
+from wattflow.engine.view import hold_until, random_unit, request_action
+from wattflow.policy.jit import jit
+
+__all__ = ["draw", "hold_until", "note", "order_frequency", "order_sleep", "order_timer", "order_wake", "order_warm"]
+
+draw = random_unit
+
+
+@jit
+def note(state, block, i, value):
+    """Write number i of a block of the policy's memory."""
+    state.memory[int(state.memory[block]) + i] = value
+
+
+@jit
+def order_sleep(state, node):
+    """Let an empty node fall asleep now."""
+    request_action(state, ACT_SLEEP, node, 0, state.clock[0].now)
+
+
+@jit
+def order_wake(state, node):
+    """Wake a sleeping node now."""
+    request_action(state, ACT_WAKE, node, 0, state.clock[0].now)
+
+
+@jit
+def order_warm(state, node, fn):
+    """Make a container of a function on a node."""
+    request_action(state, ACT_WARM, node, fn, state.clock[0].now)
+
+
+@jit
+def order_frequency(state, node, level):
+    """Set a node's frequency level."""
+    request_action(state, ACT_FREQUENCY, node, level, state.clock[0].now)
+
+
+@jit
+def order_timer(state, at_s):
+    """Be called again at this time."""
+    request_action(state, ACT_TIMER, 0, 0, at_s)

@@ -1,0 +1,260 @@
+"""What a policy may ask about nodes and classes of nodes: the part of the public page `view` that speaks of them."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from wattflow.engine.tables import ASLEEP, DOWN, FALLING, MICRO, ON, UNKNOWN_COST, WAKING
+from wattflow.engine.view import bytes_to, watts, work_factor
+from wattflow.policy.jit import jit
+
+
+@jit
+def is_on(state, node):
+    """Whether the node takes tasks at once."""
+    return state.nodes[node].power_state == ON
+
+
+@jit
+def is_asleep(state, node):
+    """Whether the node sleeps or is falling asleep."""
+    power_state = state.nodes[node].power_state
+    return power_state in (ASLEEP, FALLING)
+
+
+@jit
+def is_waking(state, node):
+    """Whether the node is on its way up."""
+    return state.nodes[node].power_state == WAKING
+
+
+@jit
+def is_gone(state, node):
+    """Whether the node is down or being drained."""
+    return state.nodes[node].power_state >= DOWN
+
+
+@jit
+def can_sleep(state, node):
+    """Whether the node has a sleep state."""
+    return state.classes[state.nodes[node].cls].sleepable == 1
+
+
+@jit
+def has_profile(state, node):
+    """Whether the node's watts are known."""
+    return state.classes[state.nodes[node].cls].known_power == 1
+
+
+@jit
+def is_serverless(state, node):
+    """Whether the node is a serverless platform."""
+    return state.classes[state.nodes[node].cls].serverless == 1
+
+
+@jit
+def zone_of(state, node):
+    """The node's zone."""
+    return state.classes[state.nodes[node].cls].zone
+
+
+@jit
+def class_of(state, node):
+    """The number of the node's class: equal for nodes that are alike. A row of blocks laid out per class."""
+    return state.nodes[node].cls
+
+
+@jit
+def classes_n(state):
+    """Classes of nodes that are alike."""
+    return state.classes.size
+
+
+@jit
+def class_count(state, cls):
+    """Nodes of a class."""
+    return state.classes[cls].count
+
+
+@jit
+def class_node(state, cls, i):
+    """Node i of a class."""
+    return state.class_nodes[state.classes[cls].first + i]
+
+
+@jit
+def class_takes(state, variant, cls):
+    """Whether an empty node of the class could run the variant."""
+    return state.class_ok[variant, cls] == 1
+
+
+@jit
+def node_cores(state, node):
+    """Physical cores."""
+    return state.classes[state.nodes[node].cls].cores
+
+
+@jit
+def node_threads(state, node):
+    """Hardware threads."""
+    return state.classes[state.nodes[node].cls].threads
+
+
+@jit
+def request_cores(state, node):
+    """What guaranteed cores may sum to."""
+    return state.nodes[node].request_u / MICRO
+
+
+@jit
+def busy_cores(state, node):
+    """Cores that placed attempts use at most."""
+    return state.nodes[node].alloc_u / MICRO
+
+
+@jit
+def free_cores(state, node):
+    """Guaranteed cores still to be had."""
+    row = state.nodes[node]
+    return (row.capacity_u - row.used_u) / MICRO
+
+
+@jit
+def tasks_on(state, node):
+    """Attempts on the node."""
+    return state.nodes[node].running
+
+
+@jit
+def throughput(state, node, busy):
+    """X(D): cores' worth of work per second with D busy threads (physics, section 6)."""
+    kind = state.classes[state.nodes[node].cls]
+    if busy <= kind.cores:
+        return busy
+    return kind.cores + (min(busy, kind.threads) - kind.cores) * kind.smt_gain
+
+
+@jit
+def watts_at(state, node, busy):
+    """P(k) of the node, its devices left out, with k busy threads."""
+    return watts(state, state.nodes[node].cls, busy)
+
+
+@jit
+def node_idle_w(state, node):
+    """Idle watts, devices included."""
+    return state.classes[state.nodes[node].cls].idle_w
+
+
+@jit
+def node_sleep_w(state, node):
+    """Watts asleep."""
+    return state.classes[state.nodes[node].cls].sleep_w
+
+
+@jit
+def node_tdp_w(state, node):
+    """The node's TDP; its full watts where none is given."""
+    return state.classes[state.nodes[node].cls].tdp_w
+
+
+@jit
+def node_wake_s(state, node):
+    """Seconds from asleep to on."""
+    return state.classes[state.nodes[node].cls].wake_s
+
+
+@jit
+def sleep_cycle_j(state, node):
+    """Joules of falling asleep and waking once."""
+    kind = state.classes[state.nodes[node].cls]
+    return (kind.wake_s + kind.enter_s) * kind.wake_w
+
+
+@jit
+def enter_j(state, node):
+    """Joules of falling asleep once."""
+    kind = state.classes[state.nodes[node].cls]
+    return kind.enter_s * kind.wake_w
+
+
+@jit
+def sleep_after_s(state, node):
+    """Idle seconds after which the node falls asleep by itself; inf when it does not."""
+    return state.classes[state.nodes[node].cls].sleep_after_s
+
+
+@jit
+def idle_since_s(state, node):
+    """When the node last became empty."""
+    return state.nodes[node].idle_since
+
+
+@jit
+def busy_until_s(state, node):
+    """When the last attempt on the node is expected to end; now for an empty one. O(attempts on it)."""
+    last = state.clock[0].now
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        attempt = state.attempts[a]
+        if attempt.end > last:
+            last = attempt.end
+        a = attempt.next
+    return last
+
+
+@jit
+def factor_on(state, task, variant, node, device):
+    """Seconds on a node (or its device) per second of the task's estimate, alone there."""
+    return work_factor(state, state.tasks[task].form, variant, node, device)
+
+
+@jit
+def mean_w(state, variant, node, device):
+    """Watts of a variant at the node's mean slope, whoever else is there; UNKNOWN_COST without a power profile."""
+    kind = state.classes[state.nodes[node].cls]
+    if kind.known_power == 0:
+        return UNKNOWN_COST
+    total = (
+        (kind.full_w - watts(state, state.nodes[node].cls, 0.0))
+        / kind.threads
+        * state.variants[variant].cores_u
+        / MICRO
+    )
+    if device >= 0:
+        device_kind = state.device_classes[state.devices[device].cls]
+        total += device_kind.full_w - device_kind.idle_w
+    return total
+
+
+@jit
+def devices_of(state, node):
+    """(first, behind the last) of the node's devices."""
+    first = state.nodes[node].device_first
+    return first, first + state.nodes[node].device_n
+
+
+@jit
+def device_suits(state, variant, device):
+    """Whether a device is of the kind that the variant runs on."""
+    return state.device_classes[state.devices[device].cls].kind == state.variants[variant].device
+
+
+@jit
+def transfer_j(state, task, node):
+    """Joules of bringing the task's data to a node."""
+    return bytes_to(state, task, node) * state.classes[state.nodes[node].cls].j_per_byte
+
+
+@jit
+def core_share(state, variant, candidate):
+    """Guaranteed cores over what requests may sum to, the task included."""
+    row = state.nodes[state.candidates[candidate].node]
+    return (row.used_u + state.variants[variant].need_u) / row.request_u
+
+
+@jit
+def memory_share(state, variant, candidate):
+    """Memory in use over the node's memory, the task included; 0 for a node that has none."""
+    row = state.nodes[state.candidates[candidate].node]
+    memory = row.capacity_mem
+    return (row.used_mem + state.variants[variant].memory) / memory if memory > 0 else 0.0

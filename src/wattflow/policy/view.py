@@ -1,0 +1,421 @@
+"""The public page of a policy: all that it may ask. Compiled, scalar, free of effects (those are in `effects`).
+
+A *candidate* c is a place that has room for the task now: `node_of(state, c)`, and a device of it or −1. Seconds,
+watts, joules and cores are plain numbers. What is unknown costs `UNKNOWN_COST`, finite and worse than anything known;
+a task without an estimate counts as one of `GUESS_S` seconds wherever seconds are needed (`has_estimate` tells).
+What a driver computes at a workflow's arrival (`rank`, `slack_s`, `latest_start_s`, `typical_s`, `path_s`) is there
+when the policy asked for it (``Policy.rank``, ``Policy.slack``).
+
+A policy's own numbers have names:
+
+    DIAL = view.dials(late=1.0)                  # Policy(params=DIAL.defaults)
+    view.param(state, DIAL.late)
+
+and so has its memory, which `prepare` lays out and compiled code reads:
+
+    NOTES = view.notes("pool", "ordered")
+    view.lay_out(state, NOTES, pool=sizes, ordered=zeros)
+    view.recall(state, NOTES.pool, function)
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine.tables import MICRO, NO_DEVICE, UNKNOWN_COST
+from wattflow.engine.view import (
+    added_w,
+    bytes_to,
+    cold_start_s,
+    crowding_w,
+    device_added_w,
+    device_watts,
+    idle_w,
+    load,
+    node_added_w,
+    priced_w,
+    ready_in_s,
+    transfer_s,
+    wait_s,
+    waited_s,
+    wake_j,
+    warm,
+    work_factor,
+)
+from wattflow.policy.jit import jit
+from wattflow.policy.levels import GUESS_S
+from wattflow.policy.node_view import (
+    busy_cores,
+    busy_until_s,
+    can_sleep,
+    class_count,
+    class_node,
+    class_of,
+    class_takes,
+    classes_n,
+    core_share,
+    device_suits,
+    devices_of,
+    enter_j,
+    factor_on,
+    free_cores,
+    has_profile,
+    idle_since_s,
+    is_asleep,
+    is_gone,
+    is_on,
+    is_serverless,
+    is_waking,
+    mean_w,
+    memory_share,
+    node_cores,
+    node_idle_w,
+    node_sleep_w,
+    node_tdp_w,
+    node_threads,
+    node_wake_s,
+    request_cores,
+    sleep_after_s,
+    sleep_cycle_j,
+    tasks_on,
+    throughput,
+    transfer_j,
+    watts_at,
+    zone_of,
+)
+
+__all__ = [
+    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "bounded", "busy_cores", "busy_until_s", "bytes_to",
+    "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
+    "container_start_s", "core_share", "cores_of", "crowding_w", "deadline_s", "decision", "device_added_w",
+    "device_of", "device_suits", "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on",
+    "finish_in_s", "free_cores", "function_of", "function_running", "function_waiting", "functions_n",
+    "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on",
+    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
+    "node_added_w", "node_cores", "node_idle_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
+    "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "rank", "ready_in_s",
+    "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s",
+    "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s",
+    "waited_s", "waiting", "wake_j", "warm", "watts_at", "zone_of",
+]  # fmt: skip
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+def dials(**defaults: float) -> Any:
+    """Names of a policy's numbers: each attribute is a place for `param`, ``.defaults`` is for ``Policy(params=…)``."""
+    make: Any = namedtuple
+    kind = make("dials", list(defaults))
+    kind.defaults = dict(defaults)
+    return kind(*range(len(defaults)))
+
+
+def notes(*names: str) -> Any:
+    """Names of the blocks of a policy's memory."""
+    make: Any = namedtuple
+    return make("notes", names)(*range(len(names)))
+
+
+def lay_out(state: Any, names: Any, **blocks: Any) -> None:
+    """Fill the policy's memory, a block of numbers per name; for ``prepare``. A block may have any length."""
+    missing = set(names._fields) ^ set(blocks)
+    if missing:
+        raise ValueError(f"the memory has the blocks {', '.join(names._fields)}; these differ: {sorted(missing)}")
+    parts = [np.ravel(np.asarray(blocks[name], np.float64)) for name in names._fields]
+    starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
+    flat = np.concatenate([starts.astype(np.float64), *parts])
+    state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
+
+
+@jit
+def param(state, place):
+    """One of the policy's numbers: ``param(state, DIAL.late)``."""
+    return state.params[place]
+
+
+@jit
+def recall(state, block, i):
+    """Number i of a block of the policy's memory."""
+    return state.memory[int(state.memory[block]) + i]
+
+
+@jit
+def place_of(state, block):
+    """Where a block begins in ``state.memory``, for code that reads it as a slice."""
+    return int(state.memory[block])
+
+
+# --- time and totals -------------------------------------------------------------------------------------------------
+@jit
+def now_s(state):
+    """The time."""
+    return state.clock[0].now
+
+
+@jit
+def running(state):
+    """Attempts under way."""
+    return state.counts[0].running
+
+
+@jit
+def waiting(state):
+    """Tasks in the queue."""
+    return state.counts[0].waiting
+
+
+@jit
+def decision(state):
+    """A number that changes with every placement and every arrival: tells one decision from the next."""
+    return state.clock[0].sequence
+
+
+@jit
+def nodes_n(state):
+    """Nodes of the cluster."""
+    return state.nodes.size
+
+
+@jit
+def functions_n(state):
+    """Functions known."""
+    return state.functions.size
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+@jit
+def node_of(state, candidate):
+    """The candidate's node."""
+    return state.candidates[candidate].node
+
+
+@jit
+def device_of(state, candidate):
+    """The candidate's device; −1 where the variant needs none."""
+    return state.candidates[candidate].device
+
+
+@jit
+def runtime_s(state, task, variant, candidate):
+    """Run seconds on the candidate, alone there; a task without an estimate counts as one of a second."""
+    return estimate_s(state, task) * factor(state, task, variant, candidate)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+@jit
+def has_estimate(state, task):
+    """Whether anything is known of the task's runtime."""
+    return not math.isnan(state.tasks[task].estimate)
+
+
+@jit
+def estimate_s(state, task):
+    """Estimated seconds on a node of speed 1; `GUESS_S` when unknown."""
+    found = state.tasks[task].estimate
+    return GUESS_S if math.isnan(found) else found
+
+
+@jit
+def function_of(state, task):
+    """The task's function."""
+    return state.shapes[state.tasks[task].form].function
+
+
+@jit
+def cores_of(state, task):
+    """Cores that all parts of the task ask for in its first variant."""
+    form = state.shapes[state.tasks[task].form]
+    return state.variants[form.variant_first].cores_u * form.parts / MICRO
+
+
+@jit
+def ready_s(state, task):
+    """When the task became ready."""
+    return state.tasks[task].ready
+
+
+@jit
+def rank(state, task):
+    """The number that the policy's rank gave it."""
+    return state.extra[task].rank
+
+
+@jit
+def submit_s(state, task):
+    """When the task's workflow arrived."""
+    return state.workflows[state.tasks[task].workflow].submit
+
+
+@jit
+def parts_of(state, task):
+    """Parts of the task that start together."""
+    return state.shapes[state.tasks[task].form].parts
+
+
+@jit
+def deadline_s(state, task):
+    """The task's deadline; inf without one."""
+    return state.extra[task].deadline
+
+
+@jit
+def slack_s(state, task):
+    """Seconds that the task may start after its earliest start without making its workflow late."""
+    return state.extra[task].slack
+
+
+@jit
+def latest_start_s(state, task):
+    """The latest start that keeps the deadline, or without one the length of the workflow's critical path."""
+    return state.extra[task].start_at
+
+
+@jit
+def typical_s(state, task):
+    """Estimated seconds at the cluster's mean speed."""
+    return state.extra[task].typical
+
+
+@jit
+def path_s(state, task):
+    """Critical path of the task's workflow at the cluster's mean speed."""
+    return state.extra[task].path
+
+
+# --- variants --------------------------------------------------------------------------------------------------------
+@jit
+def variant_cores(state, variant):
+    """Cores that the variant uses."""
+    return state.variants[variant].cores_u / MICRO
+
+
+@jit
+def variant_guaranteed(state, variant):
+    """Cores that the variant is guaranteed."""
+    return state.variants[variant].need_u / MICRO
+
+
+@jit
+def variant_guarantee(state, variant):
+    """Share of its request that the variant is guaranteed."""
+    return state.variants[variant].guarantee
+
+
+@jit
+def variant_needs_device(state, variant):
+    """Whether the variant runs on a GPU or an FPGA."""
+    return state.variants[variant].device != NO_DEVICE
+
+
+@jit
+def variants_of(state, task):
+    """(first, behind the last) of the task's variants."""
+    form = state.shapes[state.tasks[task].form]
+    return form.variant_first, form.variant_first + form.variant_n
+
+
+# --- functions and their containers ----------------------------------------------------------------------------------
+@jit
+def container_start_s(state, fn):
+    """Seconds that a container of the function takes to make, before a node's own factor."""
+    return state.functions[fn].cold_start_s
+
+
+@jit
+def function_running(state, fn):
+    """Attempts of the function under way."""
+    return state.functions[fn].running
+
+
+@jit
+def function_waiting(state, fn):
+    """Tasks of the function in the queue."""
+    return state.functions[fn].waiting
+
+
+@jit
+def keep_alive_s(state, node):
+    """Seconds that the node keeps an idle container."""
+    return state.classes[state.nodes[node].cls].keep_alive_s
+
+
+@jit
+def cold_factor(state, node):
+    """How much longer containers take on this node."""
+    return state.classes[state.nodes[node].cls].cold_factor
+
+
+@jit
+def idle_containers(state, fn):
+    """Containers of a function that wait, on all nodes, and are not too old."""
+    count = 0
+    c = state.functions[fn].first_container
+    while c >= 0:
+        if state.containers[c].idle_since > state.clock[0].now - keep_alive_s(state, state.containers[c].node):
+            count += 1
+        c = state.containers[c].next_function
+    return count
+
+
+@jit
+def spare_containers(state, node, fn):
+    """Idle containers of a function on a node that no task placed in this instant will take."""
+    row = state.nodes[node]
+    spare = 0
+    c = row.first_container
+    oldest = state.clock[0].now - state.classes[row.cls].keep_alive_s
+    while c >= 0:
+        if state.containers[c].function == fn and state.containers[c].idle_since > oldest:
+            spare += 1
+        c = state.containers[c].next_node
+    if spare > 0:
+        for i in range(state.counts[0].placed_n):
+            attempt = state.attempts[state.placed[i]]
+            if attempt.node == node and state.shapes[state.tasks[attempt.task].form].function == fn:
+                spare -= 1
+    return spare
+
+
+# --- sums that several policies share --------------------------------------------------------------------------------
+@jit
+def factor(state, task, variant, candidate):
+    """Seconds on the candidate per second of the task's estimate, alone there."""
+    place = state.candidates[candidate]
+    return work_factor(state, state.tasks[task].form, variant, place.node, place.device)
+
+
+@jit
+def bounded(cost):
+    """Products with an unknown factor stay at the cost of the unknown."""
+    return cost if cost < UNKNOWN_COST else UNKNOWN_COST
+
+
+@jit
+def finish_in_s(state, task, variant, candidate):
+    """Seconds from now to the end: wake, cold start, data and run."""
+    return ready_in_s(state, task, variant, candidate) + runtime_s(state, task, variant, candidate)
+
+
+@jit
+def added_j(state, task, variant, candidate):
+    """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
+    run_w = priced_w(state, task, variant, candidate)
+    if run_w >= UNKNOWN_COST:
+        return UNKNOWN_COST
+    place = state.candidates[candidate]
+    rules = state.rules[0]
+    joules = run_w * runtime_s(state, task, variant, candidate)
+    if state.counts[0].asleep_n > 0:
+        joules += wake_j(state, candidate)
+    if rules.cold == 1 or place.device >= 0:
+        cold_s = cold_start_s(state, task, variant, candidate)
+        if cold_s > 0.0:
+            joules += node_added_w(state, variant, place.node, -1) * cold_s
+    if rules.has_data == 1:
+        joules += transfer_j(state, task, place.node)
+    return bounded(joules)
