@@ -62,7 +62,7 @@ def _rows(rows: Observations, found: TaskPrediction) -> Iterator[Sequence[object
     kinds = found.runtime.provenance()
     energy = found.energy_j
     for i in range(len(rows)):
-        watts = found.power.runtime_s[i] if found.power is not None else float("nan")
+        watts = found.power.power_w[i] if found.power is not None else float("nan")
         values = (
             found.runtime.runtime_s[i], found.runtime.low_s[i], found.runtime.high_s[i], found.request_bytes[i],
             found.request_cores[i], watts, energy[0][i], energy[1][i], energy[2][i],

@@ -8,7 +8,7 @@ import numpy as np
 
 from wattflow.predict import needs
 from wattflow.predict import runtime as times
-from wattflow.predict.observations import Benchmarks, Floats, Observations
+from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts
 
 _LEAST_POWER_ROWS = 50
 
@@ -24,13 +24,28 @@ class TaskModel:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerPrediction:
+    """Watts per row with their interval, and what about the row was new to the model."""
+
+    power_w: Floats
+    low_w: Floats
+    high_w: Floats
+    novelty: Texts
+
+    @classmethod
+    def of(cls, found: times.Prediction) -> PowerPrediction:
+        """From the prediction of a model that was fitted to watts."""
+        return cls(found.runtime_s, found.low_s, found.high_s, found.novelty)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPrediction:
     """Per row. Unknown is NaN; ``power`` is None where no watts were learned."""
 
     runtime: times.Prediction
     request_bytes: Floats
     request_cores: Floats
-    power: times.Prediction | None
+    power: PowerPrediction | None
 
     @property
     def energy_j(self) -> tuple[Floats, Floats, Floats]:
@@ -39,12 +54,11 @@ class TaskPrediction:
         if watts is None:
             unknown = np.full(len(time_s.runtime_s), np.nan)
             return unknown, unknown, unknown
-        point = time_s.runtime_s * watts.runtime_s
-        centre = [np.log(np.sqrt(p.low_s * p.high_s)) for p in (time_s, watts)]
-        below = np.hypot(*(c - np.log(p.low_s) for c, p in zip(centre, (time_s, watts), strict=True)))
-        above = np.hypot(*(np.log(p.high_s) - c for c, p in zip(centre, (time_s, watts), strict=True)))
-        middle = centre[0] + centre[1]
-        return point, np.exp(middle - below), np.exp(middle + above)
+        point = time_s.runtime_s * watts.power_w
+        ends = [np.log([p[0], p[1]]) for p in ((time_s.low_s, time_s.high_s), (watts.low_w, watts.high_w))]
+        middle = sum(end.mean(axis=0) for end in ends)
+        apart = np.hypot(*((high - low) / 2 for low, high in ends))
+        return point, np.exp(middle - apart), np.exp(middle + apart)
 
 
 def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
@@ -66,5 +80,5 @@ def predict(model: TaskModel, rows: Observations, level: float = 0.9) -> TaskPre
         model.runtime.predict(rows, level),
         model.memory.request(rows.task, rows.request_bytes) if model.memory else rows.request_bytes,
         model.cores.request(rows.task, rows.request_cores) if model.cores else rows.request_cores,
-        model.power.predict(rows, level) if model.power else None,
+        PowerPrediction.of(model.power.predict(rows, level)) if model.power else None,
     )

@@ -9,6 +9,7 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.predict import backbone, factors, fast, runtime, tasks, text
+from wattflow.predict.core import numbers
 from wattflow.predict.observations import Observations
 
 TASKS = {"wf/align": (2.0, 30.0, 1.0), "wf/sort": (1.0, 4.0, 0.3), "wf/report": (5.0, 0.0, 0.0)}
@@ -48,8 +49,8 @@ def test_relative_line_finds_the_line_in_spite_of_an_outlier() -> None:
 
 def test_the_backbone_recovers_machine_factors() -> None:
     rows = observed(("a", "b"), noise=0.0)
-    task = runtime.numbers(rows.task, tuple(TASKS))
-    machine = runtime.numbers(rows.machine, ("a", "b"))
+    task = numbers(rows.task, tuple(TASKS))
+    machine = numbers(rows.machine, ("a", "b"))
     fitted = backbone.fit_backbone(task, machine, rows.sizes[:, 0], np.log(rows.runtime_s), (3, 2))
     np.testing.assert_allclose(fitted.offset[:, 1] - fitted.offset[:, 0], math.log(1 / 0.7), atol=1e-6)
     np.testing.assert_allclose(fitted.predict(task, machine, rows.sizes[:, 0]), np.log(rows.runtime_s), atol=1e-6)
@@ -129,9 +130,9 @@ def test_everything_of_a_task_is_predicted_apart() -> None:
     model = tasks.fit(rows, BENCHMARKS)
     found = tasks.predict(model, rows)
     assert found.power is not None
-    np.testing.assert_allclose(found.power.runtime_s, 20.0, rtol=0.05)
+    np.testing.assert_allclose(found.power.power_w, 20.0, rtol=0.05)
     energy, low, high = found.energy_j
-    np.testing.assert_allclose(energy, found.runtime.runtime_s * found.power.runtime_s)
+    np.testing.assert_allclose(energy, found.runtime.runtime_s * found.power.power_w)
     assert np.all((low <= energy * 1.001) & (energy <= high * 1.001))
     assert np.all(found.request_bytes >= rows.peak_bytes)
 

@@ -203,7 +203,7 @@ def test_fit_then_predict_a_table(tmp_path: Path, app: typer.Typer) -> None:
 
 def test_a_model_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
     manifest = modelfile.Manifest("watts")
-    modelfile.save(tmp_path / "w", watts.Line(np.ones(3)), manifest)
+    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), manifest)
     result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), "x.csv"])
     assert isinstance(result.exception, InvalidInput)
     assert "needs a model of tasks" in str(result.exception)
