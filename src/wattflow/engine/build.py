@@ -309,6 +309,7 @@ class _Builder:
             "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from wattflow.kernel import jit
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
-from wattflow.live import protocol as p
 from wattflow.live import kernels, stepping, wanting
+from wattflow.live import protocol as p
 from wattflow.live.wanting import NONE, PLACE, SLEEP, WAIT, WAKE
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
