@@ -157,6 +157,8 @@ class Engine:
         name = self._shapes.function(function)
         chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
+        if len(self.state.shapes) != len(self._shape_generation):
+            self._refresh()
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
     def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
