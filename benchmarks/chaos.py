@@ -369,6 +369,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the end of a block still tidies up
     folder = Path(tempfile.mkdtemp(prefix="wattflow-chaos-"))
     mounted = _small_disk(folder / "home")
     rig = Rig(folder, options.seed, mounted)
