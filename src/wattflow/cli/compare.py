@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, chosen_form, deliver, fitting, print_tables, progress_bar, remark
+from wattflow.cli.screen import (
+    check_folder,
+    chosen_form,
+    deliver,
+    fitting,
+    never_onto,
+    print_tables,
+    progress_bar,
+    remark,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
 
 def compare(
     workflows: o.Workflows,
-    cluster: o.ClusterName = "mixed",
+    cluster: o.ClusterName = ["mixed"],  # noqa: B006
     policies: o.Policies = "all",
     seeds: o.Seeds = 5,
     baseline: o.Baseline = "fifo",
@@ -51,10 +60,12 @@ def compare(
     from wattflow.lab.show.tables import metric_names
 
     form = chosen_form(output, out)
+    named = o.one_cluster(cluster)
     check_folder(report)
+    never_onto([*workflows, named, *([] if estimates is None else [estimates])], out, report)
     shown = metric_names(metrics)
     sources = [estimated(workload_of(text), estimates) for text in workflows]
-    machine = load_cluster(cluster)
+    machine = load_cluster(named)
     setup = Setup(
         options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)),
         keep_runs=report is not None,

@@ -21,6 +21,7 @@ from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
+from wattflow.live.wanted import Wanted
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -62,8 +63,7 @@ class Engine:
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
-        zones = () if cluster is None else cluster.zones
-        self._places = Places(self.state, self._nodes, self._shapes, zones)
+        self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._count = 0
@@ -160,14 +160,15 @@ class Engine:
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
-    def workflow(self, deadline_s: float | None = None, tag: int = 0) -> int:
-        """Open a workflow; its id."""
+    def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
+        """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
         deadline = math.inf if deadline_s is None else deadline_s
-        identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+        submit = float(self.state.clock["now"][0]) if submit_s is None else submit_s
+        identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         if identity < 0:
             growth.grow_workflows(self.state, 2 * len(self.state.workflows))
             self._refresh()
-            identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+            identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         return int(identity)
 
     def drop(self, identity: int) -> None:
@@ -258,6 +259,8 @@ class Engine:
             raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
         cores_u = -1 if cores is None else _amount("cores", micro(cores))
         memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        if max(cores_u, memory) >= 0:
+            self._nodes.raise_room(p.row_of(node), cores_u, memory)
         self._write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
 
     def _put_gone(self, node: int) -> None:
@@ -332,6 +335,19 @@ class Engine:
 
     def step(self, now_s: float) -> p.Step:
         """Fold all events, decide, and say what to do."""
+        self._begin(now_s)
+        with _quiet():
+            self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
+            return self._results()
+
+    def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
+        """Steps in which the caller decides: what is ``wanted``, choice by choice."""
+        return Wanted(self, rows, joint)
+
+    def _begin(self, now_s: float) -> None:
+        """The first half of a step: the events."""
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
@@ -340,10 +356,6 @@ class Engine:
             self._fold(now_s)
             if self._sees_workflows:
                 self._note_places()
-            self._decide()
-            if jit.CHECKED:
-                validate_state(self.state)
-            return self._results()
 
     def _prepare(self) -> None:
         """Room for this step's timers; a policy's notes of nodes, when they have changed."""
@@ -361,9 +373,8 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        while (
-            self._kernels.fold_events(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK
-        ):
+        fold = self._kernels.fold_events
+        while fold(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK:
             growth.double_edges(self.state)
 
     def _note_places(self) -> None:
@@ -383,8 +394,11 @@ class Engine:
                 return
             if status == stepping.BAD_COST:
                 raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
-            growth.grow_attempts(self.state, 2 * len(self.state.attempts))
-            self._refresh()
+            self._grow_attempts()
+
+    def _grow_attempts(self) -> None:
+        growth.grow_attempts(self.state, 2 * len(self.state.attempts))
+        self._refresh()
 
     def _results(self) -> p.Step:
         made, words = self._desk, self._desk.words[0].tolist()
@@ -410,6 +424,12 @@ class Engine:
         self._gone.clear()
 
     # What is known
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """Ids of the nodes that are there, by name."""
+        generations = self.state.node_marks.generation
+        return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
 
     @property
     def counts(self) -> dict[str, int]:

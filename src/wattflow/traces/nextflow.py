@@ -22,7 +22,8 @@ from wattflow.traces.source import Probe, stem
 from wattflow.traces.wfformat import parse_time
 
 _NEEDED = ("name", "status", "realtime")
-_GROUPS = ("node", "machine", "governor", "tool", "rep", "run")
+_GROUPS = ("node", "machine", "governor", "tool", "rep", "run", "run_name", "session_id")
+"""Columns that name the run: a file may hold several, and each is a workflow."""
 _SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4, "PB": 1024**5}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
 

@@ -167,13 +167,17 @@ def _workers(setup: Setup, rest: Sequence[Job]) -> int:
 def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
     if _workers(setup, rest) < 2:
         return False
-    return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travels(rest[0])
+    return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travel(rest)
 
 
-def _travels(job: Job) -> bool:
+def _travel(jobs: Sequence[Job]) -> bool:
+    """Whether other processes can be handed all of them. A script's own decorated policy cannot: its name there is the
+    policy, not the function in it. Such work stays here."""
+    ones = {id(job.policy): job.policy for job in jobs if not isinstance(job.policy, str)}
     try:
-        pickle.dumps(job)
+        pickle.dumps((jobs[0], *ones.values()))
     except (pickle.PicklingError, AttributeError, TypeError):
+        log.info("a policy of this script cannot be sent to other processes; all points run in this one")
         return False
     return True
 
