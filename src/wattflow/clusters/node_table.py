@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.cluster import SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
+from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
 
 T = TypeVar("T")
 MOST_NODES = 100_000
@@ -85,6 +85,7 @@ def _read_node(table: StrictTable) -> Node | None:
         memory_bytes=table.size("memory"),
         threads_per_core=threads_per_core,
         smt_slowdown=table.number("smt_slowdown", 1.5),
+        sharing=table.choice("sharing", CPU_SHARING, "fair"),
         allocatable_cores=table.maybe_number("allocatable_cores"),
         speed=table.number("speed", 1.0),
         function_speed=_function_speed(table),
@@ -148,6 +149,7 @@ def _devices(node: StrictTable) -> tuple[Device, ...]:
             reconfigure_s=table.duration("reconfigure", 0.0),
             power=read_device_power(table, kind),
             tdp_w=table.maybe_number("tdp_w"),
+            switch_loss=table.number("switch_loss", 0.0),
         )
         count = table.whole("count", 1)
         table.finish()

@@ -110,7 +110,7 @@ class _Builder:
         nodes = self.cluster.nodes
         by_class: dict[Any, list[list[int]]] = {}
         for index, node in enumerate(nodes):
-            chunks = by_class.setdefault(_class_key(node), [[]])
+            chunks = by_class.setdefault(class_key(node), [[]])
             if len(chunks[-1]) >= _CLASS_CHUNK:
                 chunks.append([])
             chunks[-1].append(index)
@@ -126,8 +126,9 @@ class _Builder:
         for c, member in enumerate(members):
             node = nodes[member[0]]
             row = classes[c]
-            row.first, row.count, row.zone = first, len(member), zones[node.zone]
-            _fill_class(row, node, self.names)
+            row.first, row.count, row.room = first, len(member), len(member)
+            row.zone = zones[node.zone]
+            fill_class(row, node, self.names)
             grid = self._grid(node, row)
             row.grid_first, row.grid_n = sum(len(g) for g in grids), len(grid)
             grids.append(grid)
@@ -171,7 +172,7 @@ class _Builder:
         classes = record_table(tables.DEVICE_CLASSES, max(1, len(kinds)))
         grids = [np.zeros(1)]
         for device, c in kinds.items():
-            _fill_device_class(classes[c], device, self.names)
+            fill_device_class(classes[c], device, self.names)
             grid, classes.grid_per_share[c] = uniform_grid(device.power.share, device.power.watts, 1.0)
             classes.grid_first[c], classes.grid_n[c] = sum(len(g) for g in grids), len(grid)
             grids.append(grid)
@@ -195,7 +196,7 @@ class _Builder:
         variants = record_table(tables.VARIANTS, max(1, len(rows)))
         class_ok = np.zeros((max(1, len(rows)), len(self.tables["classes"])), np.uint8)
         for v, offer in enumerate(rows):
-            self._fill_variant(variants[v], offer)
+            fill_variant(variants[v], offer, self.names)
             for c, node in enumerate(self.class_example):
                 class_ok[v, c] = why_not(offer[0], node, offer[1], offer[2]) is None
         functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
@@ -206,18 +207,6 @@ class _Builder:
         self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
         self._refuse_impossible()
 
-    def _fill_variant(self, row: Any, offer: tuple[Variant, float, int, int]) -> None:
-        variant, guarantee, level, base = offer
-        row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
-        row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
-        row.origin, row.frequency = base, level
-        if variant.device is not None:
-            row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
-            row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
-            bits = [self.names.models[m] for m in variant.device_models if m in self.names.models]
-            if variant.device_models:
-                row.models = sum(1 << b for b in bits) or (1 << 63)
-
     def _refuse_impossible(self) -> None:
         """Tasks that no node could run even when empty are an error that says what is missing."""
         shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
@@ -226,6 +215,7 @@ class _Builder:
         for s in used.tolist():
             first = shapes.variant_first[s]
             if class_ok[first : first + shapes.variant_n[s]].any():
+                problems += self._too_many_parts(s, class_ok[first])
                 continue
             task = int(np.flatnonzero(self.workload.shape == s)[0])
             variant = self.workload.shapes[s].variants[0]
@@ -235,6 +225,27 @@ class _Builder:
             problems.append(Problem(f"task {self.workload.task_id(task)}{more}", "; ".join(reasons[:3])))
         if problems:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
+
+    def _too_many_parts(self, s: int, fits: Any) -> list[Problem]:
+        """A job of several parts that even the empty cluster cannot hold at once."""
+        shape = self.workload.shapes[s]
+        if shape.parts <= 1 or len(shape.variants) > 1:
+            return []
+        variant, classes = shape.variants[0], self.tables["classes"]
+        room = 0
+        for c, node in enumerate(self.class_example):
+            if fits[c]:
+                by_cores = micro(node.request_cores) // max(1, micro(variant.cores * min(self._guarantees())))
+                by_memory = node.memory_bytes // variant.memory_bytes if variant.memory_bytes else by_cores
+                room += int(classes.count[c]) * min(by_cores, by_memory)
+        if room >= shape.parts:
+            return []
+        task = int(np.flatnonzero(self.workload.shape == s)[0])
+        text = f"needs {shape.parts:,} parts of {variant.cores:g} cores at once; the empty cluster holds {room:,}"
+        return [Problem(f"task {self.workload.task_id(task)}", text)]
+
+    def _guarantees(self) -> tuple[float, ...]:
+        return (1.0, *self.settings.guarantees)
 
     def _tasks(self) -> None:
         workload = self.workload
@@ -298,8 +309,10 @@ class _Builder:
             "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
+            "ended": record_table(tables.ENDED, 1),
             "blocks": np.full(64, -1, np.int64),
         }  # fmt: skip
 
@@ -309,18 +322,19 @@ class _Builder:
         return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
 
 
-def _class_key(node: Node) -> Any:
+def class_key(node: Node) -> Any:
     """What makes two nodes the same for every decision and every joule: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))
     return (
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
         mapping, node.architecture, node.features, node.zone, node.power, node.tdp_w, node.devices, node.network,
         node.frequencies, node.sleep, node.keep_alive_s, node.cold_start_factor, node.serverless, node.faults,
-        node.price_per_hour,
+        node.price_per_hour, node.sharing,
     )  # fmt: skip
 
 
-def _fill_class(row: Any, node: Node, names: Names) -> None:
+def fill_class(row: Any, node: Node, names: Names) -> None:
+    """What the nodes of one class share, as a row."""
     threads = float(node.threads)
     row.cores, row.threads = float(node.cores), threads
     row.smt_gain = 0.0 if threads == node.cores else (threads / node.smt_slowdown - node.cores) / (threads - node.cores)
@@ -353,10 +367,27 @@ def _fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
-def _fill_device_class(row: Any, device: Device, names: Names) -> None:
+def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names) -> None:
+    """One offer (variant, guarantee, frequency level, number of the variant) as a row."""
+    variant, guarantee, level, base = offer
+    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
+    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
+    row.origin, row.frequency = base, level
+    if variant.device is not None:
+        row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
+        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+        row.duty_u = micro(variant.device_duty)
+        bits = [names.models[m] for m in variant.device_models if m in names.models]
+        if variant.device_models:
+            row.models = sum(1 << b for b in bits) or (1 << 63)
+
+
+def fill_device_class(row: Any, device: Device, names: Names) -> None:
+    """What the devices of one class share, as a row."""
     row.kind, row.model = _KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
+    row.switch_loss = device.switch_loss
     row.idle_w, row.full_w = device.power.idle_w, device.power.at(1.0)
     row.tdp_w = device.tdp_w if device.tdp_w is not None else row.full_w
 

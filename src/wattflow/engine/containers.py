@@ -79,6 +79,62 @@ def keep(state, node, fn):
 
 
 @inner
+def keep_since(state, node, fn, idle_since):
+    """Put a container back that has been idle for a while: it stands among the others as it did before."""
+    keep(state, node, fn)
+    c = state.nodes[node].first_container
+    if c < 0 or state.containers[c].function != fn or state.containers[c].idle_since < state.clock[0].now:
+        return
+    state.containers[c].idle_since = idle_since
+    while True:  # lists are newest first: let the newer ones pass
+        after = state.containers[c].next_node
+        if after < 0 or state.containers[after].idle_since <= idle_since:
+            break
+        _pass_on_node(state, c, after)
+    while True:
+        after = state.containers[c].next_function
+        if after < 0 or state.containers[after].idle_since <= idle_since:
+            break
+        _pass_of_function(state, c, after)
+
+
+@inner
+def _pass_on_node(state, c, after):
+    """Swap a container with the next one of its node."""
+    first = state.containers[c]
+    second = state.containers[after]
+    before = first.previous_node
+    if before >= 0:
+        state.containers[before].next_node = after
+    else:
+        state.nodes[first.node].first_container = after
+    if second.next_node >= 0:
+        state.containers[second.next_node].previous_node = c
+    first.next_node = second.next_node
+    second.previous_node = before
+    second.next_node = c
+    first.previous_node = after
+
+
+@inner
+def _pass_of_function(state, c, after):
+    """Swap a container with the next one of its function."""
+    first = state.containers[c]
+    second = state.containers[after]
+    before = first.previous_function
+    if before >= 0:
+        state.containers[before].next_function = after
+    else:
+        state.functions[first.function].first_container = after
+    if second.next_function >= 0:
+        state.containers[second.next_function].previous_function = c
+    first.next_function = second.next_function
+    second.previous_function = before
+    second.next_function = c
+    first.previous_function = after
+
+
+@inner
 def load_device(state, node, device, fn):
     """Another function's kernel goes into an FPGA."""
     groups.leave(state, node)

@@ -99,6 +99,7 @@ def _new_attempt(state, task, part, taken):
     attempt.cores_u = needs.cores_u
     attempt.memory = needs.memory
     attempt.attempt = task_row.attempt
+    attempt.sibling = -1
     attempt.placed = clock.now
     attempt.ready = task_row.ready
     sequence = clock.sequence
@@ -130,6 +131,8 @@ def _commit(state, task, part):
     device = choice.best_device
     variant = choice.best_variant
     added = view.node_added_w(state, variant, node, device)
+    if added < UNKNOWN_COST:
+        added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)
@@ -156,9 +159,22 @@ def drop_attempt(state, a):
     fn = state.shapes[state.tasks[attempt.task].form].function
     state.functions[fn].running -= 1
     counts.running -= 1
+    if attempt.sibling >= 0:
+        _leave_gang(state, a)
     attempt.next = counts.free_attempt
     attempt.task = -1
+    attempt.generation += 1
     counts.free_attempt = a
+
+
+@inner
+def _leave_gang(state, a):
+    """Take an attempt out of the ring of its task's parts."""
+    before = a
+    while state.attempts[before].sibling != a:
+        before = state.attempts[before].sibling
+    after = state.attempts[a].sibling
+    state.attempts[before].sibling = after if after != before else -1
 
 
 @inner
@@ -183,6 +199,9 @@ def _place_gang(state, task, parts, score):
             a = state.placed[counts.placed_n]
             fit.give_back(state, a)
             drop_attempt(state, a)
+        return result
+    for part in range(parts):
+        state.attempts[state.placed[before + part]].sibling = state.placed[before + (part + 1) % parts]
     return result
 
 

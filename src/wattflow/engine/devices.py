@@ -21,12 +21,17 @@ def share_on(state, variant, dcls):
 
 
 @jit
-def power_share(state, variant, dcls):
-    """The share that counts for watts: all of an exclusive device, equal turns under time slices."""
-    sharing = state.device_classes[dcls].sharing
-    if sharing in (EXCLUSIVE, TIME_SLICE):
-        return MICRO
-    return share_on(state, variant, dcls)
+def busy_share(state, variant, dcls):
+    """The share of a device that a variant keeps busy on average: its share times its duty, in every mode."""
+    return share_on(state, variant, dcls) * state.variants[variant].duty_u // MICRO
+
+
+@jit
+def busy_together(state, dcls, busy_u, duty_u):
+    """Busy share (0 … 1) of a device whose tasks have these sums: those that take turns overlap never."""
+    if state.device_classes[dcls].sharing == TIME_SLICE and duty_u > MICRO:
+        return busy_u / duty_u
+    return busy_u / MICRO
 
 
 @jit
@@ -39,16 +44,26 @@ def turns(state, variant, dcls):
 
 
 @jit
+def device_suits(state, variant, device):
+    """Whether an empty device would take the variant: kind, model and memory."""
+    needs = state.variants[variant]
+    device_kind = state.device_classes[state.devices[device].cls]
+    if device_kind.kind != needs.device:
+        return False
+    models = needs.models
+    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
+        return False
+    return needs.device_memory <= device_kind.memory
+
+
+@jit
 def device_fits(state, variant, device):
     """Whether one device has room for the variant's share and memory."""
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
     device_kind = state.device_classes[dcls]
-    if device_kind.kind != needs.device:
-        return False
-    models = needs.models
-    if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
+    if not device_suits(state, variant, device):
         return False
     if device_row.memory + needs.device_memory > device_kind.memory:
         return False

@@ -188,14 +188,16 @@ def part_done(state, task, node, priority):
 
 @inner
 def try_again(state, task, final, priority):
-    """After a failed try: back to the queue's end with one try less (True), or out for good."""
+    """After a failed try: back to the queue's end with one try less (0), or out for good with all that waits for it.
+
+    Returns how many tasks leave; ``scratch`` lists them.
+    """
     task_row = state.tasks[task]
     task_row.attempt += 1
     if task_row.attempt <= state.rules[0].max_retries and not final:
         release.enqueue(state, task, priority)
-        return True
-    release.give_up(state, task)
-    return False
+        return 0
+    return release.give_up(state, task)
 
 
 @inner

@@ -6,6 +6,8 @@ Without a priority each shape's queue is a linked list in order of entry; with a
 
 from __future__ import annotations
 
+from wattflow.engine import rows
+from wattflow.engine.tables import CANCELLED, GHOST, LEFT
 from wattflow.kernel.jit import inner
 
 
@@ -67,7 +69,7 @@ def push(state, task):
         state.active_shapes[at] = shape
         form.place = at
         counts.shapes_n = at + 1
-        form.head = task
+        form.head = task  # no ghost is left in a heap where nothing waits
         form.tail = task
     elif _is_heap(state):
         form.head = _merge(state, form.head, task)
@@ -103,12 +105,13 @@ def push_front(state, task):
 @inner
 def remove(state, task):
     """Take a task out: any task of a linked list, the head of a heap."""
-    counts = state.counts[0]
     task_row = state.tasks[task]
     shape = task_row.form
     form = state.shapes[shape]
     if _is_heap(state):
         form.head = _merge(state, task_row.next, task_row.previous)
+        if form.ghosts > 0:
+            _drop_ghosts(state, shape)
     else:
         before = task_row.previous
         after = task_row.next
@@ -120,6 +123,14 @@ def remove(state, task):
             state.tasks[after].previous = before
         else:
             form.tail = before
+    _one_less(state, shape)
+
+
+@inner
+def _one_less(state, shape):
+    """One task of the shape waits no more; without any, the shape leaves the list of those that wait."""
+    counts = state.counts[0]
+    form = state.shapes[shape]
     form.waiting -= 1
     state.functions[form.function].waiting -= 1
     counts.waiting -= 1
@@ -132,18 +143,126 @@ def remove(state, task):
 
 
 @inner
+def _drop_ghosts(state, shape):
+    """Cancelled tasks at the head of a heap come out for good; so the head is a task that waits."""
+    form = state.shapes[shape]
+    while form.head >= 0 and state.tasks[form.head].state >= GHOST:
+        ghost = state.tasks[form.head]
+        task = form.head
+        form.head = _merge(state, ghost.next, ghost.previous)
+        form.ghosts -= 1
+        if ghost.state == LEFT:
+            rows.put_back(state, task)
+        else:
+            ghost.state = CANCELLED
+
+
+@inner
+def cancel(state, task):
+    """Take any waiting task out. In a heap it becomes a ghost that comes out when it reaches the head."""
+    form = state.shapes[state.tasks[task].form]
+    if not _is_heap(state):
+        state.tasks[task].state = CANCELLED
+        remove(state, task)
+        return
+    shape = state.tasks[task].form
+    state.tasks[task].state = GHOST
+    form.ghosts += 1
+    _drop_ghosts(state, shape)
+    if form.ghosts > form.waiting + 64:
+        _rebuild(state, shape)
+    _one_less(state, shape)
+
+
+@inner
+def take_out(state, task):
+    """Take any waiting task out at once, in a heap at the cost of making it anew."""
+    shape = state.tasks[task].form
+    if _is_heap(state) and state.shapes[shape].head != task:
+        before = state.tasks[task].state
+        state.tasks[task].state = GHOST
+        state.shapes[shape].ghosts += 1
+        _rebuild(state, shape)
+        state.tasks[task].state = before
+        _one_less(state, shape)
+    else:
+        remove(state, task)
+
+
+@inner
+def _rebuild(state, shape):
+    """Make a shape's heap anew, without its ghosts. The tasks are collected in ``scratch``."""
+    form = state.shapes[shape]
+    n = 0
+    if form.head >= 0:
+        state.scratch[0] = form.head
+        n = 1
+    at = 0
+    while at < n:
+        row = state.tasks[state.scratch[at]]
+        if row.next >= 0:
+            state.scratch[n] = row.next
+            n += 1
+        if row.previous >= 0:
+            state.scratch[n] = row.previous
+            n += 1
+        at += 1
+    form.head = -1
+    for at in range(n):
+        task = state.scratch[at]
+        row = state.tasks[task]
+        row.next = -1
+        row.previous = -1
+        if row.state < GHOST:
+            form.head = _merge(state, form.head, task)
+        elif row.state == LEFT:
+            rows.put_back(state, task)
+        else:
+            row.state = CANCELLED
+    form.ghosts = 0
+
+
+@inner
+def reinsert(state, task):
+    """Put a task back where its key and sequence say: as if it had never left."""
+    task_row = state.tasks[task]
+    form = state.shapes[task_row.form]
+    if form.waiting == 0 or _is_heap(state):
+        push(state, task)
+        return
+    after = form.head
+    while after >= 0 and state.tasks[after].sequence < task_row.sequence:
+        after = state.tasks[after].next
+    if after < 0:
+        push(state, task)
+        return
+    before = state.tasks[after].previous
+    task_row.next = after
+    task_row.previous = before
+    state.tasks[after].previous = task
+    if before >= 0:
+        state.tasks[before].next = task
+    else:
+        form.head = task
+    form.waiting += 1
+    state.functions[form.function].waiting += 1
+    state.counts[0].waiting += 1
+
+
+@inner
 def first(state):
     """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
     clock = state.clock[0]
     counts = state.counts[0]
     best = -1
+    level = 0
     for at in range(counts.shapes_n):
-        shape = state.active_shapes[at]
-        if state.shapes[shape].failed == clock.epoch:
+        form = state.shapes[state.active_shapes[at]]
+        if form.failed == clock.epoch:
             continue
-        head = state.shapes[shape].head
-        if best < 0 or _before(state, head, best):
-            best = head
+        if best < 0 or form.level > level or (form.level == level and _before(state, form.head, best)):
+            best = form.head
+            level = form.level
     return best
 
 
@@ -151,10 +270,12 @@ def first(state):
 def first_of_all(state):
     """The first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
+    level = 0
     for at in range(state.counts[0].shapes_n):
-        head = state.shapes[state.active_shapes[at]].head
-        if best < 0 or _before(state, head, best):
-            best = head
+        form = state.shapes[state.active_shapes[at]]
+        if best < 0 or form.level > level or (form.level == level and _before(state, form.head, best)):
+            best = form.head
+            level = form.level
     return best
 
 
@@ -165,14 +286,16 @@ def rekey(state, priority):
     rules = state.rules[0]
     counts = state.counts[0]
     best = -1
+    level = 0
     for at in range(counts.shapes_n):
-        shape = state.active_shapes[at]
-        if state.shapes[shape].failed == clock.epoch and rules.queue == 0:
+        form = state.shapes[state.active_shapes[at]]
+        if (form.failed == clock.epoch and rules.queue == 0) or (best >= 0 and form.level < level):
             continue
-        task = state.shapes[shape].head
+        task = form.head
         while task >= 0:
             state.tasks[task].key = priority(state, task)
-            if best < 0 or _before(state, task, best):
+            if best < 0 or form.level > level or _before(state, task, best):
                 best = task
+                level = form.level
             task = state.tasks[task].next
     return best

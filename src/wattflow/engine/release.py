@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wattflow.engine import queue
-from wattflow.engine.tables import CANCELLED, DONE, FAILED, READY, WAITING
+from wattflow.engine.tables import CANCELLED, DONE, FAILED, READY, UNKNOWN, WAITING
 from wattflow.kernel.jit import inner
 
 
@@ -54,24 +54,37 @@ def complete(state, task, node, priority):
 
 @inner
 def give_up(state, task):
-    """A task failed for good: it and all that wait for it leave the open tasks. Depth-first over ``scratch``."""
+    """A task failed for good: it and all that wait for it leave the open tasks; ``scratch`` lists them, first itself.
+
+    Returns how many they are.
+    """
     task_row_task = state.tasks[task]
     counts = state.counts[0]
     task_row_task.state = FAILED
-    counts.open -= 1
     counts.failed_tasks += 1
+    return leave(state, task)
+
+
+@inner
+def leave(state, task):
+    """A task will not be done, nor what waits for it; ``scratch`` lists them, first itself. Returns how many."""
+    task_row_task = state.tasks[task]
+    counts = state.counts[0]
+    counts.open -= 1
     state.workflows[task_row_task.workflow].open -= 1
     n = 1
+    at = 0
     state.scratch[0] = task
-    while n > 0:
-        n -= 1
-        parent = state.scratch[n]
+    while at < n:
+        parent = state.scratch[at]
+        at += 1
         links = state.links[parent]
         for e in range(links.child_first, links.child_first + links.child_n):
             child = state.child[e]
-            if state.tasks[child].state == WAITING:
+            if state.tasks[child].state == WAITING or state.tasks[child].state == UNKNOWN:
                 state.tasks[child].state = CANCELLED
                 counts.open -= 1
                 state.workflows[state.tasks[child].workflow].open -= 1
                 state.scratch[n] = child
                 n += 1
+    return n

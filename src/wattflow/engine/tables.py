@@ -30,25 +30,34 @@ SKIP, STRICT, EASY = 0, 1, 2
 ORDERED, BEST_PAIR = 0, 1
 # Task states
 WAITING, READY, PLACED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
+# Further states of tasks in a live engine: cancelled but still in a heap; the same, its row to be freed when it comes
+# out; out of the queue until a time; a free row; standing for work that is not known yet
+GHOST, LEFT, PARKED, FREE, UNKNOWN = 6, 7, 8, 9, 10
 # Actions
-ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY = 0, 1, 2, 3, 4
+ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY, ACT_STOP = 0, 1, 2, 3, 4, 5
+# What a live engine knows of an attempt: placed, waiting for its node to wake, started; and whether it is to stop
+ASSUMED, WAITS, STARTED = 0, 1, 2
+# What becomes of a task when its last attempt is gone; the graver one holds
+BACK, RETRY, GIVE_UP, CANCEL = 1, 2, 3, 4
 
 CLOCK = np.dtype([
     ("now", "f8"), ("start", "f8"), ("retry_at", "f8"), ("instant", "i8"), ("sequence", "i8"), ("epoch", "i8"),
-    ("random", "i8"),
+    ("random", "u8"),
 ])  # fmt: skip
 """Time, and what orders things that happen at one time."""
 RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
-    ("limits", "i8"), ("max_retries", "i8"),
+    ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use."""
 COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
     ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
     ("asleep_n", "i8"), ("shapes_n", "i8"), ("extra_n", "i8"), ("failed_tasks", "i8"), ("held_first", "i8"),
-    ("free_attempt", "i8"), ("free_container", "i8"),
+    ("free_attempt", "i8"), ("free_container", "i8"), ("free_task", "i8"), ("free_workflow", "i8"),
+    ("sealed_first", "i8"), ("child_n", "i8"), ("parent_n", "i8"), ("timer_n", "i8"), ("stale", "i8"),
+    ("ended_n", "i8"), ("stamp", "i8"),
 ])  # fmt: skip
 """How many rows of each table are in use, the heads of free lists, and tallies for the Run."""
 CHOICE = np.dtype([
@@ -65,7 +74,7 @@ NODES = np.dtype([
     ("generation", "i8"), ("falls", "i4"), ("wake_wanted", "i4"),
 ])  # fmt: skip
 CLASSES = np.dtype([
-    ("first", "i4"), ("count", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
+    ("first", "i4"), ("count", "i4"), ("room", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
     ("cores", "f8"), ("threads", "f8"), ("smt_gain", "f8"), ("request_u", "i8"), ("memory", "i8"),
     ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"), ("known_power", "i2"), ("serverless", "i2"), ("zone", "i4"),
     ("sleepable", "i2"), ("frequency_n", "i2"), ("architecture", "i4"), ("features", "u8"),
@@ -77,11 +86,12 @@ CLASSES = np.dtype([
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
+    ("busy_u", "i8"), ("duty_u", "i8"),
 ])  # fmt: skip
 DEVICE_CLASSES = np.dtype([
     ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
-    ("interference", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"),
-    ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
+    ("interference", "f8"), ("switch_loss", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"),
+    ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
 ])  # fmt: skip
 FUNCTIONS = np.dtype([
     ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
@@ -91,12 +101,12 @@ SHAPES = np.dtype([
     ("function", "i4"), ("variant_first", "i4"), ("variant_n", "i4"), ("parts", "i4"),
     ("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("place", "i4"), ("failed", "i8"),
     ("constraint", "i4"), ("level", "i4"), ("member_first", "i4"), ("member_n", "i4"), ("tasks", "i4"),
-    ("generation", "i4"), ("seen", "i8"),
+    ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
-    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"),
+    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
-    ("models", "u8"), ("counts_n", "i4"), ("architecture", "i4"),
+    ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"),
 ])  # fmt: skip
 TASKS = np.dtype([
     ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
@@ -108,6 +118,7 @@ LINKS = np.dtype([("child_first", "i4"), ("child_n", "i4"), ("parent_first", "i4
 """Where a task's children and parents stand in ``child`` and ``parent``: extents, so that they can grow."""
 MARKS = np.dtype([
     ("tag", "i8"), ("until", "f8"), ("generation", "i4"), ("sibling", "i4"), ("fate", "i4"), ("running", "i4"),
+    ("attempt", "i4"), ("stamp", "i8"),
 ])  # fmt: skip
 """Per-task facts that only a live engine has; one row in a simulation."""
 EXTRA = np.dtype([
@@ -124,7 +135,8 @@ ATTEMPTS = np.dtype([
     ("task", "i4"), ("part", "i4"), ("variant", "i4"), ("node", "i4"), ("device", "i4"), ("next", "i4"),
     ("previous", "i4"), ("attempt", "i4"), ("devices", "u8"), ("placed", "f8"), ("ready", "f8"), ("end", "f8"),
     ("marginal_j", "f8"), ("sequence", "i8"), ("need_u", "i8"), ("cores_u", "i8"), ("memory", "i8"),
-    ("started", "f8"), ("generation", "i4"), ("stage", "i4"), ("was_idle", "f8"),
+    ("started", "f8"), ("was_idle", "f8"), ("generation", "i4"), ("stage", "i4"), ("stopping", "i4"),
+    ("was_loaded", "i4"), ("sibling", "i4"),
 ])  # fmt: skip
 GROUPS = np.dtype([
     ("key", "u8"), ("free_u", "i8"), ("free_mem", "i8"), ("cls", "i4"), ("count", "i4"), ("low", "i4"), ("place", "i4"),
@@ -140,7 +152,9 @@ NODE_MARKS = np.dtype([
     ("other_u", "i8"), ("other_mem", "i8"), ("generation", "i4"), ("next", "i4"),
 ])  # fmt: skip
 """Per-node facts that only a live engine has."""
-TIMERS = np.dtype([("time", "f8"), ("what", "i4"), ("who", "i4"), ("generation", "i8")])
+ENDED = np.dtype([("task", "i8"), ("tag", "i8"), ("outcome", "i8")])
+"""Tasks that left a live engine in this step: id, tag, state."""
+TIMERS = np.dtype([("time", "f8"), ("sequence", "i8"), ("generation", "i8"), ("what", "i4"), ("who", "i4")])
 """A heap of what a live engine must come back for."""
 WORKFLOWS = np.dtype([
     ("submit", "f8"), ("work_left", "f8"), ("path_left", "f8"), ("open", "i4"), ("started", "i4"), ("rank", "f8"),
@@ -153,7 +167,7 @@ TABLES = (
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
-    "node_marks", "node_counts", "variant_counts", "masks", "freed", "timers", "blocks",
+    "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
 )  # fmt: skip
 """Tables of State."""
 

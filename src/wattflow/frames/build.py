@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Frame
-from wattflow.frames.kernel import draws, tables
+from wattflow.frames.kernel import tables
 from wattflow.frames.kernel.tables import State
 from wattflow.frames.policies import SCORES, FramePolicy
+from wattflow.kernel import random
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
 from wattflow.model.run import ATTEMPT
@@ -50,7 +51,7 @@ class _Builder:
         self._attempts()
         self._delays()
         self._caches()
-        self.arrays["rng"] = _hashed(np.array([self.seed], np.uint64), np.zeros(1, np.uint64))
+        self.arrays["rng"] = random.hashed_each(np.array([self.seed], np.uint64), np.zeros(1, np.uint64))
         return State(**self.arrays)
 
     def _settings(self) -> None:
@@ -474,14 +475,6 @@ def _ring(cluster: Cluster, points: int, kind: str) -> tuple[NDArray[np.uint64],
     each = 1 if kind == "multi-probe" else max(1, points)
     count = len(cluster.nodes)
     host = np.repeat(np.arange(count, dtype=np.int64), each)
-    point = _hashed(host.astype(np.uint64) + np.uint64(7), np.arange(len(host), dtype=np.uint64))
+    point = random.hashed_each(host.astype(np.uint64) + np.uint64(7), np.arange(len(host), dtype=np.uint64))
     order = np.argsort(point, kind="stable")
     return point[order], host[order].astype(np.int32)
-
-
-def _hashed(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`draws.hashed` for arrays, without its compilation."""
-    mix = getattr(draws.mix, "py_func", draws.mix)
-    step, low, high = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = mix(mix(a * step + low) ^ (b * high + step))
-    return mixed

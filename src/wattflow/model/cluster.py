@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
+CPU_SHARING = ("fair", "pinned")
 SHARING = ("exclusive", "time-slice", "mps", "mig")
 """How tasks may share a device."""
 
@@ -35,7 +36,8 @@ class Device:
     Attributes:
         sharing: ``exclusive`` (whole), ``time-slice`` (equal turns among at most ``slots`` tasks), ``mps`` (shares of
             its SMs that sum to at most 1), ``mig`` (like mps, shares rounded up to sevenths, no interference).
-        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · share of the others).
+        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · busy share of the others).
+        switch_loss: Under time-slice, what changing turns adds to the time on the device, as a part of it.
         speed: Runtime of a task on it is divided by this.
         reconfigure_s: Time to load another function's kernel (FPGA).
     """
@@ -50,13 +52,14 @@ class Device:
     reconfigure_s: float = 0.0
     power: DeviceProfile = DeviceProfile()
     tdp_w: float | None = None
+    switch_loss: float = 0.0
 
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:
             raise ValueError(f"sharing must be one of {', '.join(SHARING)}, not {self.sharing!r}")
         _require("slots", self.slots, 1)
         _require("speed", self.speed, above=True)
-        for name in ("memory_bytes", "interference", "reconfigure_s"):
+        for name in ("memory_bytes", "interference", "reconfigure_s", "switch_loss"):
             _require(name, getattr(self, name))
 
 
@@ -151,6 +154,7 @@ class Node:
         allocatable_cores: What requests may sum to; hardware threads by default.
         speed: Runtimes are divided by this; ``function_speed`` overrides it by function name.
         power: P(k), or None where nothing is known.
+        sharing: ``fair``: CPU tasks progress alike; ``pinned``: each keeps its hardware thread until one falls idle.
         tdp_w: Thermal design power: the capacity of the node's energy resource in the HPE algorithm.
     """
 
@@ -178,8 +182,11 @@ class Node:
     price_per_hour: float = 0.0
     embodied_kg: float = 0.0
     lifetime_years: float = 4.0
+    sharing: str = "fair"
 
     def __post_init__(self) -> None:
+        if self.sharing not in CPU_SHARING:
+            raise ValueError(f"sharing of a node is {' or '.join(CPU_SHARING)}, not {self.sharing!r}")
         _require("cores", self.cores, 1)
         _require("threads_per_core", self.threads_per_core, 1)
         _require("smt_slowdown", self.smt_slowdown, 1)

@@ -6,9 +6,12 @@ import functools
 from typing import Any
 
 import numba
+from numba import types
 
 from wattflow.engine.tables import State
-from wattflow.kernel import jit
+from wattflow.kernel import handle, jit
+from wattflow.kernel.functions import Functions, FunctionsType
+from wattflow.kernel.lowering import address_of
 from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
@@ -41,53 +44,73 @@ def _compile(signature: Any, function: Any) -> Any:
     return jit.compiled(signature, function, cache=from_file, folder=policy_jit.folder())
 
 
-def _through_python(signature: Any, function: Any, state: State, arguments: int) -> Any:
-    """A compiled function that calls plain Python with the State object (about a microsecond a call)."""
-    if arguments == 4:
+@functools.lru_cache(maxsize=256)
+def _through_python(signature: Any, function: Any) -> Any:
+    """A compiled function that calls plain Python with the State whose kernel asks (about a microsecond a call)."""
+    if len(signature.args) == 4:
 
-        def call_score(task: int, variant: int, out: Any) -> None:
-            function(state, task, variant, out)
+        def call_score(address: int, task: int, variant: int, out: Any) -> None:
+            function(handle.owner(address), task, variant, out)
 
-        def score(handle, task, variant, out):  # type: ignore[no-untyped-def]
+        def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+            address = address_of(state)
             with numba.objmode():
-                call_score(task, variant, out)
+                call_score(address, task, variant, out)
 
-        return jit.compiled(signature, score, cache=False)
-    if arguments == 2:
+        return jit.compiled(signature, score, cache=False, nogil=False)
+    if len(signature.args) == 2:
 
-        def call_priority(task: int) -> float:
-            return float(function(state, task))
+        def call_priority(address: int, task: int) -> float:
+            return float(function(handle.owner(address), task))
 
-        def priority(handle, task):  # type: ignore[no-untyped-def]
+        def priority(state, task):  # type: ignore[no-untyped-def]
+            address = address_of(state)
             with numba.objmode(key="float64"):
-                key = call_priority(task)
+                key = call_priority(address, task)
             return key
 
-        return jit.compiled(signature, priority, cache=False)
+        return jit.compiled(signature, priority, cache=False, nogil=False)
 
-    def call_act() -> None:
-        function(state)
+    def call_act(address: int) -> None:
+        function(handle.owner(address))
 
-    def act(handle):  # type: ignore[no-untyped-def]
+    def act(state):  # type: ignore[no-untyped-def]
+        address = address_of(state)
         with numba.objmode():
-            call_act()
+            call_act(address)
 
-    return jit.compiled(signature, act, cache=False)
+    return jit.compiled(signature, act, cache=False, nogil=False)
 
 
-def bind(policy: Policy, state: State, signatures: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """(priority, score, act) for the kernel; flags in the State's clock say which are real."""
+@functools.lru_cache(maxsize=64)
+def functions_type(state_kind: Any) -> FunctionsType:
+    """The compiled type of a policy's functions, for the compiled type of a State."""
+    signatures = (
+        ("priority", types.float64(state_kind, types.int64)),
+        ("score", types.void(state_kind, types.int64, types.int64, types.float64[::1])),
+        ("act", types.void(state_kind)),
+    )
+    return FunctionsType(state_kind.name, signatures)
+
+
+def compiled(policy: Policy, state: State, part: str) -> Any:
+    """One of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it; plain when uncompiled."""
     ordered = policy.rank is not None or policy.plan is not None
-    priority = policy.priority or (by_rank if ordered else no_priority)
+    absent = {"priority": by_rank if ordered else no_priority, "score": no_score, "act": no_act}
+    function = getattr(policy, part)
+    if not jit.COMPILED:
+        return function or absent[part]
+    signature = dict(functions_type(state.kind).signatures)[part]
+    if function is None:
+        return _compile(signature, absent[part])
+    return _compile(signature, function) if policy.compiled else _through_python(signature, function)
+
+
+def bind(policy: Policy, state: State) -> Functions:
+    """Priority, score and act for a kernel; flags in the State's rules say which are real."""
+    ordered = policy.rank is not None or policy.plan is not None
     state.rules["has_priority"] = int(policy.priority is not None or ordered)
     state.rules["has_score"] = int(policy.score is not None)
     state.rules["has_act"] = int(policy.act is not None)
-    chosen = (priority, policy.score or no_score, policy.act or no_act)
-    own = (policy.priority, policy.score, policy.act)
-    bound = []
-    for function, mine, signature, arguments in zip(chosen, own, signatures, (2, 4, 1), strict=True):
-        if not policy.compiled and mine is not None and jit.COMPILED:
-            bound.append(_through_python(signature, function, state, arguments))
-        else:
-            bound.append(_compile(signature, function))
-    return bound[0], bound[1], bound[2]
+    parts = {part: compiled(policy, state, part) for part in ("priority", "score", "act")}
+    return Functions(functions_type(state.kind) if jit.COMPILED else None, **parts)

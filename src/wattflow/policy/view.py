@@ -32,11 +32,13 @@ from wattflow.engine.view import (
     added_w,
     bytes_to,
     cold_start_s,
+    crowding_w,
     device_added_w,
     device_watts,
     idle_w,
     load,
     node_added_w,
+    priced_w,
     ready_in_s,
     transfer_s,
     wait_s,
@@ -90,7 +92,7 @@ from wattflow.policy.node_view import (
 __all__ = [
     "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asleep", "awake_j", "bounded", "busy_cores", "busy_until_s",
     "bytes_to", "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
-    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "deadline_s",
+    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w", "deadline_s",
     "decision", "device_added_w", "device_of", "device_suits", "device_watts", "devices_of", "dials", "enter_j",
     "estimate_s", "factor", "factor_on", "finish_in_s", "free_cores", "function_of", "function_running",
     "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w",
@@ -408,7 +410,7 @@ def finish_in_s(state, task, variant, candidate):
 @jit
 def added_j(state, task, variant, candidate):
     """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
-    run_w = added_w(state, task, variant, candidate)
+    run_w = priced_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
         return UNKNOWN_COST
     place = state.candidates[candidate]
@@ -463,7 +465,8 @@ def worth_j(state, task, variant, candidate):
         before = busy_cores(state, node)
         gained = throughput(state, node, before + wanted) - throughput(state, node, before)
         dear = wanted / max(gained, 0.05 * wanted)
-    joules = added_w(state, task, variant, candidate) * runtime_s(state, task, variant, candidate) * dear
+    run_w = node_added_w(state, variant, node, state.candidates[candidate].device)
+    joules = run_w * runtime_s(state, task, variant, candidate) * dear
     joules += node_added_w(state, variant, node, -1) * cold_start_s(state, task, variant, candidate)
     return joules + transfer_j(state, task, node)
 

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wattflow.engine import devices, view
 from wattflow.kernel.jit import inner
+from wattflow.kernel.random import at_counter
 from wattflow.sim import clocks
 from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
-
-_A = np.uint64(0x9E3779B97F4A7C15)
-_B = np.uint64(0xBF58476D1CE4E5B9)
-_C = np.uint64(0x94D049BB133111EB)
-
-
-@inner
-def unit(seed, a, b, salt):
-    """A number in (0, 1) that depends on its arguments alone (splitmix64)."""
-    x = np.uint64(seed) * _A + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _A
-    for _ in range(2):
-        x += _A
-        x = (x ^ (x >> np.uint64(30))) * _B
-        x = (x ^ (x >> np.uint64(27))) * _C
-        x = x ^ (x >> np.uint64(31))
-    return (np.int64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
 @inner
@@ -75,8 +58,8 @@ def _failure(state, world, a, fn):
         if world.task_faults[i].task == task and world.task_faults[i].attempt == attempt:
             return world.task_faults[i].fraction
     rate = state.functions[fn].failure_rate
-    if rate > 0.0 and unit(pulse.seed, task, attempt, 1) < rate:
-        return unit(pulse.seed, task, attempt, 2)
+    if rate > 0.0 and at_counter(pulse.seed, task, attempt, 1) < rate:
+        return at_counter(pulse.seed, task, attempt, 2)
     return 1.0
 
 
@@ -123,7 +106,7 @@ def schedule_failure(state, world, node):
         return
     count = load.failures
     load.failures = count + 1
-    at = clock.now - mtbf * math.log(unit(world.pulse[0].seed, node, count, 3))
+    at = clock.now - mtbf * math.log(at_counter(world.pulse[0].seed, node, count, 3))
     notice = kind.notice_s
     if notice > 0.0:
         clocks.push_event(world, max(clock.now, at - notice), NODE, NOTICE, node, 0)
@@ -137,6 +120,6 @@ def schedule_repair(state, world, node):
     kind = state.classes[cls]
     if not kind.mtbf_s < math.inf:
         return
-    draw = unit(world.pulse[0].seed, node, world.nodes[node].failures, 4)
+    draw = at_counter(world.pulse[0].seed, node, world.nodes[node].failures, 4)
     at = state.clock[0].now - kind.repair_s * math.log(draw)
     clocks.push_event(world, at, NODE, BACK, node, 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.core.types import FunctionType
 
 from wattflow.engine import containers, decide, fold, groups, release
 from wattflow.engine.tables import (
@@ -257,7 +256,7 @@ def _apply_actions(state, world):
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            _set_frequency(state, world, node, state.actions[k].value)
+            stages.set_frequency(state, world, node, state.actions[k].value)
     counts.action_n = 0
 
 
@@ -271,6 +270,7 @@ def _warm(state, world, node, fn):
     seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
     power.account(state, world, node)
     load.busy_u += MICRO
+    load.weight_u += MICRO
     load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
@@ -287,6 +287,7 @@ def _warm_done(state, world, node, announced):
         return False
     power.account(state, world, node)
     load.busy_u -= MICRO
+    load.weight_u -= MICRO
     load.warming_u -= MICRO
     power.refresh(state, world, node)
     if node_row.power_state == ON:
@@ -302,17 +303,9 @@ def _stop_warming(state, world, node):
     load = world.nodes[node]
     power.account(state, world, node)
     load.busy_u -= load.warming_u
+    load.weight_u -= load.warming_u
     load.warming_u = 0
     load.warm_gen += 1
-
-
-@inner
-def _set_frequency(state, world, node, level):
-    power.account(state, world, node)
-    if not fold.set_frequency(state, node, level):
-        return
-    clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes[node].demand_u))
-    power.refresh(state, world, node)
 
 
 @inner
@@ -330,8 +323,10 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, priority, score, act, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
+    priority = functions.priority
+    score = functions.score
     clock = state.clock[0]
     rules = state.rules[0]
     counts = state.counts[0]
@@ -377,7 +372,7 @@ def advance(state, world, priority, score, act, until, max_events):  # type: ign
                     clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
                 clock.retry_at = math.inf
         if rules.has_act == 1 and _next_time(state, world) > clock.now:
-            act(state)
+            functions.act(state)
             _apply_actions(state, world)
         pulse.events += 1
 
@@ -406,41 +401,15 @@ def open_world(state, world):
             groups.rejoin(state, n)
 
 
-def function_types(state: Any) -> tuple[Any, Any, Any]:
-    """Signatures of priority, score and act for this State's compiled type; none of them when uncompiled."""
-    if not jit.COMPILED:
-        return None, None, None
-    from numba import typeof
-
-    kind = typeof(state.handle())
-    return (
-        types.float64(kind, types.int64),
-        types.void(kind, types.int64, types.int64, types.float64[::1]),
-        types.void(kind),
-    )
-
-
 @functools.cache
-def _compiled_advance(state_type: Any, world_type: Any) -> Any:
-    signature = types.int64(
-        state_type,
-        world_type,
-        FunctionType(types.float64(state_type, types.int64)),
-        FunctionType(types.void(state_type, types.int64, types.int64, types.float64[::1])),
-        FunctionType(types.void(state_type)),
-        types.float64,
-        types.int64,
-    )
-    return jit.compiled(signature, advance)
+def _compiled_advance(state_type: Any, world_type: Any, functions_type: Any) -> Any:
+    signature = types.int64(state_type, world_type, functions_type, types.float64, types.int64)
+    return jit.direct(jit.compiled(signature, advance))
 
 
-def kernel(state: Any, world: Any) -> Any:
+def kernel(state: Any, world: Any, functions: Any) -> Any:
     """`advance`, compiled once for the types of State and World (or as it is, uncompiled)."""
-    if not jit.COMPILED:
-        return advance
-    from numba import typeof
-
-    return _compiled_advance(typeof(state.handle()), typeof(world.handle()))
+    return _compiled_advance(state.kind, world.kind, functions.kind) if jit.COMPILED else advance
 
 
 __all__ = ["BAD_COST", "DONE", "GROW", "LIMIT", "STUCK", "UNTIL", "advance", "kernel", "open_world", "settle"]

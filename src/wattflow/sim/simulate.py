@@ -12,7 +12,8 @@ import numpy as np
 
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
-from wattflow.kernel import jit
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.run import Run
@@ -105,7 +106,7 @@ class Simulation:
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
-            self.functions = bind.bind(self.policy, self.state, kernel.function_types(self.state))
+            self.functions = bind.bind(self.policy, self.state)
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -120,7 +121,7 @@ class Simulation:
     def _build_state(self, known: Workload, seen: Workload) -> State:
         state = build_state(seen, self.cluster, self.policy.settings)
         state.rules["max_retries"] = self.options.max_retries
-        state.clock["random"] = (self.seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        state.clock["random"] = random.stream(self.seed)
         after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
@@ -137,13 +138,17 @@ class Simulation:
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world)
+        step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
+        if jit.CHECKED:
+            limit = 1
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), *self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
             self.seconds += time.perf_counter() - started
+            if jit.CHECKED and status != kernel.GROW:
+                validate_state(self.state)
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
@@ -198,6 +203,7 @@ class Simulation:
         }
         values |= {name: float(counts[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
         return values | {
+            "random_draws": float(int(self.state.clock.random[0]) != int(random.stream(self.seed))),
             "kernel_s": self.seconds,
             "plan_s": self.plan_seconds,
             "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(counts.decisions)),

@@ -42,6 +42,7 @@ from wattflow.frames.kernel.tables import (
     SAMPLES,
     SCORE,
 )
+from wattflow.kernel import random
 
 _FULL = 1e9
 
@@ -237,7 +238,7 @@ def find_owner(s, key):
         most = np.uint64(0)
         for h in range(s.i[HOSTS]):
             if s.h_known[h] == 1:
-                weight = draws.hashed(key, h + 1)
+                weight = random.hashed(key, h + 1)
                 if best < 0 or weight > most:
                     best = h
                     most = weight
@@ -246,12 +247,12 @@ def find_owner(s, key):
         best = -1
         least = np.uint64(0)
         for k in range(s.i[HASH_PROBES]):
-            h, distance = _ring_owner(s, draws.hashed(key, 1000003 + k))
+            h, distance = _ring_owner(s, random.hashed(key, 1000003 + k))
             if h >= 0 and (best < 0 or distance < least):
                 best = h
                 least = distance
         return best
-    h, _ = _ring_owner(s, draws.hashed(key, 1000003))
+    h, _ = _ring_owner(s, random.hashed(key, 1000003))
     return h
 
 

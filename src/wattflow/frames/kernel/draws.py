@@ -8,46 +8,20 @@ import numpy as np
 
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_B = np.uint64(0xBF58476D1CE4E5B9)
-_C = np.uint64(0x94D049BB133111EB)
-
-
-@jit
-def mix(x):
-    """Scramble 64 bits (the finaliser of splitmix64)."""
-    x = (x ^ (x >> np.uint64(30))) * _B
-    x = (x ^ (x >> np.uint64(27))) * _C
-    return x ^ (x >> np.uint64(31))
-
-
-@jit
-def hashed(a, b):
-    """64 bits that depend on two whole numbers alone."""
-    return mix(mix(np.uint64(a) * _STEP + _B) ^ (np.uint64(b) * _C + _STEP))
-
-
-@jit
-def fault_unit(seed, a, b, salt):
-    """A number in (0, 1) that depends on its arguments alone; the core draws its failures in the same way."""
-    x = np.uint64(seed) * _STEP + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * _STEP
-    for _ in range(2):
-        x = mix(x + _STEP)
-    return (np.int64(x >> np.uint64(11)) + 0.5) / 9007199254740992.0
+from wattflow.kernel import random
 
 
 @jit
 def bits(s):
     """The next 64 bits of the run's stream."""
-    s.rng[0] += _STEP
-    return mix(s.rng[0])
+    s.rng[0] += random.STEP
+    return random.mix(s.rng[0])
 
 
 @jit
 def unit(s):
     """The next number in (0, 1)."""
-    return (np.int64(bits(s) >> np.uint64(11)) + 0.5) / 9007199254740992.0
+    return random.unit(bits(s))
 
 
 @jit

@@ -55,6 +55,7 @@ from wattflow.frames.kernel.tables import (
     STARVED,
     TRANSFER_J,
 )
+from wattflow.kernel import random
 
 
 @jit
@@ -63,7 +64,7 @@ def schedule_host(s, h):
     if s.h_mtbf[h] < math.inf:
         count = s.h_failures[h]
         s.h_failures[h] = count + 1
-        at = s.f[NOW] - s.h_mtbf[h] * math.log(draws.fault_unit(s.i[SEED], h, count, 3))
+        at = s.f[NOW] - s.h_mtbf[h] * math.log(random.at_counter(s.i[SEED], h, count, 3))
         events.push(s, at, O_HOST, E_HOST_LOST, h, 0)
 
 
@@ -110,7 +111,7 @@ def host_lost(s, h):
     if s.i[CACHE_N] > 0:
         data.clear(s, h)
     events.push(s, s.f[NOW] + silence, O_HOST, E_HOST_DETECTED, h, 0)
-    repair = -s.h_repair[h] * math.log(draws.fault_unit(s.i[SEED], h, s.h_failures[h], 4))
+    repair = -s.h_repair[h] * math.log(random.at_counter(s.i[SEED], h, s.h_failures[h], 4))
     events.push(s, s.f[NOW] + repair, O_HOST, E_HOST_BACK, h, 0)
 
 

@@ -55,6 +55,7 @@ from wattflow.frames.kernel.tables import (
     WAIT_HOST,
     WAIT_MESSAGE,
 )
+from wattflow.kernel import random
 
 
 @jit
@@ -195,9 +196,9 @@ def _plan_work(s, a):
         work += s.f[RESUME_S]
     rate = s.failure_rate[fn]
     # A gang fails with its first part.
-    if rate > 0.0 and s.a_part[a] == 0 and draws.fault_unit(s.i[SEED], t, s.t_tries[t], 1) < rate:
+    if rate > 0.0 and s.a_part[a] == 0 and random.at_counter(s.i[SEED], t, s.t_tries[t], 1) < rate:
         s.a_outcome[a] = FAILED
-        work *= draws.fault_unit(s.i[SEED], t, s.t_tries[t], 2)
+        work *= random.at_counter(s.i[SEED], t, s.t_tries[t], 2)
     return work
 
 

@@ -64,6 +64,7 @@ from wattflow.frames.kernel.tables import (
     WAIT_MESSAGE,
     WAIT_PLACER,
 )
+from wattflow.kernel import random
 
 
 @jit
@@ -79,7 +80,7 @@ def _spread(s, t, how, first, count):
     if how == AT_RANDOM:
         return first + draws.below(s, count)
     if how == OF_HASH:
-        return first + np.int64(draws.hashed(s.job[t] * np.int64(7919) + t, 17) % np.uint64(count))
+        return first + np.int64(random.hashed(s.job[t] * np.int64(7919) + t, 17) % np.uint64(count))
     if how == SHORTEST:
         best = first
         for p in range(first, first + count):

@@ -3,11 +3,9 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined"
 from __future__ import annotations
 
-import functools
 import hashlib
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.experimental import structref
@@ -22,21 +20,9 @@ WHOLE = 1_000_000
 NOWHERE = -1
 
 
-@functools.cache
-def _folders() -> tuple[str, str]:
-    """Where the engine's compiled code lies, and where ours does."""
-    return engine_jit.cache_folder("kernel", "engine", "sim"), engine_jit.cache_folder("kernel", "policy/planning")
-
-
 def jit(function: Any) -> Any:
     """The engine's compilation, kept in a folder of its own: these files call each other."""
-    usual = numba.config.CACHE_DIR
-    try:
-        if engine_jit.COMPILED and usual == _folders()[0]:
-            numba.config.CACHE_DIR = _folders()[1]
-        return engine_jit.jit(function)
-    finally:
-        numba.config.CACHE_DIR = usual
+    return engine_jit.jit(function, engine_jit.cache_folder("kernel", "policy/planning"))
 
 
 class Facts(NamedTuple):

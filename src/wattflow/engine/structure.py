@@ -1,0 +1,220 @@
+"""Tasks, edges and workflows that come and go while the engine runs: late structure, seals, cancels."""
+
+from __future__ import annotations
+
+from wattflow.engine import queue, release, rows
+from wattflow.engine.tables import (
+    ACT_STOP,
+    CANCEL,
+    CANCELLED,
+    DONE,
+    FAILED,
+    GHOST,
+    PARKED,
+    PLACED,
+    READY,
+    UNKNOWN,
+    WAITING,
+)
+from wattflow.kernel.jit import inner
+
+# Answers to an edge
+ADDED, FULL, CYCLE, STARTED, STRANGERS, DEAD_PARENT, SEALED = 0, 1, 2, 3, 4, 5, 6
+_TASK_ID = 2
+
+
+@inner
+def task_id(state, task):
+    """The public id of a task's row."""
+    return rows.make_id(_TASK_ID, task, state.marks[task].generation)
+
+
+@inner
+def add_task(state, task):
+    """A task whose row is filled enters its workflow and counts as open."""
+    row = state.tasks[task]
+    work = state.workflows[row.workflow]
+    state.marks[task].sibling = work.first_task if row.workflow > 0 else -1
+    if row.workflow > 0:
+        work.first_task = task
+        work.dirty = max(1, work.dirty)
+    work.open += 1
+    state.counts[0].open += 1
+
+
+@inner
+def _reaches(state, start, goal):
+    """Whether a path of edges leads from one task to another. Each task is looked at once."""
+    counts = state.counts[0]
+    counts.stamp += 1
+    stamp = counts.stamp
+    state.scratch[0] = start
+    state.marks[start].stamp = stamp
+    n = 1
+    while n > 0:
+        n -= 1
+        links = state.links[state.scratch[n]]
+        for e in range(links.child_first, links.child_first + links.child_n):
+            child = state.child[e]
+            if child == goal:
+                return True
+            if state.marks[child].stamp != stamp:
+                state.marks[child].stamp = stamp
+                state.scratch[n] = child
+                n += 1
+    return False
+
+
+@inner
+def add_edge(state, parent, child, size_bytes):
+    """The child waits for the parent from now on. Answers ADDED, FULL (grow the tables, try again) or why not."""
+    down = state.tasks[child]
+    up = state.tasks[parent]
+    if down.workflow != up.workflow or down.workflow == 0:
+        return STRANGERS
+    if down.state != WAITING and down.state != READY and down.state != PARKED and down.state != UNKNOWN:
+        return STARTED
+    if parent == child or (state.links[child].child_n > 0 and _reaches(state, child, parent)):
+        return CYCLE
+    if up.state == FAILED or up.state == CANCELLED or up.state == GHOST:
+        return DEAD_PARENT
+    if not rows.add_edge(state, parent, child, size_bytes):
+        return FULL
+    if size_bytes > 0.0:
+        state.rules[0].has_data = 1
+    work = state.workflows[down.workflow]
+    work.dirty = max(1, work.dirty)
+    if up.state == DONE:
+        return ADDED
+    down.pending += 1
+    if down.state == READY:
+        queue.take_out(state, child)
+        down.state = WAITING
+    elif down.state == PARKED:
+        down.state = WAITING
+    return ADDED
+
+
+@inner
+def note_end(state, task):
+    """List a task that left the engine, as its row says. The row of a task without a workflow is free at once."""
+    counts = state.counts[0]
+    row = state.tasks[task]
+    ended = state.ended[counts.ended_n]
+    counts.ended_n += 1
+    ended.task = task_id(state, task)
+    ended.tag = state.marks[task].tag
+    ended.outcome = CANCELLED if row.state >= GHOST else row.state
+    if row.workflow == 0:
+        rows.free_task(state, task)
+
+
+@inner
+def note_ends(state, n):
+    """List the first n tasks of ``scratch``."""
+    for i in range(n):
+        note_end(state, state.scratch[i])
+
+
+@inner
+def close(state, w):
+    """A sealed workflow without open tasks gives its rows back."""
+    if w > 0 and state.workflows[w].sealed == 1 and state.workflows[w].open == 0:
+        rows.free_workflow(state, w)
+
+
+@inner
+def ask_stop(state, a):
+    """Ask the driver to end an attempt, once."""
+    counts = state.counts[0]
+    attempt = state.attempts[a]
+    if attempt.stopping == 1:
+        return
+    attempt.stopping = 1
+    action = state.actions[counts.action_n]
+    action.kind = ACT_STOP
+    action.node = a
+    action.value = 0
+    counts.action_n += 1
+
+
+@inner
+def stop_others(state, a):
+    """Ask for the end of the other parts of an attempt's task."""
+    b = state.attempts[a].sibling
+    while b >= 0 and b != a:
+        ask_stop(state, b)
+        b = state.attempts[b].sibling
+
+
+@inner
+def _stop_all(state, task):
+    """Ask for the end of all attempts of a placed task."""
+    a = state.marks[task].attempt
+    if a >= 0:
+        ask_stop(state, a)
+        stop_others(state, a)
+
+
+@inner
+def cancel(state, task):
+    """A task is not wanted any more; nor is what waits for it. False when it has ended already."""
+    row = state.tasks[task]
+    if row.state == PLACED:
+        state.marks[task].fate = CANCEL
+        _stop_all(state, task)
+        return True
+    if row.state == READY:
+        queue.cancel(state, task)
+    elif row.state == WAITING or row.state == UNKNOWN or row.state == PARKED:
+        row.state = CANCELLED
+    else:
+        return False
+    note_ends(state, release.leave(state, task))
+    return True
+
+
+@inner
+def cancel_workflow(state, w):
+    """All open tasks of a workflow are cancelled, and it is sealed."""
+    task = state.workflows[w].first_task
+    while task >= 0:
+        cancel(state, task)
+        task = state.marks[task].sibling
+    state.workflows[w].sealed = 1
+
+
+@inner
+def seal_placeholder(state, task):
+    """What a placeholder stood for is known now: it ends when its parents have."""
+    row = state.tasks[task]
+    if row.state == UNKNOWN and row.parts_left == 0:
+        row.parts_left = 1
+        row.next = state.counts[0].sealed_first
+        state.counts[0].sealed_first = task
+
+
+@inner
+def settle_placeholders(state, priority):
+    """Sealed placeholders whose parents have ended are done; that may free others."""
+    counts = state.counts[0]
+    changed = counts.sealed_first >= 0
+    while changed:
+        changed = False
+        before = -1
+        task = counts.sealed_first
+        while task >= 0:
+            row = state.tasks[task]
+            after = row.next
+            if row.state == UNKNOWN and row.pending > 0:
+                before = task
+            else:
+                if before >= 0:
+                    state.tasks[before].next = after
+                else:
+                    counts.sealed_first = after
+                if row.state == UNKNOWN:
+                    release.complete(state, task, -1, priority)
+                    note_end(state, task)
+                    changed = True
+            task = after

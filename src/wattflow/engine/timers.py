@@ -1,0 +1,72 @@
+"""Times that a live engine must come back for, as a heap: releases, parked tasks, sleep time-outs."""
+
+from __future__ import annotations
+
+import math
+
+from wattflow.kernel.jit import inner
+
+RELEASE, PARK, SLEEP, WARM, LOOK = 0, 1, 2, 3, 4
+
+
+@inner
+def _before(state, a, b):
+    first = state.timers[a]
+    second = state.timers[b]
+    return first.time < second.time or (first.time == second.time and first.sequence < second.sequence)
+
+
+@inner
+def _swap(state, a, b):
+    first = state.timers[a]
+    second = state.timers[b]
+    first.time, second.time = second.time, first.time
+    first.sequence, second.sequence = second.sequence, first.sequence
+    first.generation, second.generation = second.generation, first.generation
+    first.what, second.what = second.what, first.what
+    first.who, second.who = second.who, first.who
+
+
+@inner
+def push(state, at_s, what, who, generation):
+    """Come back at a time. There must be room: `Engine` sees to it before each step."""
+    counts = state.counts[0]
+    clock = state.clock[0]
+    at = counts.timer_n
+    counts.timer_n = at + 1
+    row = state.timers[at]
+    row.time = at_s
+    row.sequence = clock.sequence
+    clock.sequence += 1
+    row.generation = generation
+    row.what = what
+    row.who = who
+    while at > 0 and _before(state, at, (at - 1) // 2):
+        _swap(state, at, (at - 1) // 2)
+        at = (at - 1) // 2
+
+
+@inner
+def pop(state):
+    """Take the first one out; it stands behind the last, until the next push."""
+    counts = state.counts[0]
+    n = counts.timer_n - 1
+    counts.timer_n = n
+    _swap(state, 0, n)
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= n:
+            break
+        if child + 1 < n and _before(state, child + 1, child):
+            child += 1
+        if not _before(state, child, at):
+            break
+        _swap(state, at, child)
+        at = child
+
+
+@inner
+def next_time(state):
+    """When the first one is due; `inf` without one."""
+    return state.timers[0].time if state.counts[0].timer_n > 0 else math.inf

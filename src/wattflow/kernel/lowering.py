@@ -1,0 +1,229 @@
+"""Tables as compiled code sees them: one pointer to a directory of base addresses and lengths.
+
+A StructRef of arrays was tried first. Each access then took and dropped reference counts, atomically, for the array
+and for the structure, and every store made the compiler load the base addresses anew: two fifths of the run time.
+Here a table has no owner to count for (the Python object that holds it outlives the call) and its address is known
+not to change.
+
+The directory's first word says whether compiled code runs on these tables. A handle's address is odd: whoever comes in
+with it sets that word and clears it on leaving, and a second one is refused. What a plain-Python policy holds while
+the kernel waits for it are the tables themselves, whose address is even: it may look, by compiled functions too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    intrinsic,
+    lower_builtin,
+    lower_getattr_generic,
+    models,
+    register_model,
+    unbox,
+)
+from numba.np import arrayobj
+
+from wattflow.kernel import jit
+
+WORDS = 3
+"""Words of the directory per table: address, rows, columns."""
+BUSY = 0
+"""The word that is 1 while compiled code runs on the tables."""
+FIRST = 1
+"""Where the first table's words are."""
+GUARDED = 1
+"""Bit of an address that sets the busy word."""
+
+_I64 = ir.IntType(64)
+
+
+class TablesType(types.Type):
+    """The compiled type of a set of tables."""
+
+    def __init__(self, label: str, fields: tuple[tuple[str, Any, int], ...]) -> None:
+        self.fields = fields
+        digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:12]
+        # A name that listed every field would stand in each symbol that the compiler makes.
+        super().__init__(name=f"{label}_{digest}")
+
+    def index(self, name: str) -> int:
+        """Place of a table in the directory; −1 when there is none of that name."""
+        return next((i for i, field in enumerate(self.fields) if field[0] == name), -1)
+
+
+class RowsType(types.Type):
+    """A table of records inside compiled code: `rows[i]` is a reference to row i, without a check of its sign.
+
+    With ``WATTFLOW_CHECK=1`` the row is checked, and the type knows the table's name for the message.
+    """
+
+    def __init__(self, record: Any, table: str = "") -> None:
+        self.record, self.table = record, table
+        digest = hashlib.sha256(repr(record).encode()).hexdigest()[:12]
+        super().__init__(name=f"Rows_{table}{digest}")
+
+
+@register_model(TablesType)
+class _TablesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _I64.as_pointer())
+
+
+@register_model(RowsType)
+class _RowsModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("data", types.voidptr), ("size", types.intp)])
+
+
+@unbox(TablesType)
+def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
+    builder = c.builder
+    address = c.pyapi.object_getattr_string(value, "address")
+    failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
+    guarded = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    place = cgutils.alloca_once_value(builder, _I64(0))
+    with builder.if_then(cgutils.is_not_null(builder, address), likely=True):
+        number = c.pyapi.long_as_longlong(address)
+        c.pyapi.decref(address)
+        builder.store(builder.and_(number, _I64(~GUARDED)), place)
+        is_guarded = builder.icmp_unsigned("!=", builder.and_(number, _I64(GUARDED)), _I64(0))
+        builder.store(is_guarded, guarded)
+        builder.store(cgutils.is_not_null(builder, c.pyapi.err_occurred()), failed)
+        with builder.if_then(is_guarded):
+            word = builder.inttoptr(builder.load(place), _I64.as_pointer())
+            # Two threads may come at once: neither needs the interpreter's lock for long.
+            taken = builder.cmpxchg(word, _I64(0), _I64(1), "acq_rel", "monotonic")
+            with builder.if_then(builder.not_(builder.extract_value(taken, 1)), likely=False):
+                message = f"these tables are in use: compiled code runs on them ({kind.name.split('_')[0]})"
+                c.pyapi.err_set_string("PyExc_RuntimeError", message)
+                builder.store(cgutils.true_bit, failed)
+    pointer = builder.inttoptr(builder.load(place), _I64.as_pointer())
+
+    def leave() -> None:
+        with builder.if_then(builder.load(guarded)):
+            builder.store_atomic(_I64(0), builder.gep(pointer, [_I64(BUSY)]), "release", 8)
+
+    return NativeValue(pointer, is_error=builder.load(failed), cleanup=leave)
+
+
+def _address_of(typing_context, tables):  # type: ignore[no-untyped-def]
+    def code(context, builder, called, values):  # type: ignore[no-untyped-def]
+        return builder.ptrtoint(values[0], _I64)
+
+    return types.int64(tables), code
+
+
+address_of: Any = intrinsic(_address_of)
+"""Address of the directory, for compiled code that has to find the Python object again."""
+
+
+def _tables_at(typing_context, like, address):  # type: ignore[no-untyped-def]
+    def code(context, builder, called, values):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(values[1], _I64.as_pointer())
+
+    return like(like, types.int64), code
+
+
+tables_at: Any = intrinsic(_tables_at)
+"""Tables (or functions) of the same type as the first argument, at an address; nothing guards them."""
+
+
+@infer_getattr
+class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
+    key = TablesType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
+        at = kind.index(name)
+        if at < 0:
+            return None
+        _, item, dimensions = kind.fields[at]
+        return _rows(item, name) if isinstance(item, types.Record) else types.Array(item, dimensions, "C")
+
+
+def _rows(record: Any, name: str) -> RowsType:
+    return RowsType(record, f"{name}_" if jit.CHECKED else "")
+
+
+@lower_getattr_generic(TablesType)
+def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) -> Any:
+    at = kind.index(name)
+    _, item, dimensions = kind.fields[at]
+    constant = builder.module.add_metadata([])
+
+    def word(offset: int) -> Any:
+        load = builder.load(builder.gep(pointer, [_I64(FIRST + WORDS * at + offset)]))
+        load.set_metadata("invariant.load", constant)
+        return load
+
+    if isinstance(item, types.Record):
+        rows = cgutils.create_struct_proxy(_rows(item, name))(context, builder)
+        rows.data = builder.inttoptr(word(0), ir.IntType(8).as_pointer())
+        rows.size = word(1)
+        return rows._getvalue()
+    shape = tuple(word(1 + axis) for axis in range(dimensions))
+    return _array(context, builder, types.Array(item, dimensions, "C"), word(0), shape)
+
+
+def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
+    """A contiguous array over memory that it does not own."""
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides: tuple[Any, ...] = (_I64(size),)
+    if len(shape) == 2:
+        strides = (builder.mul(shape[1], _I64(size)), *strides)
+    array = context.make_array(kind)(context, builder)
+    data = builder.inttoptr(address, context.get_data_type(kind.dtype).as_pointer())
+    arrayobj.populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
+@infer_global(operator.getitem)
+class _RowsItem(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, args: Any, kws: Any) -> Any:
+        rows, index = args
+        if isinstance(rows, RowsType) and isinstance(index, types.Integer):
+            return signature(rows.record, rows, types.int64)
+        return None
+
+
+@lower_builtin(operator.getitem, RowsType, types.int64)
+def _row(context: Any, builder: Any, called: Any, values: Any) -> Any:
+    kind = called.args[0]
+    rows = cgutils.create_struct_proxy(kind)(context, builder, value=values[0])
+    if jit.CHECKED:
+        # As an unsigned number a negative index is beyond every size.
+        with builder.if_then(builder.icmp_unsigned(">=", values[1], rows.size), likely=False):
+            message = f"row out of range in table {kind.table.removesuffix('_')}"
+            context.call_conv.return_user_exc(builder, IndexError, (message,))
+    size = context.get_abi_sizeof(context.get_data_type(kind.record))
+    place = builder.gep(rows.data, [builder.mul(values[1], _I64(size))])
+    return builder.bitcast(place, context.get_value_type(kind.record))
+
+
+@infer_getattr
+class _RowsAttribute(AttributeTemplate):  # type: ignore[misc]
+    key = RowsType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
+        if name in kind.record.fields:
+            return types.Array(kind.record.typeof(name), 1, "A")
+        return types.intp if name == "size" else None
+
+
+@lower_getattr_generic(RowsType)
+def _read_column(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    rows = cgutils.create_struct_proxy(kind)(context, builder, value=value)
+    if name not in kind.record.fields:
+        return rows.size
+    table = types.Array(kind.record, 1, "C")
+    address = builder.ptrtoint(rows.data, _I64)
+    array = _array(context, builder, table, address, (rows.size,))
+    return arrayobj.array_record_getattr(context, builder, table, array, name)

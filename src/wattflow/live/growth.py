@@ -1,0 +1,194 @@
+"""State without a workload: tables with room to spare, doubled when they are full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine import tables
+from wattflow.engine.tables import COUNTABLE, FREE, State
+from wattflow.kernel.records import record_table
+
+_LEVELS = 4
+"""Frequency levels that the tables have room for at first."""
+
+
+def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> State:
+    """No node, no task; row 0 of shapes is for placeholders, row 0 of workflows for tasks without one."""
+    made: dict[str, Any] = {name: record_table(kind, 1) for name, kind in _RECORDS.items()}
+    made |= {
+        "class_nodes": np.full(64, -1, np.int32), "class_ok": np.zeros((64, 8), np.uint8), "speed": np.ones((8, 8)),
+        "frequency_speed": np.ones((8, _LEVELS)), "frequency_power": np.ones((8, _LEVELS)), "grid": np.zeros(64),
+        "device_grid": np.zeros(64), "child": np.zeros(64, np.int32), "parent": np.zeros(64, np.int32),
+        "parent_bytes": np.zeros(64), "params": np.zeros(16), "memory": np.zeros(64),
+        "freed": np.full(4096, -1, np.int32), "blocks": np.full(64, -1, np.int64),
+        "variant_counts": np.zeros((64, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
+        "classes": record_table(tables.CLASSES, 8), "variants": record_table(tables.VARIANTS, 64),
+        "shapes": record_table(tables.SHAPES, 16), "active_shapes": np.zeros(16, np.int32),
+        "functions": record_table(tables.FUNCTIONS, 8), "devices": record_table(tables.DEVICES, 8),
+        "device_classes": record_table(tables.DEVICE_CLASSES, 4), "timers": record_table(tables.TIMERS, 1024),
+        "workflows": record_table(tables.WORKFLOWS, 1), "scratch": np.zeros(1, np.int32),
+        "placed": np.zeros(0, np.int32),
+    }  # fmt: skip
+    made |= dict.fromkeys(("tasks", "links", "marks", "extra", "ended", "attempts", "nodes", "node_marks"))
+    made |= {name: record_table(kind, 0) for name, kind in _GROWING.items()}
+    made |= {"other_counts": np.zeros((0, COUNTABLE), np.int64)}
+    made |= {"node_counts": np.zeros((0, COUNTABLE), np.int64), "gang": np.zeros(0, np.int32), "cost": np.zeros(0)}
+    made |= {"group_bits": np.zeros((0, 1), np.uint64), "group_slots": np.zeros(0, np.int32)}
+    made |= {"active_groups": np.zeros(0, np.int32)}
+    state = State(**made)
+    state.counts[["held_first", "free_attempt", "free_container", "free_task", "free_workflow", "sealed_first"]] = -1
+    state.choice["reserved"] = -2
+    state.clock["retry_at"], state.clock["epoch"] = np.inf, 1
+    state.workflows["first_task"] = -1
+    state.shapes["head"] = state.shapes["tail"] = -1
+    state.shapes["parts"][0] = 1
+    state.functions["first_container"] = -1
+    grow_tasks(state, tasks)
+    grow_attempts(state, attempts)
+    grow_workflows(state, 64)
+    grow_nodes(state, nodes)
+    return state
+
+
+_RECORDS = {
+    "clock": tables.CLOCK, "rules": tables.RULES, "counts": tables.COUNTS, "choice": tables.CHOICE,
+    "containers": tables.CONTAINERS,
+}  # fmt: skip
+_GROWING = {
+    "tasks": tables.TASKS, "links": tables.LINKS, "marks": tables.MARKS, "extra": tables.EXTRA,
+    "ended": tables.ENDED, "attempts": tables.ATTEMPTS, "nodes": tables.NODES, "node_marks": tables.NODE_MARKS,
+    "groups": tables.GROUPS, "candidates": tables.CANDIDATES, "actions": tables.ACTIONS,
+}  # fmt: skip
+
+
+def grown(table: Any, rows: int, fill: int | float = 0) -> Any:
+    """The same table with more rows; the new ones hold ``fill`` (a table of records: zeros)."""
+    if table.dtype.names:
+        larger = record_table(np.dtype(table.dtype.descr), rows)
+    else:
+        larger = np.full((rows, *table.shape[1:]), fill, table.dtype)
+    larger[: len(table)] = table
+    return larger
+
+
+def widened(table: Any, columns: int, fill: Any = 0) -> Any:
+    """The same two-dimensional table with more columns."""
+    larger = np.full((len(table), columns), fill, table.dtype)
+    larger[:, : table.shape[1]] = table
+    return larger
+
+
+def grow_tasks(state: State, rows: int) -> None:
+    """More task rows, all free, in order."""
+    old = len(state.tasks)
+    made = {name: grown(getattr(state, name), rows) for name in ("tasks", "links", "marks", "extra", "ended")}
+    made["tasks"].state[old:] = FREE
+    made["tasks"].next[old:] = np.arange(old + 1, rows + 1)
+    made["tasks"].next[-1] = state.counts.free_task[0]
+    made["marks"].generation[old:] = 1
+    state.replace(**made, scratch=grown(state.scratch, max(len(state.scratch), rows)))
+    state.counts["free_task"], state.counts["extra_n"] = old, rows
+
+
+def grow_attempts(state: State, rows: int) -> None:
+    """More attempt rows, all free."""
+    old = len(state.attempts)
+    attempts = grown(state.attempts, rows)
+    attempts.task[old:] = -1
+    attempts.generation[old:] = 1
+    attempts.next[old:] = np.arange(old + 1, rows + 1)
+    attempts.next[-1] = state.counts.free_attempt[0]
+    state.replace(
+        attempts=attempts,
+        placed=grown(state.placed, rows),
+        scratch=grown(state.scratch, max(len(state.scratch), rows)),
+        actions=grown(state.actions, _actions(state, rows)),
+    )
+    state.counts["free_attempt"] = old
+
+
+def _actions(state: State, attempts: int) -> int:
+    """Rows for one step's actions: each attempt stopped, each node slept and woken, and what a policy asks."""
+    return max(len(state.actions), attempts + 4 * len(state.nodes) + 64)
+
+
+def grow_workflows(state: State, rows: int) -> None:
+    """More workflow rows, all free."""
+    old = len(state.workflows)
+    workflows = grown(state.workflows, rows)
+    workflows.generation[old:] = 1
+    workflows.first_task[old:] = np.arange(old + 1, rows + 1)
+    workflows.first_task[-1] = state.counts.free_workflow[0]
+    state.replace(workflows=workflows)
+    state.counts["free_workflow"] = old
+
+
+def grow_nodes(state: State, rows: int) -> None:
+    """More node rows, all free and standing nowhere; the tables of groups have room for all of them."""
+    old = len(state.nodes)
+    nodes = grown(state.nodes, rows)
+    nodes.pos[old:] = nodes.first_attempt[old:] = nodes.first_container[old:] = -1
+    nodes.power_state[old:] = tables.DOWN
+    marks = grown(state.node_marks, rows)
+    marks.generation[old:] = 1
+    counts, others = grown(state.node_counts, rows), grown(state.other_counts, rows)
+    state.replace(nodes=nodes, node_marks=marks, node_counts=counts, other_counts=others)
+    state.replace(actions=grown(state.actions, _actions(state, len(state.attempts))))
+    grow_groups(state, state.group_bits.shape[1])
+    grow_candidates(state)
+
+
+def grow_groups(state: State, words: int) -> None:
+    """Tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
+    count = 2 * len(state.nodes) + 64
+    slots = 1 << (4 * count - 1).bit_length()
+    state.replace(
+        groups=record_table(tables.GROUPS, count), group_bits=np.zeros((count, words), np.uint64),
+        group_slots=np.full(slots, -1, np.int32), active_groups=np.zeros(count, np.int32),
+    )  # fmt: skip
+    state.counts["group_n"] = state.counts["active_n"] = 0
+
+
+def grow_candidates(state: State) -> None:
+    """Room for every node and device as a candidate."""
+    count = len(state.nodes) + 2 * len(state.devices) + 64
+    if count > len(state.candidates):
+        state.replace(
+            candidates=record_table(tables.CANDIDATES, count), cost=np.zeros(count), gang=np.zeros(2 * count, np.int32)
+        )
+
+
+def double_edges(state: State) -> None:
+    """Twice the room for edges."""
+    state.replace(
+        child=grown(state.child, 2 * len(state.child)), parent=grown(state.parent, 2 * len(state.parent)),
+        parent_bytes=grown(state.parent_bytes, 2 * len(state.parent_bytes)),
+    )  # fmt: skip
+
+
+class Extents:
+    """Places in a table handed out in blocks of two's powers, and taken back."""
+
+    __slots__ = ("free", "smallest", "used")
+
+    def __init__(self, used: int = 0, smallest: int = 1) -> None:
+        self.used, self.smallest = used, smallest
+        self.free: dict[int, list[int]] = {}
+
+    def room(self, count: int) -> int:
+        """Size of the block that holds so many rows."""
+        return max(self.smallest, 1 << (max(1, count) - 1).bit_length())
+
+    def take(self, count: int) -> int:
+        """First row of a block."""
+        room = self.room(count)
+        if self.free.get(room):
+            return self.free[room].pop()
+        first, self.used = self.used, self.used + room
+        return first
+
+    def give(self, first: int, count: int) -> None:
+        """A block is free again."""
+        self.free.setdefault(self.room(count), []).append(first)

@@ -1,0 +1,200 @@
+"""Shapes, their variants and functions as rows that come and go. Equal shapes are one row; offers are the policy's."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine import build
+from wattflow.engine.build import Names
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import State
+from wattflow.live.growth import Extents, grown
+from wattflow.live.nodebook import NodeBook, intern_bit
+from wattflow.live.protocol import BadEvent
+from wattflow.model.workflow import Function, Variant
+from wattflow.sim.build import container_table
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFacts:
+    """What a shape is: the same facts give the same row."""
+
+    variants: tuple[Variant, ...]
+    function: str
+    parts: int
+    level: int
+    constraint: int
+    counts: tuple[tuple[str, int], ...]
+    groups: tuple[str, ...]
+
+
+class ShapeBook:
+    """Rows of shapes, variants and functions."""
+
+    def __init__(self, state: State, names: Names, nodes: NodeBook, settings: Settings) -> None:
+        self.state, self.names, self.nodes, self.settings = state, names, nodes, settings
+        self.facts: dict[int, ShapeFacts] = {}
+        self.functions: list[Function] = []
+        self.dropped: set[int] = set()
+        self._rows_of: dict[ShapeFacts, int] = {}
+        self._free = list(range(1, len(state.shapes)))  # row 0 is the placeholder's
+        self._variants = Extents()
+        state.shapes.generation[:] = 1
+
+    def add(self, facts: ShapeFacts) -> int:
+        """The row of a shape, made when it is new."""
+        row = self._rows_of.get(facts)
+        if row is not None:
+            self.dropped.discard(row)
+            return row
+        if not facts.variants or facts.parts < 1:
+            raise BadEvent(f"a shape needs at least one variant and one part, not {facts}")
+        for name, _ in facts.counts:
+            self.nodes.resource(name)
+        if not self._free:
+            self._grow()
+        row = heapq.heappop(self._free)
+        entry = self.state.shapes[row]
+        entry.function, entry.parts = self._function(facts.function), facts.parts
+        entry.level, entry.constraint, entry.tasks = facts.level, facts.constraint, 0
+        entry.head = entry.tail = -1
+        entry.waiting = entry.failed = entry.ghosts = 0
+        self.facts[row] = facts
+        self._rows_of[facts] = row
+        self._offer(row)
+        return row
+
+    def _grow(self) -> None:
+        old = len(self.state.shapes)
+        shapes = grown(self.state.shapes, 2 * old)
+        shapes.generation[old:] = 1
+        self.state.replace(shapes=shapes, active_shapes=grown(self.state.active_shapes, 2 * old))
+        self._free = list(range(old, 2 * old))
+
+    def function(self, function: Function | str) -> str:
+        """Note a function's facts; its name stands for it."""
+        if isinstance(function, str):
+            known = function in self.nodes.functions
+            function = Function(function)
+            if known:
+                return function.name
+        f = self._function(function.name)
+        self.functions[f] = function
+        row = self.state.functions[f]
+        for name in ("cold_start_s", "compute_bound", "failure_rate", "checkpoint_s", "checkpoint_cost_s"):
+            row[name] = getattr(function, name)
+        if function.cold_start_s > 0 and not self.state.rules.cold[0]:
+            self.state.replace(containers=container_table(1 << 16))
+            self.state.counts["free_container"] = 0
+            self.state.rules["cold"] = 1
+        return function.name
+
+    def _function(self, name: str) -> int:
+        f = self.nodes.functions.get(name)
+        if f is not None:
+            return f
+        f = len(self.functions)
+        if f >= len(self.state.functions):
+            functions = grown(self.state.functions, 2 * f)
+            functions.first_container[f:] = -1
+            self.state.replace(functions=functions)
+        self.functions.append(Function(name))
+        self.state.functions.compute_bound[f] = 1.0
+        self.nodes.function_added(name, f)
+        return f
+
+    def _offer(self, row: int) -> None:
+        """Write a shape's variants as the policy offers them."""
+        facts, settings, state = self.facts[row], self.settings, self.state
+        offers = [
+            (variant, guarantee, level, base)
+            for base, variant in enumerate(facts.variants)
+            for guarantee in settings.guarantees
+            for level in settings.frequencies
+        ]
+        first = self._variants.take(len(offers))
+        if self._variants.used > len(state.variants):
+            rows = 2 * self._variants.used
+            state.replace(
+                variants=grown(state.variants, rows), class_ok=grown(state.class_ok, rows),
+                variant_counts=grown(state.variant_counts, rows),
+            )  # fmt: skip
+        state.shapes.variant_first[row], state.shapes.variant_n[row] = first, len(offers)
+        for v, offer in enumerate(offers, first):
+            self._write(v, offer, facts)
+        self.nodes.variants_used = self._variants.used
+        self.nodes.fill_class_ok(first, first + len(offers))
+
+    def _write(self, v: int, offer: tuple[Variant, float, int, int], facts: ShapeFacts) -> None:
+        state, variant = self.state, offer[0]
+        for model in variant.device_models:
+            intern_bit(self.names.models, model, "device models")
+        state.variants[v : v + 1].view(np.uint8)[:] = 0
+        row = state.variants[v]
+        build.fill_variant(row, offer, self.names)
+        row.architecture = -1
+        if variant.architecture is not None:
+            known = self.names.architectures
+            row.architecture = known.setdefault(variant.architecture, len(known))
+        row.features = sum(1 << intern_bit(self.names.features, f, "feature tags") for f in variant.features)
+        state.variant_counts[v] = 0
+        for name, count in facts.counts:
+            state.variant_counts[v, self.nodes.resources[name]] = count
+        row.counts_n = len(facts.counts)
+
+    def offer_again(self, settings: Settings) -> None:
+        """Another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
+        state = self.state
+        old = {row: (int(state.shapes.variant_first[row]), int(state.shapes.variant_n[row])) for row in self.facts}
+        before = state.variants.copy()
+        for first, count in old.values():
+            self._variants.give(first, count)
+        self.settings = settings
+        moved = np.zeros(len(before), np.int64)
+        for row, (first, count) in old.items():
+            self._offer(row)
+            now = int(state.shapes.variant_first[row])
+            offers = range(now, now + int(state.shapes.variant_n[row]))
+            for v in range(first, first + count):
+                distances = [_distance(before[v], self.state.variants[n]) for n in offers]
+                moved[v] = now + distances.index(min(distances))
+        running = np.flatnonzero(state.attempts.task >= 0)
+        state.attempts.variant[running] = moved[state.attempts.variant[running]]
+
+    def drop(self, row: int) -> None:
+        """A shape is not needed any more; its row is free when no task uses it."""
+        self.dropped.add(row)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Free the rows of dropped shapes that no task uses."""
+        shapes = self.state.shapes
+        for row in [r for r in self.dropped if not shapes.tasks[r] and not shapes.ghosts[r]]:
+            self.dropped.discard(row)
+            del self._rows_of[self.facts.pop(row)]
+            self._variants.give(int(shapes.variant_first[row]), int(shapes.variant_n[row]))
+            shapes.generation[row] += 1
+            heapq.heappush(self._free, row)
+
+
+def _distance(a: Any, b: Any) -> tuple[bool, float, bool]:
+    """How far an offer is from another: other variant, other guarantee, other frequency."""
+    return (bool(a.origin != b.origin), abs(float(a.guarantee - b.guarantee)), bool(a.frequency != b.frequency))
+
+
+def shape_facts(
+    variants: Sequence[Variant], function: str, parts: int, level: int, constraint: int,
+    counts: Mapping[str, int], groups: Sequence[str],
+) -> ShapeFacts:  # fmt: skip
+    """Facts in one order, so that equal shapes are equal."""
+    return ShapeFacts(
+        tuple(variants), function, parts, level, constraint, tuple(sorted(counts.items())), tuple(sorted(groups))
+    )
+
+
+__all__ = ["ShapeBook", "ShapeFacts", "shape_facts"]
