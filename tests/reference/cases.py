@@ -32,6 +32,7 @@ FEATURES = (
     "dag", "arrivals", "strict", "easy", "twins", "memory", "tags", "guarantee", "overcommit", "gpu",
     "multi_device", "fpga", "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency",
     "carbon", "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
+    "duty",
 )  # fmt: skip
 
 GIB = 2**30
@@ -57,6 +58,8 @@ def random_case(seed: int, features: Iterable[str] | None = None) -> tuple[Workl
     unknown = on - set(FEATURES)
     if unknown:
         raise ValueError(f"no features named {sorted(unknown)}; known: {', '.join(FEATURES)}")
+    if "duty" in on:
+        on |= {"gpu"}
     draw = _Draw(np.random.default_rng(seed), on)
     cluster = draw.cluster()
     workload = draw.workload()
@@ -163,6 +166,7 @@ class _Draw:
         return Device(
             "gpu", "a" if self.chance() else "b", 16 * GIB, sharing, self.whole(1, 3) if sharing == "time-slice" else 1,
             self.real(0.5, 3), self.real(0, 1), power=self.card(),
+            switch_loss=self.real(0, 1) if "duty" in self.on else 0.0,
         )  # fmt: skip
 
     def card(self) -> DeviceProfile:
@@ -246,6 +250,7 @@ class _Draw:
         return Variant(
             f"{kind}{count}", float(self.pick((0.5, 1.0))), 0, kind, count, share, memory,
             runtime_factor=self.real(0.2, 1.5),
+            device_duty=float(self.pick((0.125, 0.5, 0.75, 1.0, 1.0))) if "duty" in self.on else 1.0,
         )  # fmt: skip
 
     # Options

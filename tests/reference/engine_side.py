@@ -23,7 +23,7 @@ def most_allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 def marginal_energy(state, task, variant, out):  # type: ignore[no-untyped-def]
     for c in range(out.size):
-        out[c] = view.added_w(state, task, variant, c) * view.runtime_s(state, task, variant, c)
+        out[c] = view.priced_w(state, task, variant, c) * view.runtime_s(state, task, variant, c)
 
 
 def shortest_first(state, task):  # type: ignore[no-untyped-def]

@@ -52,12 +52,16 @@ class Attempt:
 
     @property
     def counted_cores(self) -> float:
-        """Cores it counts for in P(k): more or fewer at another frequency."""
+        """Cores times the power of its frequency level: its part of the watts above idle."""
         return self.offer.variant.cores * self.node.facts.frequencies[self.offer.level].power
 
     def share_of(self, device: Device) -> float:
         """The share of a device that it takes."""
         return 1.0 if self.whole else share_taken(device, self.offer.variant)
+
+    def busy_share_of(self, device: Device) -> float:
+        """The share that it keeps busy on average."""
+        return busy_share(device, self.offer.variant)
 
 
 def share_taken(device: Device, variant: Variant) -> float:
@@ -67,6 +71,18 @@ def share_taken(device: Device, variant: Variant) -> float:
     if device.sharing == "mig":
         return math.ceil(variant.device_share * 7 - TOLERANCE) / 7
     return 1.0
+
+
+def busy_share(device: Device, variant: Variant) -> float:
+    """Share times duty, whatever the mode; MIG rounds shares up."""
+    share = math.ceil(variant.device_share * 7 - TOLERANCE) / 7 if device.sharing == "mig" else variant.device_share
+    return share * variant.device_duty
+
+
+def busy_together(device: Device, variants: list[Variant]) -> float:
+    """Busy share of a device with these on it: those that take turns never overlap."""
+    busy, duty = sum(busy_share(device, v) for v in variants), sum(v.device_duty for v in variants)
+    return busy / max(1.0, duty) if device.sharing == "time-slice" else busy
 
 
 @dataclass(eq=False)
@@ -172,8 +188,10 @@ class LiveNode:
     # How fast (sections 5 and 6)
 
     def cpu_rate(self) -> float:
-        """r = X(D)/D for CPU attempts in their run stage."""
-        demand = sum(a.offer.variant.cores for a in self.attempts if a.stage == "run" and not a.devices)
+        """r = X(D)/D with D all cores in their run stage, those beside a device included."""
+        return self.rate_at(sum(a.offer.variant.cores for a in self.attempts if a.stage == "run"))
+
+    def rate_at(self, demand: float) -> float:
         cores, threads, slowdown = self.facts.cores, self.facts.threads, self.facts.smt_slowdown
         if demand <= cores:
             return 1.0
@@ -188,9 +206,10 @@ class LiveNode:
         running = [a for a in self.tenants(index) if a.stage == "run"]
         count = len(running)
         if device.sharing == "time-slice":
-            return 1.0 / count
+            duty = sum(a.offer.variant.device_duty for a in running)
+            return 1.0 / max(1.0, duty * (1.0 + device.switch_loss)) if count > 1 else 1.0
         if device.sharing == "mps":
-            shares = sum(a.share_of(device) for a in running)
+            shares = sum(a.busy_share_of(device) for a in running)
             return 1.0 / (1.0 + device.interference * shares * (count - 1) / count)
         return 1.0
 
@@ -226,14 +245,14 @@ class LiveNode:
         return self.idle_w(), "idle", self.cpu_shares() + self.device_shares()
 
     def cpu_shares(self) -> list[tuple[Attempt, float]]:
-        """P(k) − P(0), each busy core the same."""
+        """P(k) − P(0), each busy core the same but for its frequency level's power."""
         profile = self.facts.power
         busy = [a for a in self.attempts if a.stage in ("run", "cold")]
-        total = sum(a.counted_cores for a in busy)
-        if profile is None or total == 0:
+        cores = sum(a.offer.variant.cores for a in busy)
+        if profile is None or cores == 0:
             return []
-        above_w = profile.at(min(self.facts.threads, total)) - profile.at(0)
-        return [(a, above_w * a.counted_cores / total) for a in busy]
+        above_w = profile.at(min(self.facts.threads, cores)) - profile.at(0)
+        return [(a, above_w * a.counted_cores / cores) for a in busy]
 
     def device_shares(self) -> list[tuple[Attempt, float]]:
         """Each device's watts above idle, by share of the attempts in their run stage on it."""
@@ -242,8 +261,8 @@ class LiveNode:
             running = [a for a in self.tenants(index) if a.stage == "run"]
             if not running:
                 continue
-            total = sum(a.share_of(device) for a in running)
-            used = 1.0 if device.sharing in ("exclusive", "time-slice") else total
+            total = sum(a.busy_share_of(device) for a in running)
+            used = busy_together(device, [a.offer.variant for a in running])
             above_w = device.power.at(used) - device.power.at(0)
-            shares += [(a, above_w * a.share_of(device) / total) for a in running]
+            shares += [(a, above_w * a.busy_share_of(device) / total) for a in running]
         return shares

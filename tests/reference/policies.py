@@ -21,8 +21,8 @@ def most_allocated(view: View, task: int, offer: Offer, node: int, device: int) 
 
 
 def marginal_energy(view: View, task: int, offer: Offer, node: int, device: int) -> float:
-    """Watts added times estimated seconds."""
-    return view.added_w(offer, node, device) * view.estimated_run_s(task, offer, node, device)
+    """Watts added, and those of longer runs, times estimated seconds."""
+    return view.priced_w(offer, node, device) * view.estimated_run_s(task, offer, node, device)
 
 
 def shortest_first(view: View, task: int) -> float:

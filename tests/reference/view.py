@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reference.facts import Offer
-from reference.objects import share_taken
+from reference.objects import busy_together
 
 if TYPE_CHECKING:
     from reference.simulator import Simulation
@@ -59,11 +59,28 @@ class View:
         if facts.power is None:
             return UNKNOWN_W
         held = sum(a.offer.variant.cores for a in live.attempts)
-        more = held + offer.variant.cores * facts.frequencies[offer.level].power
-        watts = facts.power.at(min(facts.threads, more)) - facts.power.at(min(facts.threads, held))
+        more = held + offer.variant.cores
+        scale = (held + offer.variant.cores * facts.frequencies[offer.level].power) / more if more > 0 else 1.0
+        idle_w, held_w, more_w = (facts.power.at(min(facts.threads, k)) for k in (0, held, more))
+        watts = (more_w - idle_w) * scale - (held_w - idle_w)
         if device >= 0:
             card = facts.devices[device]
-            used = min(1.0, sum(a.share_of(card) for a in live.tenants(device)))
-            added = card.power.at(min(1.0, used + share_taken(card, offer.variant))) - card.power.at(used)
+            there = [a.offer.variant for a in live.tenants(device)]
+            used, more_used = busy_together(card, there), busy_together(card, [*there, offer.variant])
+            added = card.power.at(more_used) - card.power.at(used)
             watts += added * max(1, offer.variant.devices)
         return watts
+
+    def priced_w(self, offer: Offer, node: int, device: int) -> float:
+        """Watts added and, where cores are shared, the watts of the time by which all that share run longer."""
+        live = self._simulation.nodes[node]
+        added_w = self.added_w(offer, node, device)
+        held = sum(a.offer.variant.cores for a in live.attempts)
+        before, after = live.rate_at(held), live.rate_at(held + offer.variant.cores)
+        if added_w >= UNKNOWN_W or after == 1.0:
+            return added_w
+        node_w = live.facts.power.at(min(live.facts.threads, held)) if held > 0 else 0.0
+        node_w *= 1 + 0.001 * (held + offer.variant.cores) / live.facts.threads
+        if device >= 0:
+            return added_w + node_w * (1 - after / before)
+        return added_w / after + node_w * (1 / after - 1 / before)

@@ -9,6 +9,7 @@ import typer
 
 from wattflow import __version__
 from wattflow.cli import (
+    agent,
     clusters,
     compare,
     convert,
@@ -20,13 +21,17 @@ from wattflow.cli import (
     fit,
     frames,
     generate,
+    kube,
     meters,
     policies,
     predict,
     profile,
     profiles,
+    run,
     simulate,
+    up,
     warm,
+    watch,
 )
 from wattflow.cli.guard import guarded
 
@@ -58,11 +63,22 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "enrich": enrich.enrich,
     "fit": fit.fit,
     "predict": predict.predict,
+    "up": up.up,
+    "down": up.down,
+    "run": run.run,
+    "ps": watch.ps,
+    "logs": watch.logs,
+    "cancel": watch.cancel,
+    "nodes": watch.nodes,
+    "top": watch.top,
+    "why": watch.why,
+    "agent": agent.agent,
     "warm": warm.warm,
 }
 
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
+app.add_typer(kube.app, name="kube")
 
 
 def _version(wanted: bool) -> None:

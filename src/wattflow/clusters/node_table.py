@@ -148,6 +148,7 @@ def _devices(node: StrictTable) -> tuple[Device, ...]:
             reconfigure_s=table.duration("reconfigure", 0.0),
             power=read_device_power(table, kind),
             tdp_w=table.maybe_number("tdp_w"),
+            switch_loss=table.number("switch_loss", 0.0),
         )
         count = table.whole("count", 1)
         table.finish()

@@ -287,6 +287,7 @@ class _Builder:
             "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
@@ -353,6 +354,7 @@ def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names)
     if variant.device is not None:
         row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
         row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+        row.duty_u = micro(variant.device_duty)
         bits = [names.models[m] for m in variant.device_models if m in names.models]
         if variant.device_models:
             row.models = sum(1 << b for b in bits) or (1 << 63)
@@ -363,6 +365,7 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
     row.kind, row.model = _KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
+    row.switch_loss = device.switch_loss
     row.idle_w, row.full_w = device.power.idle_w, device.power.at(1.0)
     row.tdp_w = device.tdp_w if device.tdp_w is not None else row.full_w
 

@@ -131,6 +131,8 @@ def _commit(state, task, part):
     device = choice.best_device
     variant = choice.best_variant
     added = view.node_added_w(state, variant, node, device)
+    if added < UNKNOWN_COST:
+        added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)

@@ -21,12 +21,17 @@ def share_on(state, variant, dcls):
 
 
 @jit
-def power_share(state, variant, dcls):
-    """The share that counts for watts: all of an exclusive device, equal turns under time slices."""
-    sharing = state.device_classes[dcls].sharing
-    if sharing in (EXCLUSIVE, TIME_SLICE):
-        return MICRO
-    return share_on(state, variant, dcls)
+def busy_share(state, variant, dcls):
+    """The share of a device that a variant keeps busy on average: its share times its duty, in every mode."""
+    return share_on(state, variant, dcls) * state.variants[variant].duty_u // MICRO
+
+
+@jit
+def busy_together(state, dcls, busy_u, duty_u):
+    """Busy share (0 … 1) of a device whose tasks have these sums: those that take turns overlap never."""
+    if state.device_classes[dcls].sharing == TIME_SLICE and duty_u > MICRO:
+        return busy_u / duty_u
+    return busy_u / MICRO
 
 
 @jit

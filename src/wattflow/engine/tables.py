@@ -48,7 +48,7 @@ CLOCK = np.dtype([
 RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
-    ("limits", "i8"), ("max_retries", "i8"),
+    ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use."""
 COUNTS = np.dtype([
@@ -86,11 +86,12 @@ CLASSES = np.dtype([
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
+    ("busy_u", "i8"), ("duty_u", "i8"),
 ])  # fmt: skip
 DEVICE_CLASSES = np.dtype([
     ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
-    ("interference", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"),
-    ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
+    ("interference", "f8"), ("switch_loss", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"),
+    ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
 ])  # fmt: skip
 FUNCTIONS = np.dtype([
     ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
@@ -103,7 +104,7 @@ SHAPES = np.dtype([
     ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
-    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"),
+    ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
     ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"),
 ])  # fmt: skip
@@ -166,7 +167,7 @@ TABLES = (
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
-    "node_marks", "node_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
+    "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
 )  # fmt: skip
 """Tables of State."""
 

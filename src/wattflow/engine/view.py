@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from wattflow.engine import devices
-from wattflow.engine.tables import ASLEEP, EXCLUSIVE, FALLING, MICRO, NO_DEVICE, TIME_SLICE, UNKNOWN_COST, WAKING
+from wattflow.engine.tables import ASLEEP, FALLING, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
 from wattflow.kernel import random
 from wattflow.kernel.jit import jit
 
@@ -49,11 +51,22 @@ def work_factor(state, shape, variant, node, device):
 
 
 @jit
+def level_at(state, variant, node):
+    """The frequency level of a variant on a node: its own or the node's, whichever is slower."""
+    own = state.variants[variant].frequency
+    node_row = state.nodes[node]
+    if node_row.frequency == 0:
+        return np.int64(own)
+    speeds = state.frequency_speed[node_row.cls]
+    return np.int64(own if speeds[own] < speeds[node_row.frequency] else node_row.frequency)
+
+
+@jit
 def factor_at(state, shape, variant, node, speed):
-    """The same at a given speed: runtime factor and frequency level are the variant's."""
+    """The same at a given speed: the runtime factor is the variant's, the frequency level that of `level_at`."""
     needs = state.variants[variant]
     factor = needs.factor / speed
-    level = needs.frequency
+    level = level_at(state, variant, node)
     if level > 0:
         bound = state.functions[state.shapes[shape].function].compute_bound
         factor *= (1.0 - bound) + bound / state.frequency_speed[state.nodes[node].cls, level]
@@ -72,19 +85,34 @@ def runtime_s(state, task, variant, candidate):
 
 
 @jit
+def share_rate(state, cls, demand):
+    """Progress of each CPU attempt with this demand on a node's cores: X(D)/D."""
+    kind = state.classes[cls]
+    if demand <= kind.cores:
+        return 1.0
+    return (kind.cores + (min(demand, kind.threads) - kind.cores) * kind.smt_gain) / demand
+
+
+@jit
 def node_added_w(state, variant, node, device):
-    """Watts that one more attempt of this variant adds to the node as it is allocated now."""
+    """Watts that one more attempt of this variant adds to the node as it is allocated, others at the node's level."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     cls = node_row.cls
     if state.classes[cls].known_power == 0:
         return UNKNOWN_COST
     before = node_row.alloc_u / MICRO
-    level = needs.frequency
-    weight = needs.cores_u / MICRO
-    if level > 0:
-        weight *= state.frequency_power[cls, level]
-    added = watts(state, cls, before + weight) - watts(state, cls, before)
+    own = needs.cores_u / MICRO
+    level = level_at(state, variant, node)
+    if level > 0 and own > 0.0:
+        idle = state.grid[state.classes[cls].grid_first]
+        others = before * state.frequency_power[cls, node_row.frequency]
+        counted = others + own * state.frequency_power[cls, level]
+        added = (watts(state, cls, before + own) - idle) * counted / (before + own)
+        if before > 0.0:
+            added -= (watts(state, cls, before) - idle) * others / before
+    else:
+        added = watts(state, cls, before + own) - watts(state, cls, before)
     if device >= 0:
         added += device_added_w(state, variant, device)
     return added
@@ -96,14 +124,9 @@ def device_added_w(state, variant, device):
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
-    sharing = state.device_classes[dcls].sharing
-    if sharing == EXCLUSIVE or sharing == TIME_SLICE:
-        if device_row.tasks > 0:
-            return 0.0
-        one = device_watts(state, dcls, 1.0) - device_watts(state, dcls, 0.0)
-        return one * needs.devices
-    before = device_row.share_u / MICRO
-    after = before + devices.share_on(state, variant, dcls) / MICRO
+    before = devices.busy_together(state, dcls, device_row.busy_u, device_row.duty_u)
+    busy_u = device_row.busy_u + devices.busy_share(state, variant, dcls)
+    after = devices.busy_together(state, dcls, busy_u, device_row.duty_u + needs.duty_u)
     return (device_watts(state, dcls, after) - device_watts(state, dcls, before)) * needs.devices
 
 
@@ -112,6 +135,42 @@ def added_w(state, task, variant, candidate):
     """Marginal watts: what placing the task on this candidate adds; UNKNOWN_COST without a power profile."""
     candidate_row = state.candidates[candidate]
     return node_added_w(state, variant, candidate_row.node, candidate_row.device)
+
+
+@jit
+def crowding_w(state, variant, node, device):
+    """What sharing the cores costs, in watts over the seconds that the attempt would take alone.
+
+    It runs longer itself, and all that share with it run longer too, at the watts that the node draws. 0 while there
+    is a core for each. Without it a node that is full would cost nothing more, and all tasks would pile up there.
+    """
+    needs = state.variants[variant]
+    node_row = state.nodes[node]
+    cls = node_row.cls
+    before = node_row.alloc_u / MICRO
+    after = before + needs.cores_u / MICRO
+    if after <= state.classes[cls].cores:
+        return 0.0
+    rate = share_rate(state, cls, after)
+    # Beyond all threads every place costs the same joules, so a thousandth more for each full node's worth of demand:
+    # of two crowded nodes the less crowded one ends sooner.
+    longer = (1.0 - rate / share_rate(state, cls, before)) * (1.0 + 0.001 * after / state.classes[cls].threads)
+    if device >= 0:
+        return watts(state, cls, before) * longer
+    own = node_added_w(state, variant, node, -1) * (1.0 / rate - 1.0)
+    if before <= 0.0:
+        return own
+    return own + watts(state, cls, before) * longer / rate
+
+
+@jit
+def priced_w(state, task, variant, candidate):
+    """Marginal watts and what the longer runs of all that share cost; times `runtime_s` it is the joules added."""
+    candidate_row = state.candidates[candidate]
+    node = candidate_row.node
+    device = candidate_row.device
+    added = node_added_w(state, variant, node, device)
+    return added if added >= UNKNOWN_COST else added + crowding_w(state, variant, node, device)
 
 
 @jit

@@ -45,7 +45,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
         entry(whole(state, desk, functions, real), stepping.fold_events),
         entry(whole(state, desk, functions), stepping.decide_all),
         entry(whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task),
-        entry(whole(state, real, whole), stepping.open_workflow),
+        entry(whole(state, real, real, whole), stepping.open_workflow),
         entry(types.void(state, functions, types.int64[::1]), stepping.requeue),
         entry(types.boolean(state, whole, whole), stepping.add_lane),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ def tasks_of(state: State, workflow: int) -> list[int]:
 class Places:
     """Notes of one engine's workflows for one policy."""
 
-    def __init__(self, state: State, nodes: NodeBook, shapes: ShapeBook, zones: tuple[Zone, ...]) -> None:
-        self.state, self.nodes, self.shapes, self.zones = state, nodes, shapes, zones
+    def __init__(self, state: State, nodes: NodeBook, shapes: ShapeBook, base: Cluster | None) -> None:
+        self.state, self.nodes, self.shapes, self.base = state, nodes, shapes, base
         self.committed = Committed(0.0, {})
         self._cluster: Cluster | None = None
         self._node_rows: Rows = np.zeros(0, np.int64)
@@ -55,9 +56,13 @@ class Places:
             rows = sorted(self.nodes.facts)
             self._node_rows = np.array(rows, np.int64)
             nodes = tuple(self.nodes.facts[row].node for row in rows)
-            known = {zone.name for zone in self.zones}
-            more = tuple(Zone(name) for name in self.nodes.zones if name not in known)
-            self._cluster = Cluster("live", nodes, (*self.zones, *more) or (Zone(),))
+            zones = self.base.zones if self.base else ()
+            known = {zone.name for zone in zones}
+            zones += tuple(Zone(name) for name in self.nodes.zones if name not in known)
+            if self.base is not None:
+                self._cluster = replace(self.base, nodes=nodes, zones=zones)
+            else:
+                self._cluster = Cluster("live", nodes, zones or (Zone(),))
         return self._cluster
 
     def start(self, policy: Policy) -> None:
@@ -98,7 +103,8 @@ class Places:
         if not len(rows):
             return
         workload, cluster, committed = self._workload([rows.tolist()], rows), self.cluster(), self.committed
-        committed.now_s = float(self.state.clock.now[0])
+        first_time = int(self.state.workflows.started[self.state.tasks.workflow[rows[0]]]) == 0
+        committed.now_s = float(workload.workflow_submit_s[0] if first_time else self.state.clock.now[0])
         held = committed.holds
         committed.holds = held[(held["end_s"] > committed.now_s) & ~np.isin(held["task"], rows)]
         plan = policy.plan(workload, cluster, committed)

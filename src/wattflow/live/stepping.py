@@ -184,6 +184,11 @@ def _fold_node(state, event, node, priority):
     kind = event.kind
     if kind == GONE:
         reports.node_state(state, node, 4, priority)
+    elif kind == LOAD and event.other > 0:
+        if event.b == 1:
+            reports.add_count(state, node, event.other - 1, event.a)
+        else:
+            reports.load_count(state, node, event.other - 1, event.a)
     elif kind == LOAD:
         reports.load(state, node, event.a, event.b)
     else:
@@ -438,9 +443,9 @@ def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline
     return structure.task_id(state, task)
 
 
-def open_workflow(state, deadline, tag):  # type: ignore[no-untyped-def]
+def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
     """A new workflow; its id, or −1 when the table is full."""
-    w = rows.new_workflow(state, state.clock[0].now)
+    w = rows.new_workflow(state, submit)
     if w < 0:
         return np.int64(-1)
     state.workflows[w].deadline = deadline
@@ -450,7 +455,6 @@ def open_workflow(state, deadline, tag):  # type: ignore[no-untyped-def]
 
 def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
     """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
-    priority = functions.priority
     counts = state.counts[0]
     for at in range(counts.shapes_n):
         form = state.shapes[state.active_shapes[at]]
@@ -467,7 +471,7 @@ def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
         row = state.tasks[tasks[i]]
         row.key = 0.0
         if rules.has_priority == 1 and rules.dynamic == 0:
-            row.key = priority(state, tasks[i])
+            row.key = functions.priority(state, tasks[i])
         queue.push(state, tasks[i])
 
 

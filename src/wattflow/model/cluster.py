@@ -35,7 +35,8 @@ class Device:
     Attributes:
         sharing: ``exclusive`` (whole), ``time-slice`` (equal turns among at most ``slots`` tasks), ``mps`` (shares of
             its SMs that sum to at most 1), ``mig`` (like mps, shares rounded up to sevenths, no interference).
-        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · share of the others).
+        interference: With k tasks on it under mps, each runs at 1 / (1 + interference · busy share of the others).
+        switch_loss: Under time-slice, what changing turns adds to the time on the device, as a part of it.
         speed: Runtime of a task on it is divided by this.
         reconfigure_s: Time to load another function's kernel (FPGA).
     """
@@ -50,13 +51,14 @@ class Device:
     reconfigure_s: float = 0.0
     power: DeviceProfile = DeviceProfile()
     tdp_w: float | None = None
+    switch_loss: float = 0.0
 
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:
             raise ValueError(f"sharing must be one of {', '.join(SHARING)}, not {self.sharing!r}")
         _require("slots", self.slots, 1)
         _require("speed", self.speed, above=True)
-        for name in ("memory_bytes", "interference", "reconfigure_s"):
+        for name in ("memory_bytes", "interference", "reconfigure_s", "switch_loss"):
             _require(name, getattr(self, name))
 
 

@@ -24,7 +24,9 @@ class Variant:
         cores: Hardware threads it keeps busy; the request and the limit.
         device: ``"gpu"``, ``"fpga"`` or None.
         devices: How many devices on one node; 0 without a device.
-        device_share: Share of each device, 0 < share ≤ 1; below 1 only with one device.
+        device_share: Share of each device (part of its SMs), 0 < share ≤ 1; below 1 only with one device.
+        device_duty: Part of the run for which it keeps that share busy, 0 < duty ≤ 1; the rest is spent on the host.
+        device_duty_from: ``measured`` or ``assumed``.
         runtime_factor: Runtime relative to the task's ``runtime_s``.
         features: Tags that the node must have.
     """
@@ -40,6 +42,8 @@ class Variant:
     runtime_factor: float = 1.0
     architecture: str | None = None
     features: tuple[str, ...] = ()
+    device_duty: float = 1.0
+    device_duty_from: str = "assumed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,10 @@ def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.request_cores(state, node)
     if beyond > 1e-9:
         host_w = last_core_w(state, variant, node)
-    return math.inf if over_budget(state, node, host_w) else host_w + device_w
+    if over_budget(state, node, host_w):
+        return math.inf
+    crowding_w = 0.0 if beyond > 1e-9 else view.crowding_w(state, variant, node, device)
+    return host_w + device_w + crowding_w
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]

@@ -32,11 +32,13 @@ from wattflow.engine.view import (
     added_w,
     bytes_to,
     cold_start_s,
+    crowding_w,
     device_added_w,
     device_watts,
     idle_w,
     load,
     node_added_w,
+    priced_w,
     ready_in_s,
     transfer_s,
     wait_s,
@@ -90,8 +92,8 @@ from wattflow.policy.node_view import (
 __all__ = [
     "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "bounded", "busy_cores", "busy_until_s", "bytes_to",
     "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
-    "container_start_s", "core_share", "cores_of", "deadline_s", "decision", "device_added_w", "device_of",
-    "device_suits", "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on",
+    "container_start_s", "core_share", "cores_of", "crowding_w", "deadline_s", "decision", "device_added_w",
+    "device_of", "device_suits", "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on",
     "finish_in_s", "free_cores", "function_of", "function_running", "function_waiting", "functions_n",
     "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on",
     "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
@@ -402,7 +404,7 @@ def finish_in_s(state, task, variant, candidate):
 @jit
 def added_j(state, task, variant, candidate):
     """Joules that the placement adds: run, cold start, transfer and waking; UNKNOWN_COST without a power profile."""
-    run_w = added_w(state, task, variant, candidate)
+    run_w = priced_w(state, task, variant, candidate)
     if run_w >= UNKNOWN_COST:
         return UNKNOWN_COST
     place = state.candidates[candidate]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from wattflow.predict.observations import Floats, Ints
@@ -48,29 +49,45 @@ class Backbone:
         return self.curve(task, size) + self.offset[task, machine]
 
 
-def relative_line(x: Floats, t: Floats) -> tuple[float, float]:
+@numba.njit(cache=True, error_model="numpy")
+def relative_line(x, t):  # type: ignore[no-untyped-def]
     """(a, b) that make a + b·x close to t in relative error, by iteratively reweighted least squares."""
-    one, slope, weight = 1.0 / t, x / t, np.ones(len(t))
+    weight = np.ones(t.size)
     a, b = 0.0, 0.0
     for _ in range(_REWEIGHTS):
-        s00, s01, s11 = (weight * one * one).sum(), (weight * one * slope).sum(), (weight * slope * slope).sum()
-        r0, r1 = (weight * one).sum(), (weight * slope).sum()
+        s00, s01, s11, r0, r1 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(t.size):
+            one, slope, w = 1.0 / t[i], x[i] / t[i], weight[i]
+            s00 += w * one * one
+            s01 += w * one * slope
+            s11 += w * slope * slope
+            r0 += w * one
+            r1 += w * slope
         determinant = s00 * s11 - s01 * s01
         if determinant <= 1e-9 * s00 * s11:  # one size only: a constant
             a, b = r0 / s00, 0.0
         else:
             a, b = (r0 * s11 - r1 * s01) / determinant, (r1 * s00 - r0 * s01) / determinant
-        weight = 1.0 / np.maximum(np.abs(a * one + b * slope - 1.0), _TOLERANCE)
-    return float(a), float(b)
+        for i in range(t.size):
+            weight[i] = 1.0 / max(abs((a + b * x[i]) / t[i] - 1.0), _TOLERANCE)
+    return a, b
 
 
-def medians(values: Floats, group: Ints, count: int) -> Floats:
+@numba.njit(cache=True, error_model="numpy")
+def medians(values, group, count):  # type: ignore[no-untyped-def]
     """Median of the values of each group 0 … count − 1; NaN for an empty one."""
+    size = np.zeros(count + 1, np.int64)
+    for g in group:
+        size[g + 1] += 1
+    start = np.cumsum(size)
+    place, sorted_values = start[:-1].copy(), np.empty(values.size)
+    for i in range(values.size):
+        sorted_values[place[group[i]]] = values[i]
+        place[group[i]] += 1
     result = np.full(count, np.nan)
-    order = np.argsort(group, kind="stable")
-    found, start = np.unique(group[order], return_index=True)
-    for g, part in zip(found.tolist(), np.split(values[order], start[1:]), strict=False):
-        result[g] = np.median(part)
+    for g in range(count):
+        if start[g + 1] > start[g]:
+            result[g] = np.median(sorted_values[start[g] : start[g + 1]])
     return result
 
 
@@ -88,13 +105,14 @@ def fit_backbone(task: Ints, machine: Ints, size: Floats, log_s: Floats, counts:
     return Backbone(line[0], line[1], line[2], offset, extent[0], extent[1])
 
 
-def _fit_task(x: Floats, log_s: Floats, machine: Ints, machines: int) -> tuple[tuple[float, float, float], Floats]:
+@numba.njit(cache=True, error_model="numpy")
+def _fit_task(x, log_s, machine, machines):  # type: ignore[no-untyped-def]
     offset = medians(log_s, machine, machines)
     a, b, floor = 1.0, 0.0, 1.0
     for _ in range(_ROUNDS):
         scaled = np.exp(log_s - offset[machine])
         a, b = relative_line(x, scaled)
-        floor = 0.5 * float(scaled.min())
+        floor = 0.5 * scaled.min()
         curve = np.log(np.maximum(a + b * x, floor))
         offset = medians(log_s - curve, machine, machines)
     return (a, b, floor), offset

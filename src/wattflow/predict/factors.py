@@ -15,9 +15,13 @@ import numpy as np
 
 from wattflow.predict.observations import Benchmarks, Floats, Ints
 
+Setting = tuple[float, float, float, float]
+"""Tolerance, power, weight of the task's own benchmark, share of a factor common to all tasks."""
 _NO_BENCHMARKS = 0.5  # natural log: machines nothing is known of differ by about this much
-_DEFAULT = (0.1, 1.0, 10.0, 0.0)  # too few machines to choose by: mostly the benchmark of the task itself
-_GRID = tuple(itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)))
+_DEFAULT: Setting = (0.1, 1.0, 10.0, 0.0)  # too few machines to choose by: mostly the benchmark of the task itself
+_GRID: tuple[Setting, ...] = tuple(
+    itertools.product((0.02, 0.05, 0.1, 0.2), (1.0, 2.0), (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,53 +67,57 @@ def benchmark_table(benchmarks: Benchmarks, machines: Sequence[str], tasks: Sequ
     return BenchmarkTable(np.where(values <= -1e8, np.nan, values), own)
 
 
-def predict_offsets(offset: Floats, table: BenchmarkTable, seen: Ints, new: Floats) -> Floats:
-    """Offsets [task] of a machine with benchmark logs ``new`` from the offsets of the machines ``seen``."""
-    setting = _DEFAULT
-    if len(seen) >= 3:
-        costs = [_left_out_cost(offset, table, seen, setting) for setting in _GRID]
-        setting = _GRID[int(np.argmin(costs))]
-    return _estimate(offset, table, seen, (new, setting))
-
-
-def _left_out_cost(offset: Floats, table: BenchmarkTable, seen: Ints, setting: tuple[float, ...]) -> float:
-    total = 0.0
+def choose_setting(offset: Floats, table: BenchmarkTable, seen: Ints) -> Setting:
+    """How sharply to weigh benchmarks: what would have placed each known machine best had it been left out."""
+    if len(seen) < 3 or not len(table.log_s):
+        return _DEFAULT
+    total = np.zeros(len(_GRID))
     for out in seen.tolist():
-        rest = seen[seen != out]
-        error = np.abs(offset[:, out] - _estimate(offset, table, rest, (table.log_s[:, out], setting)))
-        error = error[np.isfinite(error)]
-        if len(error):
-            total += float(np.median(error) + error.mean())
-    return total
+        found = _estimates(offset, table, seen[seen != out], table.log_s[:, out], _GRID)
+        error = np.abs(offset[:, out] - found)
+        error = error[:, np.isfinite(error).all(axis=0)]
+        if error.shape[1]:
+            total += np.median(error, axis=1) + error.mean(axis=1)
+    return _GRID[int(np.argmin(total))]
 
 
-def _estimate(offset: Floats, table: BenchmarkTable, seen: Ints, new: tuple[Floats, tuple[float, ...]]) -> Floats:
-    """Tasks that ran on the same machines are estimated together, each against those machines only."""
-    result = np.full(len(offset), np.nan)
+def predict_offsets(offset: Floats, table: BenchmarkTable, seen: Ints, new: tuple[Floats, Setting]) -> Floats:
+    """Offsets [task] of a machine from (its benchmark logs, the setting) and the offsets of the machines ``seen``."""
+    return np.asarray(_estimates(offset, table, seen, new[0], (new[1],))[0])
+
+
+def _estimates(
+    offset: Floats, table: BenchmarkTable, seen: Ints, column: Floats, settings: Sequence[Setting]
+) -> Floats:
+    """[setting, task]. Tasks that ran on the same machines are estimated together, against those machines only."""
+    result = np.full((len(settings), len(offset)), np.nan)
     ran = np.isfinite(offset[:, seen])
     for pattern in np.unique(ran, axis=0):
         if pattern.any():
             tasks = np.flatnonzero((ran == pattern).all(axis=1))
             part = BenchmarkTable(table.log_s, table.own[tasks])
-            result[tasks] = _estimate_complete(offset[tasks][:, seen[pattern]], part, seen[pattern], new)
+            result[:, tasks] = _complete(offset[tasks][:, seen[pattern]], part, seen[pattern], column, settings)
     return result
 
 
-def _estimate_complete(
-    offset: Floats, table: BenchmarkTable, seen: Ints, new: tuple[Floats, tuple[float, ...]]
-) -> Floats:
-    column, (tolerance, power, own_weight, common) = new
+def _complete(offset: Floats, table: BenchmarkTable, seen: Ints, column: Floats, settings: Sequence[Setting]) -> Floats:
     mean = offset.mean(axis=1)
     usable = np.isfinite(column) & np.isfinite(table.log_s[:, seen]).all(axis=1)
     if not usable.any():
-        return np.asarray(mean)
+        return np.tile(mean, (len(settings), 1))
     bench = table.log_s[usable][:, seen]
     centre = bench.mean(axis=1, keepdims=True)
-    ratio = column[usable] - centre[:, 0]
+    ratio, own = column[usable] - centre[:, 0], table.own[:, usable] > 0
     behaviour = offset - mean[:, None]
-    weight = (((behaviour[:, None, :] - (bench - centre)[None]) ** 2).mean(axis=2) + tolerance**2) ** -power
-    weight = weight * np.where(table.own[:, usable] > 0, own_weight, 1.0)
-    common_weight = (((bench - centre) - behaviour.mean(axis=0)) ** 2).mean(axis=1) + tolerance**2
-    common_weight = common_weight**-power
-    together = float(common_weight @ ratio / common_weight.sum())
-    return np.asarray(mean + (1.0 - common) * (weight @ ratio) / weight.sum(axis=1) + common * together)
+    apart = ((behaviour[:, None, :] - (bench - centre)[None]) ** 2).mean(axis=2)
+    together = (((bench - centre) - behaviour.mean(axis=0)) ** 2).mean(axis=1)
+    found = np.empty((len(settings), len(offset)))
+    kept: dict[tuple[float, float], tuple[Floats, float]] = {}
+    for i, (tolerance, power, own_weight, common) in enumerate(settings):
+        if (tolerance, power) not in kept:
+            weight = (together + tolerance**2) ** -power
+            kept[tolerance, power] = ((apart + tolerance**2) ** -power, float(weight @ ratio / weight.sum()))
+        weight, shared = kept[tolerance, power]
+        weight = weight * np.where(own, own_weight, 1.0)
+        found[i] = mean + (1.0 - common) * (weight @ ratio) / weight.sum(axis=1) + common * shared
+    return found

@@ -18,8 +18,9 @@ from wattflow.predict.observations import Floats, Ints
 
 # offset, data, data×machine, size, size×machine, machine length, size length, noise
 PRIOR = np.log(np.array([0.15, 0.10, 0.05, 0.10, 0.05, 0.2, 1.0, 0.06]))
-_CLIP, _TASKS_TUNED, _STEPS, _ROBUST_ROUNDS, _HUBER = 0.5, 14, 15, 3, 2.0
-_ROWS_MOST = 400
+_CLIP, _TASKS_TUNED, _ROWS_TUNED, _STEPS, _ROBUST_ROUNDS, _HUBER = 0.5, 12, 64, 15, 3, 2.0
+_LEAST_NOISE = float(np.log(0.01))
+_ROWS_MOST = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +76,58 @@ def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: i
     chosen = rng.permutation(np.unique(task))[:_TASKS_TUNED]
     sets = []
     for k in chosen.tolist():
-        rows = np.flatnonzero(task == k)
-        rows = rng.permutation(rows)[:150]
-        sets.append((places.take(rows), np.clip(residual[rows], -_CLIP, _CLIP)))
+        rows = rng.permutation(np.flatnonzero(task == k))[:_ROWS_TUNED]
+        if len(rows) > 1:
+            sets.append((_Parts.of(places.take(rows), distance), np.clip(residual[rows], -_CLIP, _CLIP)))
 
-    def cost(scales: Floats) -> float:
-        if np.any(np.abs(scales) > 6.0):
-            return 1e9
-        total = 0.5 * float(np.sum((scales - PRIOR) ** 2))
-        for where, values in sets:
-            matrix = covariance(scales, where, where, distance)
-            matrix[np.diag_indices(len(values))] += np.exp(2 * scales[-1])
-            try:
-                lower = np.linalg.cholesky(matrix)
-            except np.linalg.LinAlgError:
-                return 1e9
-            white = np.linalg.solve(lower, values)
-            total += float(0.5 * white @ white + np.log(np.diag(lower)).sum())
-        return total
+    def cost(scales: Floats) -> tuple[float, Floats]:
+        total, slope = 0.5 * float(np.sum((scales - PRIOR) ** 2)), scales - PRIOR
+        for parts, values in sets:
+            value, towards = parts.likelihood(scales, values)
+            total, slope = total + value, slope + towards
+        return total, slope
 
-    found = minimize(cost, PRIOR, method="L-BFGS-B", options={"maxiter": _STEPS})
+    bounds = [(-6.0, 3.0)] * 7 + [(_LEAST_NOISE, 3.0)]
+    found = minimize(cost, PRIOR, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS})
     return np.asarray(found.x, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the covariance of one set of rows is made of, whatever the scales."""
+
+    machine: Floats
+    same: Floats
+    gap: Floats
+
+    @classmethod
+    def of(cls, where: Places, distance: Floats) -> _Parts:
+        same = (where.data[:, None] == where.data[None, :]) & (where.data[:, None] >= 0)
+        gap = (where.log_size[:, None] - where.log_size[None, :]) ** 2
+        return cls(distance[np.ix_(where.machine, where.machine)] ** 2, same.astype(np.float64), gap)
+
+    def likelihood(self, scales: Floats, values: Floats) -> tuple[float, Floats]:
+        """Negative log marginal likelihood and its slope in the log scales (Rasmussen & Williams, 5.9)."""
+        variance = np.exp(2 * scales)
+        near = np.exp(-self.machine / (2 * variance[5]))
+        close = np.exp(-self.gap / (2 * variance[6]))
+        shared = variance[0] + variance[2] * self.same + variance[4] * close
+        alike = variance[3] + variance[4] * near
+        matrix = shared * near + variance[1] * self.same + variance[3] * close
+        matrix[np.diag_indices(len(values))] += variance[7] + 1e-9
+        lower = np.linalg.cholesky(matrix)
+        inverse = np.linalg.inv(lower)
+        inverse = inverse.T @ inverse
+        solved = inverse @ values
+        pull = inverse - np.outer(solved, solved)
+        slope = np.array([
+            variance[0] * np.sum(pull * near), variance[1] * np.sum(pull * self.same),
+            variance[2] * np.sum(pull * self.same * near), variance[3] * np.sum(pull * close),
+            variance[4] * np.sum(pull * close * near),
+            0.5 * np.sum(pull * shared * near * self.machine) / variance[5],
+            0.5 * np.sum(pull * alike * close * self.gap) / variance[6], variance[7] * np.trace(pull),
+        ])  # fmt: skip
+        return float(0.5 * values @ solved + np.log(np.diag(lower)).sum()), slope
 
 
 def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, fit: tuple[int, Floats]) -> Kriging:

@@ -331,6 +331,7 @@ def _filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
     some = np.isfinite(offset)
     seen = np.flatnonzero(some.any(axis=0))
     mean = np.where(some, offset, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
+    setting = factors.choose_setting(offset, table, seen)
     for m in range(offset.shape[1]):
         missing = np.flatnonzero(~some[:, m] & some.any(axis=1))
         if not len(missing):
@@ -339,7 +340,7 @@ def _filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
             effect = float(np.median((offset[:, m] - mean)[some[:, m]]))
             filled[missing, m] = mean[missing] + effect
         elif m < table.log_s.shape[1] and np.isfinite(table.log_s[:, m]).any():
-            filled[missing, m] = factors.predict_offsets(offset, table, seen, table.log_s[:, m])[missing]
+            filled[missing, m] = factors.predict_offsets(offset, table, seen, (table.log_s[:, m], setting))[missing]
         else:
             filled[missing, m] = mean[missing]
     return filled

@@ -256,7 +256,7 @@ def _apply_actions(state, world):
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            _set_frequency(state, world, node, state.actions[k].value)
+            stages.set_frequency(state, world, node, state.actions[k].value)
     counts.action_n = 0
 
 
@@ -270,6 +270,7 @@ def _warm(state, world, node, fn):
     seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
     power.account(state, world, node)
     load.busy_u += MICRO
+    load.weight_u += MICRO
     load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
@@ -286,6 +287,7 @@ def _warm_done(state, world, node, announced):
         return False
     power.account(state, world, node)
     load.busy_u -= MICRO
+    load.weight_u -= MICRO
     load.warming_u -= MICRO
     power.refresh(state, world, node)
     if node_row.power_state == ON:
@@ -301,17 +303,9 @@ def _stop_warming(state, world, node):
     load = world.nodes[node]
     power.account(state, world, node)
     load.busy_u -= load.warming_u
+    load.weight_u -= load.warming_u
     load.warming_u = 0
     load.warm_gen += 1
-
-
-@inner
-def _set_frequency(state, world, node, level):
-    power.account(state, world, node)
-    if not fold.set_frequency(state, node, level):
-        return
-    clocks.set_rate(state, world, node, stages.cpu_rate(state, node, world.nodes[node].demand_u))
-    power.refresh(state, world, node)
 
 
 @inner

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.engine import view
-from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, EXCLUSIVE, FALLING, MICRO, ON, TIME_SLICE, WAKING
+from wattflow.engine import devices, view
+from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, MICRO, ON, WAKING
 from wattflow.kernel.jit import inner
 from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J
 
@@ -67,11 +67,11 @@ def account(state, world, n):
     power_state = state.nodes[n].power_state
     if power_state == ON or power_state == DRAINING:
         world.energy[n, IDLE_J] += load.idle_w * dt
-        busy = load.busy_u
-        if busy > 0:
-            each = load.dynamic_w * dt / busy
+        weight = load.weight_u
+        if weight > 0:
+            each = load.dynamic_w * dt / weight
             load.integral += each
-            world.energy[n, RUN_J] += each * (busy - load.cold_u - load.warming_u)
+            world.energy[n, RUN_J] += each * (weight - load.cold_u - load.warming_u)
             world.energy[n, COLD_J] += each * load.cold_u
             world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
         world.energy[n, RUN_J] += load.device_w * dt
@@ -96,19 +96,18 @@ def refresh(state, world, n):
     if power_state == ON or power_state == DRAINING:
         if load.busy_u > 0:
             dynamic = view.watts(state, cls, load.busy_u / MICRO) - state.grid[kind.grid_first]
-            level = node_row.frequency
-            if level > 0:
-                dynamic *= state.frequency_power[cls, level]
+            if load.weight_u != load.busy_u:
+                dynamic *= load.weight_u / load.busy_u
             load.dynamic_w = dynamic * world.watt_error[n]
         else:
             load.dynamic_w = 0.0
         watts = load.idle_w + load.dynamic_w + load.device_w
     elif power_state == ASLEEP:
-        watts = kind.sleep_w
+        watts = kind.sleep_w * world.watt_error[n]
     elif power_state == DOWN:
         watts = 0.0
     else:
-        watts = kind.wake_w
+        watts = kind.wake_w * world.watt_error[n]
     pulse.total_w += watts - load.watts
     load.watts = watts
     if pulse.record_power == 1:
@@ -125,7 +124,7 @@ def account_device(state, world, d):
     """Close the interval since the device's last change; its joules go to the node's accounts by `account`."""
     use = world.devices[d]
     now = state.clock[0].now
-    share = use.share_u
+    share = use.busy_u
     if share > 0:
         use.integral += use.dynamic_w * (now - use.since) / share
     use.since = now
@@ -138,12 +137,9 @@ def refresh_device(state, world, d):
     device_row = state.devices[d]
     dcls = device_row.cls
     device_kind = state.device_classes[dcls]
-    busy = use.share_u / MICRO
-    sharing = device_kind.sharing
-    if (sharing == EXCLUSIVE or sharing == TIME_SLICE) and use.tasks > 0:
-        busy = 1.0
+    busy = devices.busy_together(state, dcls, use.busy_u, use.duty_u)
     watts = 0.0
     if use.tasks > 0:
-        watts = view.device_watts(state, dcls, busy) - device_kind.idle_w
+        watts = (view.device_watts(state, dcls, busy) - device_kind.idle_w) * world.watt_error[device_row.node]
     world.nodes[device_row.node].device_w += watts - use.dynamic_w
     use.dynamic_w = watts

@@ -145,7 +145,8 @@ def _enter_cold(state, world, a):
     power.account(state, world, node)
     weight = _weight(state, a)
     run.weight_u = weight
-    load.busy_u += weight
+    load.busy_u += state.variants[attempt.variant].cores_u
+    load.weight_u += weight
     load.cold_u += weight
     run.mark = load.integral
     power.refresh(state, world, node)
@@ -159,24 +160,77 @@ def _leave_cold(state, world, a):
     load = world.nodes[node]
     power.account(state, world, node)
     weight = run.weight_u
-    run.cold_j = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    run.cold_j += weight * (load.integral - run.mark)
+    load.busy_u -= state.variants[state.attempts[a].variant].cores_u
+    load.weight_u -= weight
     load.cold_u -= weight
     power.refresh(state, world, node)
 
 
 @inner
 def _weight(state, a):
-    """Busy cores that an attempt counts for in power, in millionths."""
+    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
     attempt = state.attempts[a]
-    variant = attempt.variant
-    needs = state.variants[variant]
-    weight = needs.cores_u
-    level = needs.frequency
+    weight = state.variants[attempt.variant].cores_u
+    level = view.level_at(state, attempt.variant, attempt.node)
     if level > 0:
         cls = state.nodes[attempt.node].cls
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
+
+
+@inner
+def set_frequency(state, world, node, level):
+    """Change a node's level: what runs there goes on at it, each as its compute-bound share says."""
+    power.account(state, world, node)
+    before = state.nodes[node].frequency
+    if not fold.set_frequency(state, node, level):
+        return
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        stage = world.runs[a].stage
+        if stage == RUN or stage == COLD:
+            _reweigh(state, world, a)
+        if stage == RUN:
+            _rework(state, world, a, before, level)
+        a = state.attempts[a].next
+    power.refresh(state, world, node)
+
+
+@inner
+def _reweigh(state, world, a):
+    """Settle the joules so far and count the attempt at its new level from here on."""
+    run = world.runs[a]
+    load = world.nodes[state.attempts[a].node]
+    joules = run.weight_u * (load.integral - run.mark)
+    run.mark = load.integral
+    weight = _weight(state, a)
+    load.weight_u += weight - run.weight_u
+    if run.stage == COLD:
+        run.cold_j += joules
+        load.cold_u += weight - run.weight_u
+    else:
+        run.run_j += joules
+    run.weight_u = weight
+
+
+@inner
+def _rework(state, world, a, before, after):
+    """What is left of an attempt's work, at another level of its node."""
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    shape = state.tasks[attempt.task].form
+    node_row.frequency = before
+    old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
+    node_row.frequency = after
+    ratio = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old
+    if ratio != 1.0:
+        d = run.domain
+        left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
+        clocks.remove(state, world, a)
+        clocks.join(state, world, d, a, left * ratio)
+        run.planned *= ratio
 
 
 @inner
@@ -247,26 +301,17 @@ def data_arrived(state, world, a):
 
 
 @inner
-def cpu_rate(state, node, demand_u):
-    """Progress of each CPU attempt with this demand on the node's cores: X(D)/D."""
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    kind = state.classes[cls]
-    demand = demand_u / MICRO
-    cores = kind.cores
-    rate = 1.0
-    if demand > cores:
-        threads = kind.threads
-        rate = (cores + (min(demand, threads) - cores) * kind.smt_gain) / demand
-    level = node_row.frequency
-    if level > 0:
-        rate *= state.frequency_speed[cls, level]
-    return rate
+def _crowd(state, world, node, cores_u):
+    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    load = world.nodes[node]
+    demand = load.demand_u + cores_u
+    load.demand_u = demand
+    clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
 @inner
 def device_rate(state, world, d):
-    """Progress of each attempt on a device: turns under time slicing, interference under MPS."""
+    """Progress of each attempt on a device: turns under time slicing where duties exceed it, interference under MPS."""
     use = world.devices[d]
     dcls = state.devices[d].cls
     device_kind = state.device_classes[dcls]
@@ -275,9 +320,9 @@ def device_rate(state, world, d):
     if k <= 1:
         return 1.0
     if sharing == TIME_SLICE:
-        return 1.0 / k
+        return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
     if sharing == MPS:
-        others = use.share_u / MICRO * (k - 1) / k
+        others = use.busy_u / MICRO * (k - 1) / k
         return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
 
@@ -331,7 +376,8 @@ def _start_run(state, world, a):
     run.weight_u = weight
     power.account(state, world, node)
     run.mark = load.integral
-    load.busy_u += weight
+    load.busy_u += needs.cores_u
+    load.weight_u += weight
     if needs.device != NO_DEVICE:
         _use_devices(state, world, a, 1)
         device = attempt.device
@@ -340,10 +386,8 @@ def _start_run(state, world, a):
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
     else:
-        demand = load.demand_u + needs.cores_u
-        load.demand_u = demand
         clocks.join(state, world, node, a, work)
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, needs.cores_u)
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
@@ -362,7 +406,8 @@ def _use_devices(state, world, a, sign):
         if devices.holds(attempt.devices, d - first):
             power.account_device(state, world, d)
             world.devices[d].tasks += sign
-            world.devices[d].share_u += sign * devices.power_share(state, variant, state.devices[d].cls)
+            world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
+            world.devices[d].duty_u += sign * state.variants[variant].duty_u
             power.refresh_device(state, world, d)
 
 
@@ -392,19 +437,17 @@ def _leave_run(state, world, a):
     weight = run.weight_u
     power.account(state, world, node)
     joules = weight * (load.integral - run.mark)
-    load.busy_u -= weight
+    load.busy_u -= needs.cores_u
+    load.weight_u -= weight
     if needs.device != NO_DEVICE:
         device = attempt.device
-        share = devices.power_share(state, variant, state.devices[device].cls)
+        share = devices.busy_share(state, variant, state.devices[device].cls)
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
-    else:
-        demand = load.demand_u - needs.cores_u
-        load.demand_u = demand
-        clocks.set_rate(state, world, node, cpu_rate(state, node, demand))
+    _crowd(state, world, node, -needs.cores_u)
     power.refresh(state, world, node)
-    run.run_j = joules
+    run.run_j += joules
 
 
 @inner

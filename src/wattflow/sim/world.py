@@ -39,10 +39,10 @@ EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8")
 NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
     ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"),
-    ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"),
+    ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"), ("weight_u", "i8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
-    ("tasks", "i8"), ("share_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
+    ("tasks", "i8"), ("busy_u", "i8"), ("duty_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
 ])  # fmt: skip
 ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),

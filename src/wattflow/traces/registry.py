@@ -56,6 +56,8 @@ FORMATS: dict[str, Format] = {
         Format("nextflow", "Nextflow trace, comma- or tab-separated", "nextflow"),
         Format("wfformat", "WfCommons WfFormat 1.0 to 1.6, a file or a folder of files", "wfformat",
                write="write", endings=(".json",), holds_folder=True),
+        Format("argo", "Argo Workflow manifests, written only", "argo", write="write",
+               endings=(".argo.yaml", ".argo.yml")),
         Format("swf", "Standard Workload Format", "swf", write="write", endings=(".swf",)),
     )
 }  # fmt: skip

@@ -154,6 +154,11 @@ def check_task(check: Check, where: str, task: Task) -> None:
             check.problem(f"{at}.device", f"must be gpu or fpga, not {variant.device!r}")
         if not 0 < variant.device_share <= 1:
             check.problem(f"{at}.device_share", f"must be above 0 and at most 1, not {variant.device_share}")
+        if not 0 < variant.device_duty <= 1:
+            check.problem(f"{at}.device_duty", f"must be above 0 and at most 1, not {variant.device_duty}")
+        if variant.device_duty_from not in ("measured", "assumed"):
+            found = variant.device_duty_from
+            check.problem(f"{at}.device_duty_from", f"must be measured or assumed, not {found!r}")
         if variant.device is not None and variant.devices < 1:
             check.problem(f"{at}.devices", "must be at least 1 with a device")
 

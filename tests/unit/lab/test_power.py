@@ -63,7 +63,7 @@ def device_run(sharing: str, devices: int, share: float) -> Run:
 
 @pytest.mark.parametrize(
     ("sharing", "devices", "share", "above_w"),
-    [("mps", 1, 0.5, 90.0), ("mps", 1, 0.25, 45.0), ("time-slice", 1, 0.5, 100.0), ("exclusive", 2, 1.0, 200.0)],
+    [("mps", 1, 0.5, 90.0), ("mps", 1, 0.25, 45.0), ("time-slice", 1, 0.5, 90.0), ("exclusive", 2, 1.0, 200.0)],
 )
 def test_devices_draw_by_their_busy_share(sharing: str, devices: int, share: float, above_w: float) -> None:
     curve = power_curve(device_run(sharing, devices, share))

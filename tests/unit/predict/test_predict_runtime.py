@@ -158,7 +158,8 @@ def test_offsets_of_a_new_machine_follow_the_benchmarks() -> None:
     benchmarks = {f"m{i}": {"b1": math.exp(s), "b2": 3 * math.exp(s)} for i, s in enumerate(speed)}
     table = factors.benchmark_table(benchmarks, tuple(benchmarks), ("k",))
     offset = np.array([[0.5 + s if i < 3 else np.nan for i, s in enumerate(speed)]])
-    found = factors.predict_offsets(offset, table, np.arange(3), table.log_s[:, 3])
+    setting = factors.choose_setting(offset, table, np.arange(3))
+    found = factors.predict_offsets(offset, table, np.arange(3), (table.log_s[:, 3], setting))
     assert found[0] == pytest.approx(0.5 + math.log(2), abs=1e-6)
 
 

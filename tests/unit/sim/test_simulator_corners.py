@@ -10,11 +10,11 @@ import pytest
 from reference.engine_side import POLICIES
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine import view
-from wattflow.engine.tables import ACT_WARM
-from wattflow.model.cluster import Device, Network, Sleep, Zone
+from wattflow.engine.tables import ACT_FREQUENCY, ACT_TIMER, ACT_WARM
+from wattflow.model.cluster import Device, Frequency, Network, Sleep, Zone
 from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import DeviceProfile, PowerProfile
-from wattflow.model.run import ACCOUNTS
+from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
 from wattflow.policy.base import Plan, Policy
@@ -165,3 +165,100 @@ def test_packing_two_threads_a_core_beats_spreading() -> None:
     assert (spread.makespan_s, packed.makespan_s) == (100.0, pytest.approx(150.0))
     assert spread.total_j == pytest.approx(52_200.0)
     assert packed.total_j == pytest.approx(45_000.0)
+
+
+@pytest.mark.parametrize("name", ["fifo", "least-energy", "hpe"])
+def test_a_full_node_is_not_free(name: str) -> None:
+    """30 tasks of 10 s on two nodes of 10 cores that admit 40: 15 on each is 15 s · 400 W, all on one 30 s · 300 W."""
+    wide = node(10, allocatable_cores=40.0, power=PowerProfile((0.0, 10.0), (100.0, 200.0)), tdp_w=1000.0)
+    run = simulate(tasks([10.0] * 30), nodes(wide, wide), name)
+    assert run.makespan_s == pytest.approx(15.0)
+    assert run.total_j == pytest.approx(6_000.0)
+
+
+def test_host_cores_beside_a_device_crowd() -> None:
+    """A GPU task holds one of two cores for 10 s: two CPU tasks beside it share the two with it, at two thirds."""
+    card = Device("gpu")
+    shapes = (Shape(0, (Variant("gpu", 1, 0, "gpu", 1),)), Shape(0, (Variant(),)))
+    work = tasks([10.0, 4.0, 4.0], shapes=shapes, shape=np.array([0, 1, 1], np.int32))
+    run = simulate(work, nodes(node(2, allocatable_cores=3.0, devices=(card,))), FIFO)
+    assert run.end_s_by_task().tolist() == pytest.approx([10.0, 6.0, 6.0])
+
+
+def _slow_down_at(at_s: float) -> Policy:
+    """Sets the second level of node 0 once, at a time."""
+
+    def act(state):  # type: ignore[no-untyped-def]
+        now = state.clock.now[0]
+        if now < at_s:
+            view.request_action(state, ACT_TIMER, 0, 0, at_s)
+        elif state.memory[0] == 0.0:
+            state.memory[0] = 1.0
+            view.request_action(state, ACT_FREQUENCY, 0, 1, now)
+
+    return Policy("slow", act=act)
+
+
+@pytest.mark.parametrize("way", ["task", "node", "half way"])
+def test_one_law_of_frequency(way: str) -> None:
+    """10 s of work, 60 % bound by the clock, at half speed: 16 s; 20 of 80 W above idle. After half the work: 13 s."""
+    slow = node(
+        2, power=PowerProfile((0.0, 1.0, 2.0), (50.0, 130.0, 140.0)), frequencies=(Frequency(), Frequency(0.5, 0.25))
+    )
+    work = tasks([10.0], function=Function("f", compute_bound=0.6))
+    policy = FIFO.with_settings(frequencies=(1,)) if way == "task" else _slow_down_at(0.0 if way == "node" else 5.0)
+    run = simulate(work, nodes(slow), policy)
+    if way == "half way":
+        assert run.makespan_s == pytest.approx(13.0)
+        assert run.account_j("run") == pytest.approx(5 * 80.0 + 8 * 20.0)
+    else:
+        assert run.makespan_s == pytest.approx(16.0)
+        assert run.account_j("run") == pytest.approx(16 * 20.0)
+    assert float(run.attempts["run_j"].sum()) == pytest.approx(run.account_j("run"))
+
+
+def test_an_error_of_watts_holds_for_every_state_of_a_node() -> None:
+    """Idle, busy, device, falling asleep, asleep and waking: each account is off by the node's one factor."""
+    card = Device("gpu", power=DeviceProfile((0.0, 1.0), (10.0, 110.0)))
+    sleepy = node(
+        2, devices=(card,), power=PowerProfile((0.0, 2.0), (50.0, 90.0)), sleep=Sleep(5.0, 4.0, 2.0, 60.0, 3.0)
+    )
+    work = tasks([5.0, 5.0], release=[0.0, 20.0], variants=(Variant("gpu", 1, 0, "gpu", 1),))
+    true, off = (
+        simulate(work, nodes(sleepy), FIFO, seed=1, options=SimOptions(power_error=error)) for error in (0.0, 0.5)
+    )
+    known = true.energy_j[0] > 0
+    ratio = off.energy_j[0][known] / true.energy_j[0][known]
+    assert known.sum() >= 4
+    assert ratio == pytest.approx(np.full(int(known.sum()), ratio[0]))
+    assert ratio[0] != pytest.approx(1.0)
+
+
+def _on_device(duties: list[float], sharing: str, **facts: object) -> Run:
+    """Tasks of 10 s with these duties on one device of 20 W idle and 120 W busy."""
+    card = Device("gpu", sharing=sharing, power=DeviceProfile((0.0, 1.0), (20.0, 120.0)), **facts)  # type: ignore[arg-type]
+    share = 0.25 if sharing == "mps" else 1.0
+    shapes = tuple(Shape(0, (Variant("gpu", 0, 0, "gpu", 1, share, device_duty=duty),)) for duty in duties)
+    work = tasks([10.0] * len(duties), shapes=shapes, shape=np.arange(len(duties), dtype=np.int32))
+    return simulate(work, nodes(node(8, devices=(card,))), FIFO)
+
+
+def test_a_device_is_busy_as_its_tasks_keep_it() -> None:
+    """Watts follow the sum of duties in every mode."""
+    alone = _on_device([0.4], "exclusive")
+    assert (alone.makespan_s, alone.account_j("run")) == (10.0, pytest.approx(0.4 * 100 * 10))
+    pair = _on_device([0.3, 0.4], "time-slice", slots=4)
+    assert (pair.makespan_s, pair.account_j("run")) == (10.0, pytest.approx(0.7 * 100 * 10))
+    shared = _on_device([0.4] * 4, "mps")
+    assert (shared.makespan_s, shared.account_j("run")) == (10.0, pytest.approx(0.4 * 100 * 10))
+
+
+def test_turns_slow_down_only_where_duties_exceed_the_device() -> None:
+    """Four of duty 0.4: 1.6 times as long, and a quarter more for changing turns; the device is busy all the time."""
+    crowded = _on_device([0.4] * 4, "time-slice", slots=4)
+    assert crowded.makespan_s == pytest.approx(16.0)
+    assert crowded.account_j("run") == pytest.approx(16 * 100)
+    lossy = _on_device([0.4] * 4, "time-slice", slots=4, switch_loss=0.25)
+    assert lossy.makespan_s == pytest.approx(20.0)
+    disturbed = _on_device([0.4] * 4, "mps", interference=0.5)
+    assert disturbed.makespan_s == pytest.approx(10 * (1 + 0.5 * 0.3))

@@ -17,7 +17,7 @@ from wattflow.model.profile import FORMS
 from wattflow.traces import alibaba, catalog, opendc_files, wfformat, wfformat_write
 
 pytestmark = pytest.mark.data
-FORMATS = [entry.name for entry in traces.formats()]
+FORMATS = [entry.name for entry in traces.formats() if entry.name != "argo"]  # manifests are only written
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from wattflow.model.errors import InvalidInput, unknown_name
 
 KINDS = {
     "fgd": "wattflow.lab.experiments.fgd",
+    "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
 }

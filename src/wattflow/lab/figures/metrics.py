@@ -222,13 +222,13 @@ def _shares(run: Run) -> dict[str, float | None]:
 
 
 def variant_columns(run: Run) -> tuple[Floats, Floats, Floats]:
-    """For each attempt: its cores, its share of a device, and its number of devices (0 without)."""
+    """For each attempt: its cores, the share of a device that it keeps busy, and its number of devices (0 without)."""
     shapes = run.workload.shapes
     start = np.cumsum([0, *(len(shape.variants) for shape in shapes)])[:-1]
     flat = [variant for shape in shapes for variant in shape.variants]
     row = start[run.workload.shape[run.attempts["task"]]] + run.attempts["variant"]
     cores = np.array([variant.cores for variant in flat], float)[row]
-    share = np.array([variant.device_share if variant.device else 0.0 for variant in flat])[row]
+    share = np.array([variant.device_share * variant.device_duty if variant.device else 0.0 for variant in flat])[row]
     devices = np.array([max(1, variant.devices) if variant.device else 0 for variant in flat], float)[row]
     return cores, share, devices
 

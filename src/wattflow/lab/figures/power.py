@@ -122,8 +122,7 @@ def _device_watts(run: Run) -> Steps:
     for key in np.unique(load.group).tolist():
         device, mine = nodes[key // most].devices[key % most], load.group == key
         busy = load.value[mine]
-        busy = busy if device.sharing in ("mps", "mig") else np.minimum(np.ceil(busy), 1.0)
-        watts[mine] = np.interp(busy, device.power.share, device.power.watts) - device.power.idle_w
+        watts[mine] = np.interp(np.minimum(busy, 1.0), device.power.share, device.power.watts) - device.power.idle_w
     before = np.append(0.0, watts[:-1])[: len(watts)]
     before[np.append(True, load.group[1:] != load.group[:-1])[: len(watts)]] = 0.0
     return accumulate(load.group // most, load.time_s, watts - before)

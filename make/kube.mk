@@ -1,0 +1,25 @@
+# A real cluster: built from Go modules, started on loopback. docs/kube-rig.md tells how.
+KUBERIG := PYTHONPATH=tools/kube-rig $(PYTHON) -m kuberig
+KUBE_UP ?= --real 1 --argo
+
+.PHONY: kube-rig kube-up kube-down kube-status
+kube-rig: ## Build Kubernetes, KWOK, Argo and containerd from source (about 14 minutes cold, nothing when done)
+	sh scripts/install-kube.sh
+	$(KUBERIG) build
+
+kube-up: kube-rig ## Start a cluster on loopback; KUBE_UP="--kwok 1000 --real 2 --argo" says what is in it
+	$(KUBERIG) up $(KUBE_UP)
+
+kube-down: ## Stop it
+	$(KUBERIG) down
+
+kube-status: ## What of it runs
+	$(KUBERIG) status
+
+.PHONY: test-cluster
+test-cluster: $(BIN)/.dev kube-rig ## Tests on real clusters: the rig of this machine, or the one of KUBECONFIG
+	$(BIN)/pytest -n 0 tests/cluster
+
+.PHONY: bench-kube
+bench-kube: $(BIN)/.dev kube-rig ## Binds a second on 1,000 and 5,000 KWOK nodes: API server, kube-scheduler as shipped and unthrottled
+	$(RUN) benchmarks/kube.py $(BENCH_KUBE)

@@ -1,0 +1,59 @@
+"""`wattflow agent`: this machine joins a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wattflow.cli.live import home_of
+from wattflow.model import units
+
+
+def agent(
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The server to join.")],
+    token_file: Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A token with the role agent.")],
+    name: Annotated[str | None, typer.Option("--name", help="Of the node; else the host's.")] = None,
+    cpus: Annotated[float | None, typer.Option("--cpus", help="What it offers; else all.")] = None,
+    memory: Annotated[str | None, typer.Option("--memory", help="What it offers; else nine tenths.")] = None,
+    folder: Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Where tasks run.")] = None,
+    preload: Annotated[str, typer.Option("--preload", help="Modules held ready, with commas between.")] = "cloudpickle",
+    ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
+) -> None:
+    """Run work of a server on this machine until stopped.
+
+    Example: wattflow agent --server http://head:8765 --token-file agent.token
+    """
+    place = home_of(None)
+    token = token_file.read_text().strip()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    where = folder or place.folder / "agent"
+    where.mkdir(parents=True, exist_ok=True)
+    memory_bytes = units.size_bytes(memory) if memory is not None else None
+
+    async def main() -> None:
+        from wattflow.runtime.executors.found import device_executors
+        from wattflow.runtime.node_agent import make_agent
+        from wattflow.runtime.transport import HttpTransport
+
+        transport = HttpTransport(server, token, str(ca) if ca else None)
+        made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
+                          preload=tuple(preload.split(",")), executors=device_executors(where))  # fmt: skip
+        running = asyncio.ensure_future(made.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    try:
+        import uvloop
+
+        uvloop.run(main())
+    except ImportError:
+        asyncio.run(main())

@@ -1,0 +1,161 @@
+"""`wattflow kube`: the scheduler on a cluster, its explanations, CPU times of pods, finished workflows as WfFormat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wattflow.cli.guard import guarded
+from wattflow.cli.screen import check_folder, remark
+
+if TYPE_CHECKING:
+    from wattflow.kube.access import Access
+    from wattflow.kube.settings import Settings
+
+app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's own account, ~/.kube/config.")
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Default: the kubeconfig's.")]
+
+
+def _access(kubeconfig: Path | None) -> Access:
+    try:
+        from wattflow.kube import access
+    except ImportError as error:
+        from wattflow.model.errors import MissingExtra
+
+        raise MissingExtra(f"{error.name} is needed: pip install 'wattflow[kube]'") from None
+    return access.find(kubeconfig)
+
+
+def scheduler(
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file; docs/kube.md describes its keys.")] = None,
+    kubeconfig: Kubeconfig = None,
+    policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every decision.")] = False,
+) -> None:
+    """Schedule pods that name this scheduler (schedulerName), beside kube-scheduler.
+
+    Example: wattflow kube scheduler --config scheduler.toml
+    """
+    import asyncio
+    import dataclasses
+    import logging
+
+    where = _access(kubeconfig)
+    from wattflow.kube import process, settings
+    from wattflow.policy import registry
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
+    chosen: Settings = settings.read(config) if config is not None else settings.Settings()
+    if policy:
+        registry.load(policy)
+        chosen = dataclasses.replace(chosen, policy=policy)
+    asyncio.run(process.check(where, chosen) if check else process.run(where, chosen, config))
+
+
+def explain(
+    pod: Annotated[str, typer.Argument(help="Name of a pod, or NAMESPACE/NAME.")],
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    scheduler_url: Annotated[
+        str, typer.Option("--scheduler", help="Where the scheduler serves HTTP.")
+    ] = "http://127.0.0.1:10359",
+) -> None:
+    """Say where a pod was put and why, or what keeps it waiting.
+
+    Example: wattflow kube explain -n work my-pod
+    """
+    import asyncio
+
+    where = _access(kubeconfig)
+    from wattflow.kube import explaining
+
+    space, _, name = pod.rpartition("/")
+    typer.echo(asyncio.run(explaining.explain(where, space or namespace or where.namespace, name, scheduler_url)))
+
+
+def meter(
+    out: Annotated[Path, typer.Argument(help="JSON file: CPU seconds by pod uid.")],
+    group: Annotated[str, typer.Option("--cgroup", help="Group above kubepods, where it is not the root.")] = "",
+    every_s: Annotated[float, typer.Option("--every", help="Seconds between readings.")] = 0.2,
+    for_s: Annotated[float, typer.Option("--for", help="Seconds until it ends; 0: until Ctrl-C.")] = 0.0,
+) -> None:
+    """Follow the CPU time of this node's pods; `wattflow kube collect --cpu FILE` uses it.
+
+    Example: wattflow kube meter cpu.json
+    """
+    import json
+    import time
+
+    from wattflow.files.whole import write_text
+    from wattflow.kube.pod_cpu import PodCpu
+
+    check_folder(out)
+    pods = PodCpu(group)
+    began_s = time.monotonic()
+    try:
+        while not for_s or time.monotonic() - began_s < for_s:
+            pods.scan()
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        write_text(out, json.dumps(pods.seconds, indent=1) + "\n")
+    remark(f"wrote {out}: {len(pods.seconds)} pods", False)
+
+
+def collect(
+    workflow: Annotated[str, typer.Argument(help="Name of a finished Argo workflow.")],
+    out: Annotated[Path, typer.Argument(help="WfFormat file to write (.json).")],
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    cpu: Annotated[
+        list[Path] | None, typer.Option("--cpu", help="CPU seconds by pod, from `wattflow kube meter`; one per node.")
+    ] = None,
+    profile: Annotated[str, typer.Option("--profile", help="Power profile of nodes that name none.")] = "",
+) -> None:
+    """Turn a finished workflow into WfFormat with runtimes, machines and energy of each task.
+
+    Example: wattflow kube collect my-workflow out.json --cpu cpu.json
+    """
+    import asyncio
+    import json
+
+    where = _access(kubeconfig)
+    from wattflow import traces
+    from wattflow.kube.argo import fetch
+    from wattflow.kube.client import Client
+    from wattflow.model.workflow import Workflow
+    from wattflow.traces import documents
+
+    check_folder(out)
+    seconds: dict[str, float] = {}
+    for path in cpu or []:
+        seconds |= json.loads(path.read_text())
+
+    async def read() -> Workflow:
+        async with Client(where) as client:
+            watts = await fetch.watts_of(client, profile)
+            return await fetch.finished(client, namespace or where.namespace, workflow, watts.profile_of, seconds)
+
+    found = asyncio.run(read())
+    traces.save(documents.to_workload([found], found.name), out, "wfformat")
+    known = [task.energy_j for task in found.tasks if task.energy_j is not None]
+    energy = f"{sum(known):.1f} J modelled above idle" if known else "energy unknown (no power profile)"
+    remark(f"wrote {out}: {len(found.tasks)} tasks, {found.makespan_s:.0f} s, {energy}", False)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "scheduler": scheduler,
+    "explain": explain,
+    "meter": meter,
+    "collect": collect,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(guarded(_command))

@@ -1,0 +1,78 @@
+"""What the commands of the runtime share: reaching the server, and its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.screen import deliver, print_tables
+from wattflow.model.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from wattflow.runtime.connection import Connection
+    from wattflow.runtime.home import Home
+
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="The server's folder; else WATTFLOW_HOME, else the user's.")
+]
+Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="Another server than this machine's.")]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="Token for --server.")]
+
+
+def home_of(folder: Path | None) -> Home:
+    """The folder of the server. Says which extra is missing where the runtime is not installed."""
+    try:
+        import aiohttp  # noqa: F401
+        import msgspec  # noqa: F401
+        import sqlalchemy  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(f"the runtime needs {error.name}: pip install 'wattflow[serve]'") from None
+    from wattflow.runtime.home import Home
+
+    return Home.of(folder)
+
+
+def connect(home: Path | None, server: str | None, token_file: Path | None, role: str = "user") -> Connection:
+    """A connection to the server of this machine, or to the one named."""
+    from wattflow.runtime.connection import Connection
+
+    place = home_of(home)
+    token = token_file.read_text().strip() if token_file is not None else place.token(role)
+    return Connection(server or place.url(), token)
+
+
+def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:
+    """Rows as a table for people, or whole for programs."""
+    if output is not o.Form.table:
+        deliver(rows, output, out, {})
+        return
+    if not rows:
+        typer.echo(none)
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*("–" if row.get(column) is None else str(row.get(column)) for column in columns))
+    print_tables([table])
+
+
+def find_task(connection: Connection, name: str) -> dict[str, Any]:
+    """A task by number, or as WORKFLOW/KEY."""
+    from wattflow.model.errors import InvalidInput
+
+    if name.isdigit():
+        found: dict[str, Any] = connection.call("GET", f"/v1/tasks/{name}")
+        return found
+    workflow, _, key = name.rpartition("/")
+    if workflow:
+        for task in connection.call("GET", f"/v1/workflows/{workflow}/tasks?most=10000"):
+            if task["key"] == key:
+                return dict(task)
+    raise InvalidInput(name, "is not a task: give its number (`wattflow ps WORKFLOW` shows them) or WORKFLOW/KEY")

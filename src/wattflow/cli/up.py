@@ -1,0 +1,148 @@
+"""`wattflow up` and `wattflow down`: the server, its store and one local agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.live import HomeFolder, home_of
+from wattflow.cli.screen import remark
+from wattflow.model import units
+from wattflow.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from wattflow.runtime.home import Home
+
+START_S = 60.0
+
+
+def up(
+    home: HomeFolder = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; other machines reach only what is not loopback.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")
+    ] = "least-energy",
+    driver: Annotated[str, typer.Option("--driver", help="Where work runs: agents, local, slurm or dask.")] = "agents",
+    scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="URL", help="Of the Dask cluster.")] = None,
+    partition: Annotated[str | None, typer.Option("--partition", help="Of Slurm.")] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
+    ] = None,
+    objects: Annotated[str | None, typer.Option("--objects", metavar="DIR", help="Where large data are kept.")] = None,
+    keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
+    cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Start the server and an agent on this machine.
+
+    Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
+    """
+    from wattflow.policy import registry
+    from wattflow.server.serve import Settings, listen
+    from wattflow.store.database import open_store
+
+    place = home_of(home)
+    registry.load(policy)
+    if place.server() is not None:
+        raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInput("--tls-cert", "a certificate and its key belong together")
+    keep_s = _duration(keep)
+    place.make()
+    open_store(store or place.store, upgrade=upgrade).dispose()
+    settings = Settings(home=place, host=host, port=port)
+    listener = listen(settings)
+    options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
+               "--store": store, "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+    command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
+    for name, value in options.items():
+        command += [name, str(value)] if value is not None else []
+    for name, value in (("scheduler", scheduler), ("partition", partition)):
+        command += ["--driver-option", f"{name}={value}"] if value is not None else []
+    process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
+    listener.close()
+    _wait_for_server(place, process)
+    if agent and driver == "agents":
+        _spawn_agent(place, cpus, tls_cert)
+    remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
+
+
+def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
+    """End the server and the agent that `up` started; nothing that was submitted is lost."""
+    from wattflow.runtime.connection import Connection
+    from wattflow.runtime.transport import Unreachable
+
+    place = home_of(home)
+    about = place.server()
+    _end_agent(place)
+    if about is None:
+        raise InvalidInput(str(place.folder), "no server is running here")
+    try:
+        Connection(str(about["url"]), place.token("operator")).call("POST", "/v1/shutdown")
+    except Unreachable:
+        os.kill(int(str(about["pid"])), signal.SIGTERM)
+    end_s = time.monotonic() + 20
+    while place.server() is not None:
+        if time.monotonic() > end_s:
+            raise InvalidInput(str(about["url"]), f"does not end; its process is {about['pid']}")
+        time.sleep(0.05)
+    remark("stopped", quiet)
+
+
+def _spawn(command: list[str], log: Path, fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True
+        )
+
+
+def _wait_for_server(place: Home, process: subprocess.Popen[bytes]) -> None:
+    end_s = time.monotonic() + START_S
+    while place.server() is None:
+        if process.poll() is not None or time.monotonic() > end_s:
+            lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
+            raise InvalidInput("the server did not start", lines[-1] if lines else "it said nothing")
+        time.sleep(0.02)
+
+
+def _spawn_agent(place: Home, cpus: float | None, ca: Path | None) -> None:
+    command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
+               str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
+    command += ["--cpus", str(cpus)] if cpus is not None else []
+    command += ["--ca", str(ca)] if ca is not None else []
+    process = _spawn(command, place.folder / "agent.log")
+    (place.folder / "agent.pid").write_text(str(process.pid))
+
+
+def _end_agent(place: Home) -> None:
+    """End the agent that `up` started, if that process is still it."""
+    path = place.folder / "agent.pid"
+    try:
+        pid = int(path.read_text())
+        if b"wattflow" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGTERM)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        pass
+    path.unlink(missing_ok=True)
+
+
+def _duration(text: str) -> float:
+    try:
+        return units.duration_s(text)
+    except ValueError as error:
+        raise InvalidInput("--keep", str(error)) from None

@@ -1,0 +1,114 @@
+"""What a pod takes from a node: requests with init containers, sidecars, overhead, pod-level resources and resize.
+
+The rules are the API's own (KEP-753 for sidecars, KEP-1287 for in-place resize: the larger of what is asked, allocated
+and in force counts, unless the resize is infeasible). CPU is in milli-cores, everything else in whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wattflow.kube import objects, quantity
+
+CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+Amounts = dict[str, int]
+"""Amounts by resource name: ``cpu`` in milli-cores, bytes, or pieces."""
+
+
+def amount(name: str, text: str) -> int:
+    """One quantity in the unit of its resource."""
+    return quantity.milli(text) if name == CPU else quantity.whole(text)
+
+
+def amounts(raw: Mapping[str, str]) -> Amounts:
+    """A resource list in our units."""
+    return {name: amount(name, text) for name, text in raw.items()}
+
+
+def pod_requests(pod: objects.Pod) -> Amounts:
+    """What the pod takes wherever it runs, one ``pods`` included."""
+    total = _containers(pod)
+    spec = pod.spec
+    if spec.resources is not None:
+        total |= _pod_level(pod, spec.resources)
+    _add(total, amounts(spec.overhead))
+    total = {name: value for name, value in total.items() if value and counted(name)}
+    total[PODS] = 1
+    return total
+
+
+def counted(name: str) -> bool:
+    """Whether a node accounts for this resource: the native three, huge pages, and extended resources."""
+    if name in (CPU, MEMORY, EPHEMERAL) or name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return "/" in name and not name.startswith("requests.")
+
+
+def node_allocatable(node: objects.Node) -> Amounts:
+    """What pods on the node may take together."""
+    return {name: value for name, value in amounts(node.status.allocatable).items() if counted(name) or name == PODS}
+
+
+def _containers(pod: objects.Pod) -> Amounts:
+    """Requests of all containers: the sum that runs, or the most that starting up needs."""
+    statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
+    infeasible = _resize_infeasible(pod)
+    total: Amounts = {}
+    for container in pod.spec.containers:
+        _add(total, _effective(container, statuses.get(container.name), infeasible))
+    sidecars: Amounts = {}
+    starting: Amounts = {}
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            needs = _effective(container, statuses.get(container.name), infeasible)
+            _add(total, needs)
+            _add(sidecars, needs)
+            _most(starting, sidecars)
+        else:
+            needs = amounts(container.resources.requests)
+            _add(needs, sidecars)
+            _most(starting, needs)
+    _most(total, starting)
+    return total
+
+
+def _effective(container: objects.Container, status: objects.ContainerStatus | None, infeasible: bool) -> Amounts:
+    """A container's requests while a resize may be under way."""
+    asked = amounts(container.resources.requests)
+    if status is None or status.resources is None:
+        return asked
+    most: Amounts = {} if infeasible else asked
+    _most(most, amounts(status.resources.requests))
+    _most(most, amounts(status.allocated_resources))
+    return most
+
+
+def _pod_level(pod: objects.Pod, needs: objects.ResourceNeeds) -> Amounts:
+    """Pod-level requests, which stand in place of the containers' sum."""
+    asked = {name: value for name, value in amounts(needs.requests).items() if _pod_level_name(name)}
+    if pod.status.resources is None:
+        return asked
+    most: Amounts = {} if _resize_infeasible(pod) else dict(asked)
+    _most(most, amounts(pod.status.resources.requests))
+    _most(most, amounts(pod.status.allocated_resources))
+    return {name: most.get(name, 0) for name in asked}
+
+
+def _pod_level_name(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
+def _resize_infeasible(pod: objects.Pod) -> bool:
+    pending = [one for one in pod.status.conditions if one.type == "PodResizePending"]
+    return bool(pending) and pending[0].reason == "Infeasible"
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _most(total: Amounts, other: Amounts) -> None:
+    for name, value in other.items():
+        if value > total.get(name, 0):
+            total[name] = value

@@ -1,0 +1,1 @@
+"""Argo Workflows: the graph behind the pods, and finished workflows as WfFormat."""

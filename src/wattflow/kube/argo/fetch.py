@@ -1,0 +1,76 @@
+"""Workflows and what belongs to them, read from a cluster once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from wattflow.kube import objects
+from wattflow.kube.argo.collect import WORKFLOW, PowerOf, collect
+from wattflow.kube.argo.graph import Graph, Library, Raw
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.power import GROUP, NodePowerProfile, Watts
+from wattflow.model.errors import InvalidInput
+from wattflow.model.workflow import Workflow
+
+API = "/apis/argoproj.io/v1alpha1"
+ENDED = ("Succeeded", "Failed", "Error")
+
+
+async def raw(client: Client, path: str, query: Mapping[str, str] | None = None) -> dict[str, object]:
+    """One object or list as plain JSON."""
+    found: dict[str, object] = msgspec.json.decode(await client.call("GET", path, query=query))
+    return found
+
+
+async def library(client: Client, namespace: str) -> Library:
+    """All WorkflowTemplates that a workflow of this namespace can name."""
+    known: dict[tuple[str, bool], Raw] = {}
+    places = ((f"{API}/namespaces/{namespace}/workflowtemplates", False), (f"{API}/clusterworkflowtemplates", True))
+    for path, whole in places:
+        try:
+            items = (await raw(client, path)).get("items")
+        except ApiError as error:
+            if error.code in (403, 404):
+                continue
+            raise
+        for item in items if isinstance(items, list) else []:
+            known[str(item["metadata"]["name"]), whole] = item
+    return lambda name, template, whole: known.get((name, whole))
+
+
+async def watts_of(client: Client, default: str = "") -> Watts:
+    """Power profiles as the cluster's NodePowerProfiles state them."""
+    watts = Watts(default)
+    try:
+        for one in (await client.list_all(GROUP, NodePowerProfile)).items:
+            watts.on_profile("ADDED", one)
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+    return watts
+
+
+async def finished(
+    client: Client, namespace: str, name: str, power_of: PowerOf, cpu_s: Mapping[str, float]
+) -> Workflow:
+    """One finished workflow as a document. Raises InvalidInput while it runs or where it is not there."""
+    path = f"{API}/namespaces/{namespace}/workflows/{name}"
+    try:
+        workflow = await raw(client, path)
+    except ApiError as error:
+        if error.code == 404:
+            raise InvalidInput(f"{namespace}/{name}", "there is no such workflow, or no Argo in this cluster") from None
+        raise
+    status = workflow.get("status")
+    phase = status.get("phase") if isinstance(status, dict) else None
+    if phase not in ENDED:
+        raise InvalidInput(f"{namespace}/{name}", f"has not ended yet (it is {phase or 'waiting'}); collect it later")
+    chosen = {"labelSelector": f"{WORKFLOW}={name}"}
+    pods = (await client.list_all(f"/api/v1/namespaces/{namespace}/pods", objects.Pod, query=chosen, fresh=True)).items
+    if not pods:
+        raise InvalidInput(f"{namespace}/{name}", "its pods are gone (podGC); collect before they are deleted")
+    nodes = {one.metadata.name: one for one in (await client.list_all("/api/v1/nodes", objects.Node)).items}
+    graph = Graph.of(workflow, await library(client, namespace))
+    return collect(workflow, graph, pods, nodes, power_of, cpu_s)

@@ -1,0 +1,131 @@
+"""What the scheduler writes: bindings with a UID precondition, the PodScheduled condition, events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+
+import aiohttp
+
+from wattflow.kube import objects
+from wattflow.kube.client import STRATEGIC, ApiError, Client
+from wattflow.kube.limits import Bucket
+
+log = logging.getLogger(__name__)
+
+
+class Bound(Enum):
+    """How a binding ended."""
+
+    DONE = "bound"
+    GONE = "the pod is gone"
+    TAKEN = "another bound it, or it was made anew"
+    FAILED = "refused"
+
+
+def stamp() -> str:
+    """Now, as the API writes times."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(slots=True)
+class Binder:
+    """Writes for one scheduler. Events are best effort: beyond their rate they are counted and left out."""
+
+    client: Client
+    scheduler: str
+    events_per_s: float = 50.0
+    timeout_s: float = 4.0
+    dropped_events: int = 0
+    _events: Bucket = field(init=False)
+    _background: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._events = Bucket(self.events_per_s, max(1.0, self.events_per_s * 4), time.monotonic)
+
+    async def bind(self, pod: objects.Pod, node: str, notes: dict[str, str]) -> tuple[Bound, str]:
+        """Bind a pod; the notes become annotations of it. An unclear answer is settled by a look at the pod."""
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid,
+                         "annotations": notes},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }  # fmt: skip
+        try:
+            await self.client.call("POST", f"{path}/binding", body, timeout_s=self.timeout_s)
+            return Bound.DONE, ""
+        except ApiError as error:
+            if error.code == 404:
+                return Bound.GONE, error.message
+            if error.code == 409:
+                return await self._settle(pod, node, error.message)
+            if error.code < 500:
+                return Bound.FAILED, error.message
+            return await self._settle(pod, node, error.message)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return await self._settle(pod, node, str(error) or type(error).__name__)
+
+    async def _settle(self, pod: objects.Pod, node: str, message: str) -> tuple[Bound, str]:
+        """Look where the pod is after an answer that leaves it open."""
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        try:
+            found = await self.client.get(path, objects.Pod)
+        except ApiError as error:
+            return (Bound.GONE if error.code == 404 else Bound.FAILED), message
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return Bound.FAILED, message
+        if found.metadata.uid != pod.metadata.uid:
+            return Bound.GONE, "a new pod has its name"
+        if found.spec.node_name == node:
+            return Bound.DONE, ""
+        return (Bound.TAKEN if found.spec.node_name else Bound.FAILED), message
+
+    async def unschedulable(self, pod: objects.Pod, text: str, reason: str = "Unschedulable") -> None:
+        """Say in the pod's status why it waits."""
+        body = {"status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": text[:1024],
+            "lastProbeTime": None, "lastTransitionTime": stamp(),
+        }]}, "metadata": {"uid": pod.metadata.uid}}  # fmt: skip
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
+        try:
+            await self.client.call("PATCH", path, body, content=STRATEGIC)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.info("%s: condition not written: %s", pod.key, error)
+
+    def event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
+        """Write an event in the background, if the rate allows."""
+        if self._events.tokens < 1 and self._events.delay_s() > 0:
+            self._events.tokens += 1
+            self.dropped_events += 1
+            return
+        self._events.delay_s()
+        task = asyncio.get_running_loop().create_task(self._event(pod, kind, reason, text))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
+        meta, now = pod.metadata, stamp()
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": meta.namespace},
+            "eventTime": now,
+            "reportingController": self.scheduler,
+            "reportingInstance": self.scheduler,
+            "action": "Binding" if kind == "Normal" else "Scheduling",
+            "reason": reason,
+            "type": kind,
+            "note": text[:1024],
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "namespace": meta.namespace,
+                          "uid": meta.uid},
+        }  # fmt: skip
+        try:
+            await self.client.call("POST", f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events", body)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.info("%s: event not written: %s", pod.key, error)

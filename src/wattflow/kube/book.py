@@ -1,0 +1,290 @@
+"""What is known of the cluster: nodes, every pod on them whoever bound it, our pods that wait, and what is assumed.
+
+Watches write here; the decider is told what it must know. An assumed pod counts on its node from the moment of the
+decision, so nothing is given away twice while a binding is on its way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.decider import Decider, Wanted
+from wattflow.kube.filters import feasible, interpod, snapshot, volumes
+from wattflow.kube.reflect import DELETED
+from wattflow.model.profile import PowerProfile
+
+log = logging.getLogger(__name__)
+PowerOf = Callable[[objects.Node], PowerProfile | None]
+
+
+@dataclass(slots=True)
+class Record:
+    """A pod on a node. ``held`` means that the decider accounts it; ``assumed`` that its binding is not seen yet."""
+
+    pod: objects.Pod
+    node: str
+    amounts: accounting.Amounts
+    held: bool
+    assumed: bool
+
+
+@dataclass(slots=True)
+class Book:
+    """The scheduler's view of the cluster.
+
+    Attributes:
+        waiting: Our pods without a node, by uid.
+        refused: Of those, the ones that we do not place at all, with the reason.
+        version: Rises with every change that filters which count pods may feel.
+    """
+
+    decider: Decider
+    owns: Callable[[objects.Pod], bool]
+    power_of: PowerOf
+    estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
+    on_moved: Callable[[Record, str], None] = lambda record, node: None
+    cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
+    waiting: dict[str, objects.Pod] = field(default_factory=dict)
+    since_s: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    version: int = 0
+    _by_node: dict[str, set[str]] = field(default_factory=dict)
+    _dirty: set[str] = field(default_factory=set)
+    _shy: dict[str, objects.Pod] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)
+
+    # what watches say
+
+    def on_node(self, kind: str, node: objects.Node) -> None:
+        """A node came, changed or went."""
+        name = node.metadata.name
+        self.version += 1
+        if kind == DELETED:
+            self.cluster.nodes.pop(name, None)
+            self.decider.drop_node(name)
+            for uid in self._by_node.get(name, ()):
+                self.records[uid].held = False
+            return
+        view = self.cluster.nodes.get(name)
+        if view is None:
+            pods = [self.records[uid].pod for uid in self._by_node.get(name, ())]
+            self.cluster.nodes[name] = view = snapshot.NodeView.of(node, pods)
+            self._dirty.add(name)
+        elif not _matters(view.node, node):
+            view.node = node
+            return
+        view.node = node
+        view.allocatable = accounting.node_allocatable(node)
+        self.decider.set_node(node, view.allocatable, self.power_of(node))
+
+    def on_pod(self, kind: str, pod: objects.Pod) -> None:
+        """A pod came, changed or went."""
+        if kind == DELETED or pod.ended:
+            self._leave(pod.metadata.uid)
+        elif pod.spec.node_name:
+            self._bound(pod)
+        else:
+            self._unbound(pod)
+
+    def on_namespace(self, kind: str, namespace: objects.Namespace) -> None:
+        """Labels of namespaces, which affinity terms may select by."""
+        names = dict(self.cluster.namespaces)
+        if kind == DELETED:
+            names.pop(namespace.metadata.name, None)
+        else:
+            names[namespace.metadata.name] = namespace.metadata.labels
+        self.cluster.namespaces = names
+        self.version += 1
+
+    # what the scheduler does
+
+    def assume(self, uid: str, node: str) -> str | None:
+        """Count a chosen pod on its node; returns the reason where it must not go there after all."""
+        pod = self.waiting.get(uid)
+        view = self.cluster.nodes.get(node)
+        if pod is None or view is None:
+            return "the pod or the node is gone"
+        reason = self._against(pod, view)
+        if reason is not None:
+            return reason
+        del self.waiting[uid]
+        self._counted.pop(uid, None)
+        self._put(Record(pod, node, accounting.pod_requests(pod), held=True, assumed=True))
+        return None
+
+    def forget(self, uid: str, now_s: float) -> None:
+        """Undo an assumption: the binding was refused."""
+        record = self.records.get(uid)
+        if record is not None and record.assumed:
+            self._take(uid)
+            self.waiting[uid] = record.pod
+            self.since_s.setdefault(uid, now_s)
+            if self._is_counted(record.pod):
+                self._counted[uid] = -1
+
+    def flush(self, now_s: float, most: int = 64) -> None:
+        """Tell the decider what changed since the last step."""
+        for name in self._dirty:
+            if name in self.cluster.nodes:
+                self.decider.set_load(name, self._foreign(name))
+        self._dirty.clear()
+        stale = [uid for uid, seen in self._counted.items() if seen != self.version]
+        for uid in stale[:most]:
+            self._want(self.waiting[uid])
+
+    # inside
+
+    def _unbound(self, pod: objects.Pod) -> None:
+        uid = pod.metadata.uid
+        wanted = self.owns(pod) and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
+        if uid in self.records:
+            self.records[uid].pod = pod
+            return
+        if not wanted:
+            self._unwant(uid)
+            return
+        known = self.waiting.get(uid)
+        self.waiting[uid] = pod
+        if known is None or _wishes(known) != _wishes(pod):
+            self._want(pod)
+
+    def _want(self, pod: objects.Pod) -> None:
+        uid = pod.metadata.uid
+        reason = volumes.unsupported(pod)
+        if reason is not None:
+            self.refused[uid] = reason
+            return
+        self.refused.pop(uid, None)
+        nodes = None
+        if self._is_counted(pod):
+            self._counted[uid] = self.version
+            asked = feasible.Question.of(pod, self.cluster)
+            views = self.cluster.nodes.items()
+            nodes = tuple(name for name, view in views if feasible.counted_against(asked, view) is None)
+        else:
+            self._counted.pop(uid, None)
+        self.decider.want(Wanted(pod, accounting.pod_requests(pod), nodes, self.estimate_of(pod)))
+
+    def _unwant(self, uid: str) -> None:
+        self.refused.pop(uid, None)
+        self._counted.pop(uid, None)
+        self.since_s.pop(uid, None)
+        if self.waiting.pop(uid, None) is not None:
+            self.decider.unwant(uid)
+
+    def _bound(self, pod: objects.Pod) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        record = self.records.get(uid)
+        if record is not None and record.node != node:
+            self.on_moved(record, node)
+            if record.held:
+                self.decider.refused(uid, float("inf"))
+                self.decider.unwant(uid)
+            self._take(uid)
+            record = None
+        if record is None:
+            self._unwant(uid)
+            self._put(Record(pod, node, accounting.pod_requests(pod), held=False, assumed=False))
+            return
+        amounts = accounting.pod_requests(pod)
+        relabelled = record.pod.metadata.labels != pod.metadata.labels
+        leaving = record.pod.metadata.deletion_timestamp != pod.metadata.deletion_timestamp
+        record.pod = pod
+        if record.assumed:
+            record.assumed = False
+            self.since_s.pop(uid, None)
+        if amounts != record.amounts:
+            self._resize(uid, record, amounts)
+        elif relabelled or leaving:
+            self._put(record)
+
+    def _resize(self, uid: str, record: Record, amounts: accounting.Amounts) -> None:
+        record.amounts = amounts
+        self._put(record)
+        if record.held:
+            self.decider.resized(uid, amounts)
+
+    def _leave(self, uid: str) -> None:
+        record = self.records.get(uid)
+        if record is None:
+            self._unwant(uid)
+            return
+        self._take(uid)
+        self.since_s.pop(uid, None)
+        if record.held:
+            self.decider.ended(uid)
+
+    def _put(self, record: Record) -> None:
+        uid = record.pod.metadata.uid
+        self.records[uid] = record
+        self._by_node.setdefault(record.node, set()).add(uid)
+        view = self.cluster.nodes.get(record.node)
+        if view is not None:
+            view.add(record.pod)
+        if interpod.anti_affinity_terms(record.pod):
+            self._shy[uid] = record.pod
+        if not record.held:
+            self._dirty.add(record.node)
+        self.version += 1
+
+    def _take(self, uid: str) -> None:
+        record = self.records.pop(uid)
+        self._by_node[record.node].discard(uid)
+        view = self.cluster.nodes.get(record.node)
+        if view is not None:
+            view.remove(uid)
+        self._shy.pop(uid, None)
+        if not record.held:
+            self._dirty.add(record.node)
+        self.version += 1
+
+    def _foreign(self, node: str) -> accounting.Amounts:
+        total: accounting.Amounts = {}
+        for uid in self._by_node.get(node, ()):
+            record = self.records[uid]
+            if not record.held:
+                for name, value in record.amounts.items():
+                    total[name] = total.get(name, 0) + value
+        return total
+
+    def _is_counted(self, pod: objects.Pod) -> bool:
+        if feasible.is_counted(pod):
+            return True
+        names = self.cluster.namespaces
+        return any(
+            interpod.selects(term, other, pod, names)
+            for other in self._shy.values()
+            for term in interpod.anti_affinity_terms(other)
+        )
+
+    def _against(self, pod: objects.Pod, view: snapshot.NodeView) -> str | None:
+        """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any."""
+        short = feasible.lacking(accounting.pod_requests(pod), view)
+        if short is not None:
+            return f"too little {short}"
+        reason = feasible.standing(pod, view.node)
+        if reason is None and self._is_counted(pod):
+            reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
+        return reason
+
+
+def _matters(old: objects.Node, new: objects.Node) -> bool:
+    """Whether a change of a node is one that placement can feel; heartbeats are not."""
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+        or old.status.capacity != new.status.capacity
+    )
+
+
+def _wishes(pod: objects.Pod) -> tuple[object, ...]:
+    """What of a waiting pod may change and matters."""
+    spec = pod.spec
+    return (spec.containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority, pod.metadata.labels,
+            spec.scheduling_gates, pod.metadata.annotations)  # fmt: skip

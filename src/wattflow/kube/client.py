@@ -1,0 +1,219 @@
+"""A thin async client of the Kubernetes API: JSON through msgspec, tokens, back-off on 429, nothing generated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import aiohttp
+import msgspec
+
+from wattflow.kube import objects
+from wattflow.kube.access import Access
+from wattflow.kube.limits import Bucket
+from wattflow.model.errors import WattflowError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+JSON, MERGE, STRATEGIC = "application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"
+_TRIES = 6
+_MOST_WAIT_S = 30.0
+_TOKEN_AGE_S = 60.0
+
+
+class ApiError(WattflowError):
+    """The API server refused: the code, its one-word reason and its message."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        self.code, self.reason, self.message = code, reason, message
+        super().__init__(f"{code} {reason}: {message}")
+
+
+class Expired(WattflowError):
+    """A watch or list asked for a resource version that is gone; list anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """Items of a list and the version from which a watch goes on."""
+
+    items: list[T]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One event of a watch. ``item`` is None for a bookmark, which only moves the version."""
+
+    kind: str
+    item: T | None
+    version: str
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(objects.Object):
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
+
+
+class _List(objects.Object):
+    metadata: objects.ListMeta = msgspec.field(default_factory=objects.ListMeta)
+    items: list[msgspec.Raw] = msgspec.field(default_factory=list)
+
+
+class Client:
+    """One connection pool to one API server. Use as an async context manager."""
+
+    def __init__(self, access: Access, *, per_s: float = float("inf"), burst: float = 100.0, most: int = 64) -> None:
+        self.access = access
+        self._bucket = Bucket(per_s, burst, time.monotonic)
+        self._most = most
+        self._session: aiohttp.ClientSession | None = None
+        self._bearer, self._bearer_at = "", -_TOKEN_AGE_S
+        self.throttled = 0
+
+    async def __aenter__(self) -> Client:
+        connector = aiohttp.TCPConnector(limit=self._most, ssl=self.access.tls if self.access.tls else True)
+        # no total limit: watches are long; what may hang is bounded per call
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _headers(self, content: str = JSON) -> dict[str, str]:
+        now = time.monotonic()
+        if now - self._bearer_at >= _TOKEN_AGE_S:
+            self._bearer, self._bearer_at = self.access.bearer(), now
+        headers = {"Accept": JSON, "Content-Type": content}
+        if self._bearer:
+            headers["Authorization"] = f"Bearer {self._bearer}"
+        return headers
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The open session."""
+        if self._session is None:
+            raise RuntimeError("the client is not open; use `async with`")
+        return self._session
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: str = JSON,
+        timeout_s: float = 30.0,
+    ) -> bytes:
+        """One request; 429 and 503 with Retry-After are waited for and tried again, a few times."""
+        data = msgspec.json.encode(body) if body is not None else None
+        for attempt in range(_TRIES):
+            await self._bucket.take()
+            async with self.session.request(
+                method, self.access.server + path, data=data, params=query, headers=self._headers(content),
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as answer:  # fmt: skip
+                raw = await answer.read()
+                if answer.status < 300:
+                    return raw
+                wait_s = _retry_after(answer) if answer.status in (429, 503, 504) else None
+                if wait_s is None or attempt == _TRIES - 1:
+                    raise _refusal(answer.status, raw)
+            self.throttled += 1
+            await asyncio.sleep(min(_MOST_WAIT_S, wait_s))
+        raise AssertionError("unreachable")
+
+    async def get(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
+        """One object."""
+        return msgspec.json.decode(await self.call("GET", path, query=query), type=kind)
+
+    async def list_all(
+        self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None, fresh: bool = False
+    ) -> Listed[T]:
+        """All objects of a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
+        decoder = msgspec.json.Decoder(kind)
+        pages = msgspec.json.Decoder(_List)
+        wanted = {"limit": "2000"} | ({} if fresh else {"resourceVersion": "0"}) | dict(query or {})
+        items: list[T] = []
+        while True:
+            try:
+                page = pages.decode(await self.call("GET", path, query=wanted, timeout_s=120.0))
+            except ApiError as error:
+                if error.code == 410:
+                    raise Expired(str(error)) from None
+                raise
+            items.extend(decoder.decode(raw) for raw in page.items)
+            if not page.metadata.continue_:
+                return Listed(items, page.metadata.resource_version)
+            wanted.pop("resourceVersion", None)
+            wanted["continue"] = page.metadata.continue_
+
+    async def watch(
+        self, path: str, kind: type[T], version: str, *, query: Mapping[str, str] | None = None, for_s: float = 300.0
+    ) -> AsyncIterator[list[Change[T]]]:
+        """Changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
+        wanted = {
+            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": f"{for_s:.0f}",
+        } | dict(query or {})  # fmt: skip
+        events, items = msgspec.json.Decoder(_Event), msgspec.json.Decoder(kind)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=for_s + 60)
+        async with self.session.get(
+            self.access.server + path, params=wanted, headers=self._headers(), timeout=timeout
+        ) as answer:
+            if answer.status == 410:
+                raise Expired("the resource version is gone")
+            if answer.status >= 300:
+                wait_s = _retry_after(answer)
+                if answer.status in (429, 503) and wait_s is not None:
+                    self.throttled += 1
+                    await asyncio.sleep(min(_MOST_WAIT_S, wait_s))
+                    return
+                raise _refusal(answer.status, await answer.read())
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+                rest = lines.pop()
+                if lines:
+                    yield [_change(events.decode(line), items) for line in lines if line]
+
+
+def _change(event: _Event, items: msgspec.json.Decoder[T]) -> Change[T]:
+    if event.type == "ERROR":
+        status = msgspec.json.decode(event.object, type=objects.Status)
+        if status.code == 410 or status.reason in ("Expired", "Gone"):
+            raise Expired(status.message)
+        raise ApiError(status.code, status.reason, status.message)
+    version = msgspec.json.decode(event.object, type=_Meta).metadata.resource_version
+    if event.type == "BOOKMARK":
+        return Change(event.type, None, version)
+    return Change(event.type, items.decode(event.object), version)
+
+
+def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
+    """Seconds to wait as the server says; one second where a 429 does not say."""
+    text = answer.headers.get("Retry-After", "")
+    if text.isdigit():
+        return float(text)
+    return 1.0 if answer.status == 429 else None
+
+
+def _refusal(code: int, raw: bytes) -> ApiError:
+    try:
+        status = msgspec.json.decode(raw, type=objects.Status)
+        return ApiError(code, status.reason, status.message)
+    except msgspec.MsgspecError:
+        return ApiError(code, "", raw[:200].decode(errors="replace"))

@@ -1,0 +1,225 @@
+"""The live engine as the scheduler's decider: uids and names on this side, ids and events on the other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+from wattflow.kube import accounting, objects, power, wishes
+from wattflow.kube.argo.structure import Structure
+from wattflow.kube.argo.watching import Flows
+from wattflow.kube.decider import Choice, Chosen, Wanted
+from wattflow.live import Engine, protocol
+from wattflow.model.cluster import Node
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workflow import Variant
+from wattflow.policy.base import Policy
+
+FUNCTION = f"{power.PREFIX}function"
+_MOST_SHAPES = 2048
+_COUNTED = 8
+"""Countable resources that an engine knows by name; further ones are only checked before binding."""
+Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
+
+
+class EngineDecider:
+    """Fulfils `decider.Decider` with one `wattflow.live.Engine`."""
+
+    def __init__(
+        self,
+        policy: Policy | str,
+        score_limit: int = 512,
+        capped: Capped = lambda name, amounts: amounts,
+        flows: Flows | None = None,
+    ) -> None:
+        self.engine = Engine(policy, score_limit=score_limit)
+        self._capped = capped
+        self._nodes: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._tasks: dict[str, int] = {}
+        self._attempts: dict[str, int] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._place: dict[str, str] = {}
+        self._uids: dict[int, str] = {}
+        self._tags = itertools.count(1)
+        self._tag_of: dict[str, int] = {}
+        self._shapes: OrderedDict[tuple[object, ...], int] = OrderedDict()
+        self._own: dict[str, tuple[int, int]] = {}
+        self._resources = [accounting.PODS]
+        self._now_s = 0.0
+        self._flows = flows
+        self._structure: Structure | None = None
+        if flows is not None:
+            self._structure = Structure(self.engine, flows, self._shape_like, lambda: next(self._tags))
+
+    # nodes
+
+    def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
+        """A node is there, or has changed."""
+        name = node.metadata.name
+        offered = self._capped(name, allocatable)
+        threads = power.threads_of(node)
+        facts = Node(
+            name,
+            cores=threads,
+            memory_bytes=offered.get(accounting.MEMORY, 0),
+            allocatable_cores=max(1e-3, offered.get(accounting.CPU, 0) / 1000),
+            architecture=node.status.node_info.architecture or "amd64",
+            power=profile,
+        )
+        for resource in sorted(offered):
+            self._counts_by(resource)
+        counts = {resource: offered.get(resource, 0) for resource in self._resources}
+        id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
+        self._nodes[name], self._names[id] = id, name
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone. What we placed there ends here; the pods themselves are the cluster's business."""
+        id = self._nodes.pop(name, None)
+        if id is None:
+            return
+        for uid in list(self._on_node.pop(name, ())):
+            self.ended(uid)
+        self._names.pop(id, None)
+        self.engine.put(protocol.GONE, id)
+
+    def set_load(self, name: str, amounts: accounting.Amounts) -> None:
+        """What pods that were not chosen here use on a node."""
+        id = self._nodes.get(name)
+        if id is None:
+            return
+        cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+        counts = {resource: amounts.get(resource, 0) for resource in self._resources}
+        self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
+
+    def _counts_by(self, resource: str) -> bool:
+        """Whether the engine counts a resource; the first few names are taken as they come."""
+        if resource in (accounting.CPU, accounting.MEMORY):
+            return False
+        if resource not in self._resources and len(self._resources) < _COUNTED:
+            self._resources.append(resource)
+        return resource in self._resources
+
+    # pods
+
+    def want(self, wanted: Wanted) -> None:
+        """A pod wants a place; the same pod again replaces the wish."""
+        uid = wanted.pod.metadata.uid
+        self.unwant(uid)
+        shape = self._shape(wanted)
+        found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
+        if found is None:
+            tag = next(self._tags)
+            found = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag), tag
+        self._tasks[uid], self._tag_of[uid] = found
+        self._uids[found[1]] = uid
+
+    def unwant(self, uid: str) -> None:
+        """It wants none any more; nothing where it is not waiting."""
+        task = self._tasks.pop(uid, None)
+        if task is None:
+            return
+        self.engine.put(protocol.CANCEL, task)
+        self._forget(uid)
+
+    def started(self, uid: str) -> None:
+        """The choice was carried out."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None:
+            self.engine.put(protocol.STARTED, attempt)
+
+    def refused(self, uid: str, until_s: float) -> None:
+        """The choice could not be carried out."""
+        attempt = self._attempts.pop(uid, None)
+        if attempt is not None:
+            self._leave_node(uid)
+            self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
+
+    def ended(self, uid: str) -> None:
+        """The pod holds nothing any more."""
+        attempt = self._attempts.pop(uid, None)
+        if attempt is None:
+            return
+        self._leave_node(uid)
+        self._tasks.pop(uid, None)
+        self.engine.put(protocol.FINISHED, attempt)
+        self._forget(uid)
+        if self._structure is not None:
+            self._structure.ended(uid)
+
+    def resized(self, uid: str, amounts: accounting.Amounts) -> None:
+        """A running pod's requests changed in place."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None:
+            cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+            self.engine.put(protocol.RESIZE, attempt, cores=cores, memory_bytes=memory)
+
+    def step(self, now_s: float) -> Chosen:
+        """Decide."""
+        self._now_s = now_s
+        result = self.engine.step(now_s)
+        choices = []
+        for placement in result.placements:
+            uid = self._uids.get(placement.tag)
+            name = self._names.get(placement.node)
+            if uid is None or name is None:
+                self.engine.put(protocol.REFUSED, placement.attempt)
+                continue
+            self._attempts[uid] = placement.attempt
+            self._on_node.setdefault(name, set()).add(uid)
+            self._place[uid] = name
+            choices.append(Choice(uid, name))
+        return Chosen(choices, result.wake_at)
+
+    def why(self, uid: str) -> str:
+        """Why a wanted pod is not placed."""
+        task = self._tasks.get(uid)
+        if task is None:
+            return "not wanted"
+        why = getattr(self.engine, "why", None)
+        return str(why(task)) if why is not None else "no node fits it now"
+
+    # inside
+
+    def _leave_node(self, uid: str) -> None:
+        self._on_node.get(self._place.pop(uid, ""), set()).discard(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._uids.pop(self._tag_of.pop(uid, 0), None)
+        own = self._own.pop(uid, None)
+        if own is not None:
+            for id in own:
+                self.engine.drop(id)
+
+    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts) -> int:
+        """The shape of a pod that will be like this one, but for its amounts."""
+        return self._shape(Wanted(pod, amounts))
+
+    def _level(self, pod: objects.Pod) -> int:
+        """Who goes first: the pod's priority class, and its workflow's own priority."""
+        found = self._flows.of(pod) if self._flows is not None else None
+        return pod.spec.priority + (found[0].priority if found is not None else 0)
+
+    def _shape(self, wanted: Wanted) -> int:
+        pod, amounts = wanted.pod, wanted.amounts
+        level = self._level(pod)
+        wish = wishes.constraint(pod, wanted.nodes)
+        function = pod.metadata.annotations.get(FUNCTION, "pod")
+        counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
+        key = (tuple(sorted(amounts.items())), wish, function, level)
+        if wanted.nodes is None and key in self._shapes:
+            self._shapes.move_to_end(key)
+            return self._shapes[key]
+        variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
+        constraint = getattr(self.engine, "constraint", None)
+        rule = constraint(wish) if wish != wishes.FREE and constraint is not None else None
+        shape = self.engine.shape([variant], function, level=level, constraint=rule, counts=counts)
+        if wanted.nodes is not None and rule is not None:
+            self._own[pod.metadata.uid] = (shape, rule)
+            return shape
+        self._shapes[key] = shape
+        if len(self._shapes) > _MOST_SHAPES:
+            self.engine.drop(self._shapes.popitem(last=False)[1])
+        return shape

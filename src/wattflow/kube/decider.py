@@ -1,0 +1,79 @@
+"""What the scheduler needs from whoever decides: nodes and load in, pods wanted, placements out.
+
+`wattflow.kube.decide.EngineDecider` fulfils it with the live engine. Amounts are those of `accounting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from wattflow.kube import accounting, objects
+from wattflow.model.profile import PowerProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that wants a place.
+
+    Attributes:
+        nodes: Only these may take it now (filters that count pods); None leaves it to the standing ones.
+        estimate_s: Expected runtime, None where unknown.
+    """
+
+    pod: objects.Pod
+    amounts: accounting.Amounts
+    nodes: tuple[str, ...] | None = None
+    estimate_s: float | None = None
+
+
+class Choice(NamedTuple):
+    """A pod goes to a node."""
+
+    uid: str
+    node: str
+
+
+class Chosen(NamedTuple):
+    """What one step decided, and when to be asked again without an event."""
+
+    choices: Sequence[Choice]
+    wake_at_s: float
+
+
+class Decider(Protocol):
+    """Decides where pods go. Never blocks and does no I/O."""
+
+    def set_node(self, node: objects.Node, allocatable: accounting.Amounts, power: PowerProfile | None) -> None:
+        """A node is there, or has changed."""
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone; pods chosen for it are no longer held."""
+
+    def set_load(self, name: str, amounts: accounting.Amounts) -> None:
+        """What pods that were not chosen here use on a node, all together."""
+
+    def want(self, wanted: Wanted) -> None:
+        """A pod wants a place; the same pod again replaces the wish."""
+
+    def unwant(self, uid: str) -> None:
+        """It wants none any more."""
+
+    def started(self, uid: str) -> None:
+        """The choice was carried out."""
+
+    def refused(self, uid: str, until_s: float) -> None:
+        """The choice could not be carried out; not before ``until_s`` again."""
+
+    def ended(self, uid: str) -> None:
+        """The pod holds nothing any more."""
+
+    def resized(self, uid: str, amounts: accounting.Amounts) -> None:
+        """A running pod's requests changed in place."""
+
+    def step(self, now_s: float) -> Chosen:
+        """Decide."""
+
+    def why(self, uid: str) -> str:
+        """Why a wanted pod is not placed, in one line."""

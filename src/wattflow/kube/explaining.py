@@ -1,0 +1,58 @@
+"""Why a pod is where it is, or waits: from what the binding wrote into it, its condition, and the scheduler itself."""
+
+from __future__ import annotations
+
+import json
+
+import aiohttp
+
+from wattflow.kube import objects
+from wattflow.kube.access import Access
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.scheduler import DECISION
+from wattflow.model.errors import InvalidInput
+
+
+async def explain(where: Access, namespace: str, name: str, scheduler_url: str) -> str:
+    """A few lines for a person."""
+    async with Client(where) as client:
+        try:
+            pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}", objects.Pod)
+        except ApiError as error:
+            if error.code == 404:
+                raise InvalidInput(f"{namespace}/{name}", "there is no such pod") from None
+            raise
+        said = await _ask(client, f"{scheduler_url}/explain/{namespace}/{name}") if not pod.spec.node_name else None
+    return "\n".join(lines(pod, said))
+
+
+async def _ask(client: Client, url: str) -> dict[str, object] | None:
+    try:
+        async with client.session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as answer:
+            return json.loads(await answer.read()) if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return None
+
+
+def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
+    """The explanation; ``said`` is what a running scheduler knows of a waiting pod."""
+    found = [f"{pod.key}: schedulerName {pod.spec.scheduler_name}"]
+    note = pod.metadata.annotations.get(DECISION)
+    if pod.spec.node_name:
+        found.append(f"on {pod.spec.node_name}")
+        decision = json.loads(note) if note else {}
+        if "policy" in decision:
+            found.append(f"chosen by policy {decision['policy']}")
+        if "added_w" in decision:
+            found.append(f"added {decision['added_w']} W, node then at {decision['node_w']} W (modelled)")
+        elif decision:
+            found.append("watts unknown: the node has no power profile")
+        return found
+    told = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False"]
+    found += [f"waits: {one.message or one.reason}" for one in told]
+    if said is not None:
+        found.append(f"now: {said.get('why')}")
+        found.append(f"asks for {said.get('requests')}")
+    elif not told:
+        found.append("waits: nothing is known yet; is the scheduler running?")
+    return found

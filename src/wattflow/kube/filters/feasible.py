@@ -1,0 +1,84 @@
+"""All filters together: which nodes can take a pod, and why not the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, taints, volumes
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One pod against one snapshot, with what is counted over the cluster once."""
+
+    pod: objects.Pod
+    requests: accounting.Amounts
+    ports: tuple[ports.Port, ...]
+    counts: interpod.Counts
+    spreads: list[spread.Spread]
+
+    @classmethod
+    def of(cls, pod: objects.Pod, cluster: snapshot.Snapshot) -> Question:
+        """Prepare a pod."""
+        return cls(
+            pod,
+            accounting.pod_requests(pod),
+            ports.host_ports(pod),
+            interpod.Counts.of(pod, cluster),
+            spread.spreads(pod, cluster),
+        )
+
+
+def standing(pod: objects.Pod, node: objects.Node) -> str | None:
+    """The reason against a node that stands whatever runs there: cordon, name, taints, selector and affinity."""
+    if taints.cordoned(pod, node):
+        return "unschedulable"
+    if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
+        return "node name"
+    taint = taints.untolerated(pod.spec.tolerations, node.spec.taints)
+    if taint is not None:
+        return f"taint {taint.key}"
+    if not selectors.node_affinity(pod, node):
+        return "node selector or affinity"
+    return None
+
+
+def lacking(requests: accounting.Amounts, view: snapshot.NodeView) -> str | None:
+    """The first resource that the node has too little of, or None."""
+    for name, value in requests.items():
+        if value > view.allocatable.get(name, 0) - view.requested.get(name, 0):
+            return name
+    return None
+
+
+def why_not(asked: Question, view: snapshot.NodeView) -> str | None:
+    """The first reason against this node, or None when it can take the pod."""
+    reason = standing(asked.pod, view.node)
+    if reason is not None:
+        return reason
+    short = lacking(asked.requests, view)
+    return f"too little {short}" if short is not None else counted_against(asked, view)
+
+
+def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
+    """The reason against this node that depends on which pods run where: ports, spread, affinity between pods."""
+    if asked.ports and not ports.free(asked.ports, (port for used in view.used_ports.values() for port in used)):
+        return "host ports"
+    return spread.why_not(view.labels, asked.spreads) or interpod.why_not(asked.pod, view.labels, asked.counts)
+
+
+def is_counted(pod: objects.Pod) -> bool:
+    """Whether `counted_against` can say anything because of the pod's own wishes."""
+    return bool(
+        ports.host_ports(pod) or spread.hard(pod) or interpod.affinity_terms(pod) or interpod.anti_affinity_terms(pod)
+    )
+
+
+def feasible(pod: objects.Pod, cluster: snapshot.Snapshot) -> dict[str, str | None]:
+    """For each node None, or the reason why the pod cannot go there. A pod that we refuse as such fits nowhere."""
+    refused = volumes.unsupported(pod)
+    if refused is not None:
+        return dict.fromkeys(cluster.nodes, refused)
+    asked = Question.of(pod, cluster)
+    return {name: why_not(asked, view) for name, view in cluster.nodes.items()}

@@ -1,0 +1,35 @@
+"""Host ports: which a pod takes, and when two collide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wattflow.kube import objects
+
+Port = tuple[str, str, int]
+"""Address, protocol, port; the address 0.0.0.0 means all."""
+_ALL = "0.0.0.0"
+
+
+def host_ports(pod: objects.Pod) -> tuple[Port, ...]:
+    """Host ports of containers and sidecars, without repeats."""
+    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
+    found = {
+        (port.host_ip or _ALL, port.protocol or "TCP", port.host_port): None
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port > 0
+    }
+    return tuple(found)
+
+
+def collide(wanted: Port, used: Port) -> bool:
+    """Whether both cannot stand on one node."""
+    same = wanted[1:] == used[1:]
+    return same and (wanted[0] == used[0] or _ALL in (wanted[0], used[0]))
+
+
+def free(wanted: Iterable[Port], used: Iterable[Port]) -> bool:
+    """Whether none of the wanted ports collides with one in use."""
+    taken = tuple(used)
+    return not any(collide(port, other) for port in wanted for other in taken)

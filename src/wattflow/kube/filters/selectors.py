@@ -1,0 +1,82 @@
+"""Label selectors and node selector terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from wattflow.kube import objects
+
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
+def matches(selector: objects.LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether the labels meet the selector. None selects nothing, an empty selector everything."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    return all(requirement(one, labels) for one in selector.match_expressions)
+
+
+def is_empty(selector: objects.LabelSelector) -> bool:
+    """Whether it asks nothing."""
+    return not selector.match_labels and not selector.match_expressions
+
+
+def requirement(one: objects.Requirement, labels: Mapping[str, str]) -> bool:
+    """One expression over labels; an operator that the API does not know is never met."""
+    value = labels.get(one.key)
+    match one.operator:
+        case "In":
+            return value is not None and value in one.values
+        case "NotIn":
+            return value is None or value not in one.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return value is not None and _compares(one.operator, value, one.values)
+    return False
+
+
+def _compares(operator: str, value: str, bounds: list[str]) -> bool:
+    if len(bounds) != 1 or not _WHOLE.fullmatch(value) or not _WHOLE.fullmatch(bounds[0]):
+        return False
+    return int(value) > int(bounds[0]) if operator == "Gt" else int(value) < int(bounds[0])
+
+
+def node_terms(selector: objects.NodeSelector | None, node: objects.Node) -> bool:
+    """Whether any term selects the node; None asks nothing, a selector without terms selects nothing."""
+    if selector is None:
+        return True
+    return any(_term(term, node) for term in selector.node_selector_terms)
+
+
+def _term(term: objects.NodeSelectorTerm, node: objects.Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels
+    return all(requirement(one, labels) for one in term.match_expressions) and _fields(term.match_fields, node)
+
+
+def _fields(fields: Iterable[objects.Requirement], node: objects.Node) -> bool:
+    known = {"metadata.name": node.metadata.name}
+    for one in fields:
+        if one.operator not in ("In", "NotIn") or len(one.values) != 1:
+            return False
+        if (known.get(one.key, "") == one.values[0]) != (one.operator == "In"):
+            return False
+    return True
+
+
+def node_affinity(pod: objects.Pod, node: objects.Node) -> bool:
+    """Node selector and required node affinity of a pod."""
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+        return False
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None:
+        return True
+    return node_terms(affinity.node_affinity.required, node)

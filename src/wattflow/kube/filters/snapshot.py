@@ -1,0 +1,73 @@
+"""What the filters look at: nodes with their pods, and the labels of namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.filters import ports
+
+
+@dataclass(slots=True)
+class NodeView:
+    """One node with the pods on it, whoever bound them. Sums are kept as pods come and go."""
+
+    node: objects.Node
+    allocatable: accounting.Amounts = field(default_factory=dict)
+    requested: accounting.Amounts = field(default_factory=dict)
+    pods: dict[str, objects.Pod] = field(default_factory=dict)
+    taken: dict[str, accounting.Amounts] = field(default_factory=dict)
+    used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: objects.Node, pods: Iterable[objects.Pod] = ()) -> NodeView:
+        """A node with these pods; ended ones count no more."""
+        view = cls(node, accounting.node_allocatable(node))
+        for pod in pods:
+            if not pod.ended:
+                view.add(pod)
+        return view
+
+    def add(self, pod: objects.Pod) -> None:
+        """Account a pod, or account it anew after a change."""
+        uid = pod.metadata.uid or pod.key
+        self.remove(uid)
+        self.pods[uid] = pod
+        wanted = ports.host_ports(pod)
+        if wanted:
+            self.used_ports[uid] = wanted
+        self.taken[uid] = accounting.pod_requests(pod)
+        for name, value in self.taken[uid].items():
+            self.requested[name] = self.requested.get(name, 0) + value
+
+    def remove(self, uid: str) -> None:
+        """Give back what a pod took; nothing where it is not here."""
+        if self.pods.pop(uid, None) is None:
+            return
+        self.used_ports.pop(uid, None)
+        for name, value in self.taken.pop(uid).items():
+            self.requested[name] -= value
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.node.metadata.labels
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A cluster at one moment."""
+
+    nodes: dict[str, NodeView]
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, nodes: Iterable[objects.Node], pods: Iterable[objects.Pod], namespaces: Iterable[objects.Namespace] = ()
+    ) -> Snapshot:
+        """Nodes with the pods that name them."""
+        placed: dict[str, list[objects.Pod]] = {}
+        for pod in pods:
+            placed.setdefault(pod.spec.node_name, []).append(pod)
+        views = {node.metadata.name: NodeView.of(node, placed.get(node.metadata.name, ())) for node in nodes}
+        return cls(views, {one.metadata.name: one.metadata.labels for one in namespaces})

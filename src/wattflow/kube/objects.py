@@ -1,0 +1,257 @@
+"""The parts of API objects that we read, as msgspec structs. Unknown fields are skipped while decoding.
+
+Names are those of the API in snake case; absent fields have the default that the API gives them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Resources = dict[str, str]
+
+
+class Object(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
+    """Base of all: camelCase on the wire."""
+
+
+class OwnerReference(Object):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class Metadata(Object):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] = []
+
+
+class ResourceNeeds(Object):
+    requests: Resources = {}
+    limits: Resources = {}
+
+
+class ContainerPort(Object):
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+    container_port: int = 0
+
+
+class Container(Object):
+    name: str = ""
+    image: str = ""
+    resources: ResourceNeeds = msgspec.field(default_factory=ResourceNeeds)
+    ports: list[ContainerPort] = []
+    restart_policy: str | None = None
+
+
+class Requirement(Object):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(Object):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[Requirement] = []
+
+
+class NodeSelectorTerm(Object):
+    match_expressions: list[Requirement] = []
+    match_fields: list[Requirement] = []
+
+
+class NodeSelector(Object):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class PreferredNode(Object):
+    weight: int = 0
+    preference: NodeSelectorTerm = msgspec.field(default_factory=NodeSelectorTerm)
+
+
+class NodeAffinity(Object):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredNode] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Object):
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class PodAffinity(Object):
+    required: list[PodAffinityTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Object):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Object):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Object):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+
+class Named(Object):
+    name: str = ""
+
+
+class PodSpec(Object):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: Resources = {}
+    resources: ResourceNeeds | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[SpreadConstraint] = []
+    volumes: list[dict[str, msgspec.Raw]] = []
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: list[Named] = []
+    resource_claims: list[Named] = []
+    host_network: bool = False
+
+
+class Condition(Object):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Terminated(Object):
+    started_at: str | None = None
+    finished_at: str | None = None
+    exit_code: int = 0
+
+
+class ContainerState(Object):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Object):
+    name: str = ""
+    resources: ResourceNeeds | None = None
+    allocated_resources: Resources = {}
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class PodStatus(Object):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    nominated_node_name: str = ""
+    resources: ResourceNeeds | None = None
+    allocated_resources: Resources = {}
+    start_time: str | None = None
+
+
+class Pod(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def ended(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(Object):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Object):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeInfo(Object):
+    architecture: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    kubelet_version: str = ""
+
+
+class NodeStatus(Object):
+    allocatable: Resources = {}
+    capacity: Resources = {}
+    conditions: list[Condition] = []
+    node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
+
+
+class Node(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class Namespace(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class ListMeta(Object):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Status(Object):
+    """What the API answers instead of an object when it refuses."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0

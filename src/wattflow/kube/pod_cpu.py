@@ -1,0 +1,55 @@
+"""CPU seconds of the pods of one node, from their control groups; read while they run, kept when they are gone.
+
+A kubelet names the group of a pod by its uid (``pod<uid>``, dashes as underscores under systemd) below ``kubepods``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wattflow.energy.cpu_time import DEFAULT_ROOT
+
+_POD = re.compile(r"(?:.*-)?pod([0-9a-f]{8}[-_][0-9a-f_-]{27})(?:\.slice)?")
+
+
+def usage_s(folder: Path) -> float | None:
+    """CPU seconds that one group counts, of version 2 or 1; None where it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (folder / "cpu.stat").read_text().splitlines():
+            if line.startswith("usage_usec "):
+                return int(line.split()[1]) * 1e-6
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / "cpuacct.usage").read_text()) * 1e-9
+    return None
+
+
+@dataclass(slots=True)
+class PodCpu:
+    """Reads all pods below ``group`` at each `scan`. ``seconds`` is by uid."""
+
+    group: str = ""
+    root: Path = DEFAULT_ROOT
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def folders(self) -> dict[str, Path]:
+        """The folder of each pod that has one now."""
+        tops = [self.root / controller / self.group.strip("/") for controller in ("cpuacct", "cpu,cpuacct", ".")]
+        found: dict[str, Path] = {}
+        for top in tops:
+            for kubepods in (top / "kubepods", top / "kubepods.slice"):
+                for depth in ("*", "*/*"):
+                    for folder in kubepods.glob(depth):
+                        name = _POD.fullmatch(folder.name)
+                        if name is not None and folder.is_dir():
+                            found.setdefault(name[1].replace("_", "-"), folder)
+        return found
+
+    def scan(self) -> None:
+        """Read every pod once."""
+        for uid, folder in self.folders().items():
+            used = usage_s(folder)
+            if used is not None:
+                self.seconds[uid] = used

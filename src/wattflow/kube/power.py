@@ -1,0 +1,193 @@
+"""Watts of nodes: which profile a node has, what it draws as requested, and what a cap leaves of it.
+
+A node's profile comes from a NodePowerProfile object that names it or selects its labels, else from the label
+``wattflow.io/power-profile`` (a name of `wattflow profiles`, its ``:`` and ``/`` written as dots, which labels can
+hold), else from the configured default; else it is unknown, which is not zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wattflow.clusters import profiles
+from wattflow.kube import accounting, objects
+from wattflow.kube.filters import selectors, snapshot
+from wattflow.kube.reflect import DELETED
+from wattflow.model.errors import InvalidInput, WattflowError, unknown_name
+from wattflow.model.profile import PowerProfile, Provenance, Scope
+
+log = logging.getLogger(__name__)
+PREFIX = "wattflow.io/"
+LABEL = f"{PREFIX}power-profile"
+GROUP = "/apis/wattflow.io/v1alpha1/nodepowerprofiles"
+
+
+class NodePowerSpec(objects.Object):
+    """A curve for some nodes: points, or the name of a known profile."""
+
+    nodes: list[str] = msgspec.field(default_factory=list)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    busy: list[float] = msgspec.field(default_factory=list)
+    watts: list[float] = msgspec.field(default_factory=list)
+    preset: str = ""
+    scope: str = "wall"
+    provenance: str = "modelled"
+    source: str = ""
+    cap_w: float | None = msgspec.field(default=None, name="capW")
+
+
+class NodePowerProfile(objects.Object):
+    """The custom resource ``nodepowerprofiles.wattflow.io``."""
+
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
+    spec: NodePowerSpec = msgspec.field(default_factory=NodePowerSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+    def applies(self, node: objects.Node) -> bool:
+        """By name, or by all labels of its selector."""
+        if self.spec.nodes or not self.spec.node_selector:
+            return node.metadata.name in self.spec.nodes
+        return selectors.matches(objects.LabelSelector(match_labels=self.spec.node_selector), node.metadata.labels)
+
+    def profile(self, threads: int) -> PowerProfile:
+        """The curve. Raises InvalidInput where the object does not make one."""
+        spec = self.spec
+        if spec.preset:
+            return profiles.resolve_profile(spec.preset, threads)
+        try:
+            about = (Scope(spec.scope), Provenance(spec.provenance), spec.source or f"NodePowerProfile {self.key}")
+            return PowerProfile(tuple(spec.busy), tuple(spec.watts), *about)
+        except ValueError as error:
+            raise InvalidInput(f"NodePowerProfile {self.key}", str(error)) from None
+
+
+@functools.cache
+def _by_label() -> dict[str, str]:
+    return {name_as_label(one.name): one.name for one in profiles.list_profiles()}
+
+
+def name_as_label(name: str) -> str:
+    """A profile's name in letters that a label's value may have."""
+    return name.replace(":", ".").replace("/", ".")
+
+
+@functools.lru_cache(maxsize=1024)
+def _labelled(value: str, threads: int) -> PowerProfile:
+    known = _by_label()
+    if value not in known:
+        raise unknown_name("power profile", value, known, f"in the label {LABEL}")
+    return profiles.resolve_profile(known[value], threads)
+
+
+def threads_of(node: objects.Node) -> int:
+    """Hardware threads: the node's CPU capacity."""
+    stated = accounting.amounts(node.status.capacity or node.status.allocatable)
+    return max(1, math.ceil(stated.get(accounting.CPU, 1000) / 1000))
+
+
+@dataclass(slots=True)
+class Watts:
+    """The power side of the scheduler.
+
+    Attributes:
+        node_cap_w: Watts that no node may exceed by requests; None for no cap.
+        joules: Modelled energy since the start, by node.
+    """
+
+    default: str = ""
+    node_cap_w: float | None = None
+    known: dict[str, NodePowerProfile] = field(default_factory=dict)
+    joules: dict[str, float] = field(default_factory=dict)
+    _profiles: dict[str, PowerProfile | None] = field(default_factory=dict)
+    _caps: dict[str, float] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def on_profile(self, kind: str, one: NodePowerProfile) -> None:
+        """A NodePowerProfile came, changed or went."""
+        if kind == DELETED:
+            self.known.pop(one.key, None)
+        else:
+            self.known[one.key] = one
+
+    def profile_of(self, node: objects.Node) -> PowerProfile | None:
+        """The node's curve, None where unknown; a mistake is told once and counts as unknown."""
+        name = node.metadata.name
+        try:
+            found = self._find(node, threads_of(node))
+        except WattflowError as error:
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                log.warning("node %s: %s", name, error)
+            found = None
+        self._profiles[name] = found
+        return found
+
+    def _find(self, node: objects.Node, threads: int) -> PowerProfile | None:
+        fits = sorted((one for one in self.known.values() if one.applies(node)), key=_most_special)
+        if self.node_cap_w is not None:
+            self._caps[node.metadata.name] = self.node_cap_w
+        if fits:
+            if fits[0].spec.cap_w is not None:
+                self._caps[node.metadata.name] = fits[0].spec.cap_w
+            return fits[0].profile(threads)
+        label = node.metadata.labels.get(LABEL)
+        if label:
+            return _labelled(label, threads)
+        return profiles.resolve_profile(self.default, threads) if self.default else None
+
+    def node_w(self, view: snapshot.NodeView, more_m: int = 0) -> float | None:
+        """Modelled watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""
+        profile = self._profiles.get(view.node.metadata.name)
+        if profile is None:
+            return None
+        return profile.at((view.requested.get(accounting.CPU, 0) + more_m) / 1000)
+
+    def added_w(self, view: snapshot.NodeView, more_m: int) -> float | None:
+        """What a pod with so many milli-cores adds."""
+        before, after = self.node_w(view), self.node_w(view, more_m)
+        return None if before is None or after is None else after - before
+
+    def cluster_w(self, cluster: snapshot.Snapshot) -> float:
+        """Modelled watts of all nodes whose profile is known."""
+        return math.fsum(self.node_w(view) or 0.0 for view in cluster.nodes.values())
+
+    def integrate(self, cluster: snapshot.Snapshot, seconds: float) -> None:
+        """Add the modelled joules of the time since the last call."""
+        for name, view in cluster.nodes.items():
+            watts = self.node_w(view)
+            if watts is not None:
+                self.joules[name] = self.joules.get(name, 0.0) + watts * seconds
+
+    def capped(self, name: str, allocatable: accounting.Amounts) -> accounting.Amounts:
+        """What a node's cap leaves of its cores: as many as keep its curve below the cap."""
+        profile, cap_w = self._profiles.get(name), self._caps.get(name)
+        if profile is None or cap_w is None:
+            return allocatable
+        cpu = allocatable.get(accounting.CPU, 0)
+        return {**allocatable, accounting.CPU: min(cpu, cores_below_m(profile, cap_w))}
+
+
+def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
+    """The most milli-cores that stay at or below the cap; 0 where even idling is above."""
+    if profile.full_w <= cap_w:
+        return 2**53
+    if profile.idle_w > cap_w:
+        return 0
+    low, high = 0.0, profile.busy[-1]
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile.at(middle) <= cap_w else (low, middle)
+    return int(low * 1000 + 1e-6)
+
+
+def _most_special(one: NodePowerProfile) -> tuple[bool, int, str]:
+    """Named nodes before selectors, more labels before fewer, then by name."""
+    return not one.spec.nodes, -len(one.spec.node_selector), one.key

@@ -1,0 +1,137 @@
+"""The scheduler as a process: check what it needs, wire it together, follow its configuration, end cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import signal
+from pathlib import Path
+
+import msgspec
+
+from wattflow.kube import settings
+from wattflow.kube.access import Access
+from wattflow.kube.argo.fetch import API as ARGO
+from wattflow.kube.argo.structure import estimate_s
+from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.decide import EngineDecider
+from wattflow.kube.power import GROUP, Watts
+from wattflow.kube.reflect import Mirror
+from wattflow.kube.scheduler import Scheduler
+from wattflow.kube.serve import serving
+from wattflow.kube.settings import Settings
+from wattflow.model.errors import InvalidInput, Problem, WattflowError
+from wattflow.policy import registry
+
+log = logging.getLogger(__name__)
+_RELOAD_S = 2.0
+_NEEDS: tuple[tuple[str, str, str], ...] = (
+    ("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "list"), ("", "nodes", "watch"),
+    ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
+    ("events.k8s.io", "events", "create"), ("coordination.k8s.io", "leases", "update"),
+)  # fmt: skip
+
+
+async def missing(client: Client, chosen: Settings) -> list[Problem]:
+    """What the cluster or our rights lack, all at once."""
+    found = []
+    for group, resource, verb in _NEEDS:
+        if resource == "leases" and not chosen.leader_elect:
+            continue
+        name, _, sub = resource.partition("/")
+        asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked}}  # fmt: skip
+        raw = await client.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+        if msgspec.json.decode(raw)["status"].get("allowed") is not True:
+            found.append(Problem("permission", f"may not {verb} {resource}{' of ' + group if group else ''}"))
+    optional = ((chosen.profiles, GROUP, "energy.profiles"), (chosen.argo, f"{ARGO}/workflows", "workflows.argo"))
+    for wanted, path, key in optional:
+        if wanted:
+            try:
+                await client.call("GET", path, query={"limit": "1"})
+            except ApiError as error:
+                what = "is not installed" if error.code == 404 else f"cannot be read ({error})"
+                found.append(Problem(path, f"{what}; apply deploy/base, or set {key} = false"))
+    return found
+
+
+async def check(where: Access, chosen: Settings) -> None:
+    """Raise InvalidInput with everything that is missing."""
+    async with Client(where) as client:
+        problems = await missing(client, chosen)
+    if problems:
+        raise InvalidInput(where.server, problems)
+
+
+def make(client: Client, chosen: Settings) -> Scheduler:
+    """A scheduler with the live engine."""
+    watts = Watts(chosen.default_profile, chosen.node_cap_w)
+    policy = registry.load(chosen.policy, **chosen.params)
+    flows = Flows() if chosen.argo else None
+    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows)
+    scheduler = Scheduler(client, chosen, decider, watts)
+    scheduler.book.estimate_of = lambda pod: estimate_s(pod.metadata.annotations)
+    if flows is not None:
+        scheduler.mirrors[:0] = [
+            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
+            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, flows.on_template),
+            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, flows.on_workflow),
+        ]
+    return scheduler
+
+
+async def run(where: Access, chosen: Settings, config: Path | None = None) -> None:
+    """Run until SIGTERM or SIGINT; the lease is given back."""
+    async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
+        problems = await missing(client, chosen)
+        if problems:
+            raise InvalidInput(where.server, problems)
+        scheduler = make(client, chosen)
+        if config is not None:
+            scheduler.extra.append(lambda: follow(config, scheduler))
+        async with serving(scheduler) as port:
+            log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
+            task = asyncio.create_task(scheduler.run())
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, task.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await scheduler.leader.release()
+
+
+async def follow(config: Path, scheduler: Scheduler) -> None:
+    """Read the file again when it changes: policy and caps change at once, the rest says that it needs a restart."""
+    seen = config.stat().st_mtime_ns
+    while True:
+        await asyncio.sleep(_RELOAD_S)
+        try:
+            changed = config.stat().st_mtime_ns
+            if changed == seen:
+                continue
+            seen = changed
+            reload(scheduler, settings.read(config))
+        except (OSError, WattflowError) as error:
+            log.error("configuration not taken over: %s", error)
+
+
+def reload(scheduler: Scheduler, new: Settings) -> None:
+    """Take over what may change while running."""
+    old = scheduler.settings
+    fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo")
+    for key in fixed:
+        if getattr(old, key) != getattr(new, key):
+            log.error("%s changed in the configuration; it needs a restart", key)
+    other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
+    if other and isinstance(scheduler.decider, EngineDecider):
+        scheduler.decider.engine.use(registry.load(new.policy, **new.params))
+    scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
+    if old.node_cap_w != new.node_cap_w:
+        scheduler.watts.node_cap_w = new.node_cap_w
+        for view in scheduler.book.cluster.nodes.values():
+            scheduler.decider.set_node(view.node, view.allocatable, scheduler.watts.profile_of(view.node))
+    log.warning("configuration taken over: policy %s", new.policy)

@@ -1,0 +1,122 @@
+"""A local copy of one collection, kept by list and watch; changes go to a receiver in order.
+
+A dropped watch goes on where it was; a version that is gone is answered by a new list, whose differences from what we
+hold are told as changes. So the receiver never needs to know that a connection broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import aiohttp
+
+from wattflow.kube import objects
+from wattflow.kube.client import ApiError, Client, Expired
+
+log = logging.getLogger(__name__)
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+_MOST_BACKOFF_S = 30.0
+
+
+class Keyed(Protocol):
+    """What a mirrored object must tell."""
+
+    @property
+    def key(self) -> str: ...
+
+    metadata: objects.Metadata
+
+
+K = TypeVar("K", bound=Keyed)
+Receiver = Callable[[str, K], None]
+"""Called with ADDED, MODIFIED or DELETED and the object."""
+
+
+@dataclass(slots=True)
+class Mirror(Generic[K]):
+    """One collection. ``items`` is the copy, ``synced`` is set after the first list."""
+
+    client: Client
+    path: str
+    kind: type[K]
+    receive: Receiver[K]
+    query: Mapping[str, str] = field(default_factory=dict)
+    after_batch: Callable[[], None] = lambda: None
+    items: dict[str, K] = field(default_factory=dict)
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    heard_s: float = field(default_factory=time.monotonic)
+    relists: int = 0
+    version: str = ""
+    watch_s: float = 300.0
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the API server last said anything; bookmarks come about once a minute."""
+        return time.monotonic() - self.heard_s
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        backoff = 0.5
+        while True:
+            try:
+                if not self.version:
+                    await self.relist()
+                began_s = time.monotonic()
+                await self._follow()
+                if time.monotonic() - began_s > 1:
+                    backoff = 0.5
+                    continue
+            except Expired:
+                self.version = ""
+                log.info("%s: version expired, listing anew", self.path)
+            except (aiohttp.ClientError, TimeoutError, ApiError, OSError) as error:
+                if isinstance(error, ApiError) and error.code in (401, 403, 404):
+                    log.error("%s: %s", self.path, error)
+                else:
+                    log.warning("%s: %s; again in %.1f s", self.path, error, backoff)
+            await asyncio.sleep(backoff * random.uniform(0.8, 1.2))
+            backoff = min(_MOST_BACKOFF_S, backoff * 2)
+
+    async def relist(self) -> None:
+        """List everything and tell what differs from the copy."""
+        found = await self.client.list_all(self.path, self.kind, query=self.query, fresh=self.relists > 0)
+        self.relists += 1
+        self.heard_s = time.monotonic()
+        seen = set()
+        for item in found.items:
+            seen.add(item.key)
+            known = self.items.get(item.key)
+            if known is not None and known.metadata.uid != item.metadata.uid:
+                self._apply(DELETED, known)
+                known = None
+            if known is None or known.metadata.resource_version != item.metadata.resource_version:
+                self._apply(ADDED if known is None else MODIFIED, item)
+        for key in [key for key in self.items if key not in seen]:
+            self._apply(DELETED, self.items[key])
+        self.version = found.version
+        self.synced.set()
+        self.after_batch()
+
+    async def _follow(self) -> None:
+        for_s = self.watch_s * random.uniform(1, 2)
+        async for batch in self.client.watch(self.path, self.kind, self.version, query=self.query, for_s=for_s):
+            self.heard_s = time.monotonic()
+            for change in batch:
+                self.version = change.version
+                if change.item is not None:
+                    self._apply(change.kind, change.item)
+            self.after_batch()
+
+    def _apply(self, kind: str, item: K) -> None:
+        if kind == DELETED:
+            self.items.pop(item.key, None)
+        else:
+            kind = MODIFIED if item.key in self.items else ADDED
+            self.items[item.key] = item
+        self.receive(kind, item)

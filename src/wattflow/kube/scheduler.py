@@ -1,0 +1,279 @@
+"""The scheduler: watches fill the book, a step decides, placements are assumed, checked once more and bound.
+
+Everything that decides runs in one task, so there are no locks; bindings run beside it and report back by a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.binder import Binder, Bound
+from wattflow.kube.book import Book, Record
+from wattflow.kube.client import Client
+from wattflow.kube.decider import Choice, Decider
+from wattflow.kube.leader import Leader
+from wattflow.kube.metrics import Metrics
+from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.reflect import Mirror
+from wattflow.kube.settings import Settings
+
+log = logging.getLogger(__name__)
+DECISION = f"{PREFIX}decision"
+_FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
+_TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A binding that ended."""
+
+    uid: str
+    bound: Bound
+    text: str
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """One scheduler over one cluster. `run` goes on until cancelled."""
+
+    client: Client
+    settings: Settings
+    decider: Decider
+    watts: Watts = field(default_factory=Watts)
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Callable[[], float] = time.monotonic
+    book: Book = field(init=False)
+    binder: Binder = field(init=False)
+    leader: Leader = field(init=False)
+    mirrors: list[Mirror[Any]] = field(init=False)
+    extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _queue: asyncio.Queue[tuple[str, str, float]] = field(default_factory=asyncio.Queue)
+    _outcomes: list[Outcome] = field(default_factory=list)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _integrated_s: float = 0.0
+    shadowed: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        shadow = settings.mode == "shadow"
+        mine = settings.shadow_of if shadow else settings.name
+        self.book = Book(
+            self.decider,
+            owns=lambda pod: pod.spec.scheduler_name == mine,
+            power_of=self.watts.profile_of,
+            on_moved=self._moved,
+        )
+        self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
+        self.leader = Leader(
+            self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
+            settings.retry_s,
+        )  # fmt: skip
+        wake = self._wake.set
+        self.mirrors = [
+            Mirror(self.client, "/api/v1/nodes", objects.Node, self.book.on_node, after_batch=wake),
+            Mirror(self.client, "/api/v1/namespaces", objects.Namespace, self.book.on_namespace, after_batch=wake),
+            Mirror(self.client, "/api/v1/pods", objects.Pod, self._on_pod, after_batch=wake),
+        ]
+        if settings.profiles:
+            self.mirrors.insert(0, Mirror(self.client, GROUP, NodePowerProfile, self._on_profile, after_batch=wake))
+
+    # what happens
+
+    def _on_pod(self, kind: str, pod: objects.Pod) -> None:
+        uid = pod.metadata.uid
+        before = uid in self.book.waiting
+        self.book.on_pod(kind, pod)
+        if uid in self.book.waiting and not before:
+            self.book.since_s.setdefault(uid, self.clock())
+
+    def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
+        self.watts.on_profile(kind, profile)
+        for view in self.book.cluster.nodes.values():
+            if profile.applies(view.node):
+                self.decider.set_node(view.node, view.allocatable, self.watts.profile_of(view.node))
+
+    def _moved(self, record: Record, node: str) -> None:
+        """A pod that we had chosen a node for was bound elsewhere: in shadow mode that is the comparison."""
+        ours, theirs = self.book.cluster.nodes.get(record.node), self.book.cluster.nodes.get(node)
+        if self.settings.mode != "shadow" or ours is None or theirs is None:
+            return
+        cpu = record.amounts.get(accounting.CPU, 0)
+        # our node counts the pod already, theirs not yet
+        mine, other = self.watts.added_w(ours, -cpu), self.watts.added_w(theirs, cpu)
+        if mine is not None and other is not None:
+            self.shadowed[record.pod.metadata.uid] = other + mine
+            log.info("%s: ours %s, theirs %s, %+.1f W", record.pod.key, record.node, node, other + mine)
+
+    # the loop
+
+    async def run(self) -> None:
+        """Follow the cluster, take the lease, decide and bind."""
+        async with asyncio.TaskGroup() as tasks:
+            for mirror in self.mirrors:
+                tasks.create_task(mirror.run())
+            for job in self.extra:
+                tasks.create_task(job())
+            for mirror in self.mirrors:
+                await mirror.synced.wait()
+            log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
+            if self.settings.leader_elect and self.settings.mode == "schedule":
+                tasks.create_task(self.leader.run(self._lost))
+                await self.leader.elected.wait()
+                log.info("leading as %s", self.settings.who)
+            for _ in range(self.settings.concurrency):
+                tasks.create_task(self._bind_worker())
+            tasks.create_task(self._tell())
+            await self._decide_forever()
+
+    def _lost(self) -> None:
+        raise SystemExit("lost the lease: stopping, another scheduler may bind now")
+
+    @property
+    def may_bind(self) -> bool:
+        """Whether a binding may leave now."""
+        return self.settings.mode == "schedule" and (not self.settings.leader_elect or self.leader.leads)
+
+    async def _decide_forever(self) -> None:
+        wake_at_s = self._integrated_s = self.clock()
+        while True:
+            wait_s = max(0.0, min(wake_at_s - self.clock(), 1.0))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            self._wake.clear()
+            wake_at_s = self.decide()
+
+    def decide(self) -> float:
+        """One round: settle bindings, tell the decider what changed, step, assume; returns when to come again."""
+        began_s = self.clock()
+        if began_s - self._integrated_s >= 1:
+            self.watts.integrate(self.book.cluster, began_s - self._integrated_s)
+            self._integrated_s = began_s
+        for outcome in self._outcomes:
+            self._settle(outcome, began_s)
+        self._outcomes.clear()
+        self.book.flush(began_s)
+        chosen = self.decider.step(began_s)
+        self.metrics.algorithm_s.observe(self.clock() - began_s)
+        for choice in chosen.choices:
+            self._take(choice, began_s)
+        return chosen.wake_at_s
+
+    def _take(self, choice: Choice, began_s: float) -> None:
+        """Assume a placement and send it off, or undo it with the reason."""
+        reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
+        if reason is not None:
+            self._undo(choice.uid, reason, began_s)
+        elif self.settings.mode == "schedule":
+            self._queue.put_nowait((choice.uid, choice.node, began_s))
+
+    def _capped(self, choice: Choice) -> str | None:
+        cap_w = self.settings.cluster_cap_w
+        view, pod = self.book.cluster.nodes.get(choice.node), self.book.waiting.get(choice.uid)
+        if cap_w is None or view is None or pod is None:
+            return None
+        added = self.watts.added_w(view, accounting.pod_requests(pod).get(accounting.CPU, 0)) or 0.0
+        return "the cluster's power cap" if self.watts.cluster_w(self.book.cluster) + added > cap_w else None
+
+    def _undo(self, uid: str, reason: str, now_s: float) -> None:
+        self.metrics.refused.add(reason=reason[:60])
+        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        # a first conflict is tried again at once, with what the watch has told meanwhile
+        until_s = now_s + min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failures - 2)) if failures > 1 else 0.0
+        self.decider.refused(uid, until_s)
+        self._wake.set()
+
+    def _settle(self, outcome: Outcome, now_s: float) -> None:
+        uid = outcome.uid
+        record = self.book.records.get(uid)
+        if outcome.bound is Bound.DONE:
+            self._failures.pop(uid, None)
+            self.decider.started(uid)
+            return
+        self.metrics.attempts.add(result="error", profile=self.settings.name)
+        if record is None or not record.assumed:
+            return  # the watch has told more already
+        self.book.forget(uid, now_s)
+        self._undo(uid, outcome.text or outcome.bound.value, now_s)
+        if outcome.bound is Bound.GONE:
+            self.book.on_pod("DELETED", record.pod)
+
+    # bindings
+
+    async def _bind_worker(self) -> None:
+        while True:
+            uid, node, began_s = await self._queue.get()
+            record = self.book.records.get(uid)
+            if record is None or not record.assumed:
+                continue
+            if not self.may_bind:
+                self._report(Outcome(uid, Bound.FAILED, "not the leader"))
+                continue
+            sent_s = self.clock()
+            bound, text = await self.binder.bind(record.pod, node, self._notes(record))
+            if bound is Bound.DONE:
+                self._bound(record, node, began_s, sent_s)
+            self._report(Outcome(uid, bound, text))
+
+    def _report(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._wake.set()
+
+    def _bound(self, record: Record, node: str, began_s: float, sent_s: float) -> None:
+        now_s, uid = self.clock(), record.pod.metadata.uid
+        self.metrics.bind_s.observe(now_s - sent_s)
+        self.metrics.attempt_s.observe(now_s - began_s)
+        self.metrics.sli_s.observe(now_s - self.book.since_s.get(uid, began_s))
+        self.metrics.attempts.add(result="scheduled", profile=self.settings.name)
+        self._told.pop(uid, None)
+        self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
+
+    def _notes(self, record: Record) -> dict[str, str]:
+        """What the pod carries about its own placement; the binding writes it at no extra cost."""
+        view = self.book.cluster.nodes.get(record.node)
+        cpu = record.amounts.get(accounting.CPU, 0)
+        note: dict[str, object] = {"policy": self.settings.policy, "node": record.node}
+        if view is not None and (total := self.watts.node_w(view)) is not None:
+            before = self.watts.node_w(view, -cpu) or 0.0
+            note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
+        return {DECISION: json.dumps(note)}
+
+    # those who wait
+
+    async def _tell(self) -> None:
+        """Write into pods that wait why they do; a few at a time, and again only when the reason has changed."""
+        while True:
+            await asyncio.sleep(_TELL_AFTER_S)
+            if not self.may_bind:
+                continue
+            now_s = self.clock()
+            due = [
+                uid for uid, pod in self.book.waiting.items()
+                if now_s - self.book.since_s.get(uid, now_s) >= _TELL_AFTER_S
+                and now_s - self._told.get(uid, ("", -1e9))[1] >= _TELL_AGAIN_S
+            ]  # fmt: skip
+            for uid in due[:20]:
+                await self._tell_one(uid, now_s)
+
+    async def _tell_one(self, uid: str, now_s: float) -> None:
+        pod = self.book.waiting.get(uid)
+        if pod is None:
+            return
+        text = self.book.refused.get(uid) or self.decider.why(uid)
+        before = self._told.get(uid, ("", 0.0))[0]
+        self._told[uid] = (text, now_s)
+        if text == before:
+            return
+        self.metrics.attempts.add(result="unschedulable", profile=self.settings.name)
+        await self.binder.unschedulable(pod, text)
+        self.binder.event(pod, "Warning", "FailedScheduling", text)

@@ -1,0 +1,99 @@
+"""HTTP beside the scheduler: metrics, health tied to the age of the watches, explanations. Loopback by default."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from wattflow.kube import accounting
+from wattflow.kube.metrics import Labels
+from wattflow.kube.scheduler import Scheduler
+
+
+def unhealthy(scheduler: Scheduler) -> str | None:
+    """What is wrong, or None."""
+    limit_s = scheduler.settings.stale_after_s
+    old = [f"{mirror.path} {mirror.age_s:.0f} s" for mirror in scheduler.mirrors if mirror.age_s > limit_s]
+    return f"watches are silent: {', '.join(old)}" if old else None
+
+
+def unready(scheduler: Scheduler) -> str | None:
+    """Why pods would not be placed now, or None."""
+    behind = [mirror.path for mirror in scheduler.mirrors if not mirror.synced.is_set()]
+    return f"not synced: {', '.join(behind)}" if behind else unhealthy(scheduler)
+
+
+def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:
+    """What is known of one pod: where it was put and why, or what keeps it waiting."""
+    for uid, pod in scheduler.book.waiting.items():
+        if pod.key == key:
+            text = scheduler.book.refused.get(uid) or scheduler.decider.why(uid)
+            return {"pod": key, "state": "waiting", "why": text, "requests": accounting.pod_requests(pod)}
+    for record in scheduler.book.records.values():
+        if record.pod.key == key:
+            state = "assumed" if record.assumed else "bound"
+            return {"pod": key, "state": state, "node": record.node, "requests": record.amounts}
+    return None
+
+
+@asynccontextmanager
+async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
+    """Serve while the context is open; gives the port (of use where 0 was asked for)."""
+    _add_gauges(scheduler)
+    app = web.Application()
+    app["scheduler"] = scheduler
+    for path in ("/healthz", "/livez"):
+        app.router.add_get(path, lambda request: _answer(unhealthy(scheduler)))
+    app.router.add_get("/readyz", lambda request: _answer(unready(scheduler)))
+    app.router.add_get("/metrics", lambda request: _text(scheduler.metrics.text()))
+    app.router.add_get("/explain/{namespace}/{name}", lambda request: _explain(scheduler, request))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _text(text: str) -> web.Response:
+    return web.Response(text=text)
+
+
+async def _answer(problem: str | None) -> web.Response:
+    return web.Response(text=problem or "ok", status=500 if problem else 200)
+
+
+async def _explain(scheduler: Scheduler, request: web.Request) -> web.Response:
+    found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
+    return web.json_response(found, status=404 if found is None else 200)
+
+
+def _add_gauges(scheduler: Scheduler) -> None:
+    book, watts = scheduler.book, scheduler.watts
+
+    def pending() -> list[tuple[Labels, float]]:
+        refused = len(book.refused)
+        queued = sum(record.assumed for record in book.records.values())
+        found = {"active": queued, "unschedulable": len(book.waiting) - refused, "refused": refused}
+        return [((("queue", queue),), float(count)) for queue, count in found.items()]
+
+    def node_watts() -> list[tuple[Labels, float]]:
+        found = ((name, watts.node_w(view)) for name, view in book.cluster.nodes.items())
+        return [((("node", name),), value) for name, value in found if value is not None]
+
+    def joules() -> list[tuple[Labels, float]]:
+        return [((("node", name),), value) for name, value in watts.joules.items()]
+
+    def ages() -> list[tuple[Labels, float]]:
+        return [((("path", mirror.path),), mirror.age_s) for mirror in scheduler.mirrors]
+
+    scheduler.metrics.gauges |= {
+        "scheduler_pending_pods": ("Pods that wait, by queue.", pending),
+        "wattflow_node_watts": ("Modelled watts of a node with its requested cores busy.", node_watts),
+        "wattflow_node_joules": ("Modelled joules of a node since the start.", joules),
+        "wattflow_watch_age_seconds": ("Seconds since a watch last said anything.", ages),
+    }

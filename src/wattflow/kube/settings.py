@@ -1,0 +1,137 @@
+"""The scheduler's configuration: one TOML file, every mistake told at once, unknown keys refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.model.errors import InvalidInput
+from wattflow.policy import registry
+
+MODES = ("schedule", "shadow")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a scheduler runs with. ``docs/kube.md`` describes every key.
+
+    Attributes:
+        name: The ``schedulerName`` of the pods that it owns.
+        shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
+        per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
+        score_limit: Feasible nodes scored per decision.
+    """
+
+    name: str = "wattflow"
+    mode: str = "schedule"
+    shadow_of: str = "default-scheduler"
+    policy: str = "wattflow"
+    params: Mapping[str, float] = field(default_factory=dict)
+    per_s: float = float("inf")
+    burst: float = 100.0
+    concurrency: int = 48
+    score_limit: int = 512
+    events_per_s: float = 50.0
+    leader_elect: bool = True
+    lease_namespace: str = "kube-system"
+    lease_name: str = ""
+    identity: str = ""
+    lease_s: float = 15.0
+    renew_s: float = 10.0
+    retry_s: float = 2.0
+    address: str = "127.0.0.1"
+    port: int = 10359
+    stale_after_s: float = 180.0
+    default_profile: str = ""
+    node_cap_w: float | None = None
+    cluster_cap_w: float | None = None
+    argo: bool = True
+    profiles: bool = True
+
+    @property
+    def lease(self) -> str:
+        """Name of the Lease."""
+        return self.lease_name or self.name
+
+    @property
+    def who(self) -> str:
+        """This process among those that want the Lease."""
+        return self.identity or f"{socket.gethostname()}_{os.getpid()}"
+
+
+def read(path: Path) -> Settings:
+    """Read a file. Raises InvalidInput with all of its problems."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "configuration") -> Settings:
+    """Read settings from TOML text."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(source, f"is not TOML: {error}") from error
+    problems = Problems()
+    settings = _read(StrictTable(data, "", problems))
+    if len(problems):
+        raise InvalidInput(source, problems.listed())
+    return settings
+
+
+def _read(root: StrictTable) -> Settings:
+    base = Settings()
+    found: dict[str, object] = {
+        "name": root.text("name", base.name),
+        "mode": root.choice("mode", MODES, base.mode),
+        "shadow_of": root.text("shadow_of", base.shadow_of),
+        "policy": root.text("policy", base.policy),
+    }
+    if str(found["policy"]) not in registry.POLICIES:
+        root.problem("policy", f"there is no policy {found['policy']!r}; `wattflow policies` lists them")
+    params = root.table("params")
+    if params is not None:
+        found["params"] = {key: params.number(key) for key in params.data}
+    for section, keys in (
+        ("limits", ("per_s", "burst", "concurrency", "score_limit", "events_per_s")),
+        ("lease", ("leader_elect", "lease_namespace", "lease_name", "identity", "lease_s", "renew_s", "retry_s")),
+        ("http", ("address", "port", "stale_after_s")),
+        ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles")),
+        ("workflows", ("argo",)),
+    ):
+        table = root.table(section)
+        if table is not None:
+            found |= _section(table, keys, base)
+    root.finish()
+    settings = Settings(**found)  # type: ignore[arg-type]
+    if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
+        root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
+    return settings
+
+
+def _section(table: StrictTable, keys: tuple[str, ...], base: Settings) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key in keys:
+        if not table.has(key):
+            continue
+        usual = getattr(base, key)
+        if isinstance(usual, bool):
+            value = table.value(key)
+            if not isinstance(value, bool):
+                table.problem(key, f"must be true or false, not {value!r}")
+            found[key] = value
+        elif isinstance(usual, str):
+            found[key] = table.text(key)
+        elif isinstance(usual, int):
+            found[key] = table.whole(key)
+        else:
+            found[key] = table.number(key)
+    table.finish()
+    return found

@@ -1,0 +1,305 @@
+"""The agent of a node: takes leases, runs them, tells what happened. It holds no state that outlives it.
+
+Three loops share one outbox: *poll* waits at the server for leases, *report* brings news as soon as there are any
+(what gathers while one
+report is under way goes with the next), *watch* samples CPU time and joules. News stay in the outbox until the server
+has
+answered, so that a cut or a restart loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from wattflow.runtime import messages as m
+from wattflow.runtime.clock import Clock
+from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.machine import LoadReader
+from wattflow.runtime.node_energy import NodeEnergy
+from wattflow.runtime.transport import Denied, Transport, Unreachable
+
+log = logging.getLogger(__name__)
+POLL_S = 1.0
+SAMPLE_S = 0.2
+LOG_EVERY_S = 0.1
+TELL_START_S = 0.25
+CACHED_OBJECTS = 256
+KNOWN_FENCES = 65_536
+
+
+class Agent:
+    """One node's agent.
+
+    Args:
+        folder: Where tasks that are commands run, one folder each while they do.
+        on_sleep: Called when the server wants the node asleep.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        node: m.Node,
+        executor: ProcessExecutor,
+        energy: NodeEnergy,
+        devices: Devices,
+        folder: Path,
+        on_sleep: Callable[[], None] | None = None,
+    ) -> None:
+        self.node, self.boot = node, uuid.uuid4().hex
+        self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
+        self._folder, self._on_sleep = folder, on_sleep
+        self._clock, self._load = Clock(), LoadReader()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._objects: OrderedDict[str, bytes] = OrderedDict()
+        self._outbox = _Outbox()
+        self._news = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Warm up, announce the node, begin."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        await self._executor.start()
+        await self._until_it_works(lambda: self._transport.announce(self.node, self.boot))
+        self._loops = [asyncio.create_task(loop()) for loop in (self._poll, self._report, self._watch)]
+
+    async def run(self) -> None:
+        """Work until cancelled; ends with an error when the server denies this agent."""
+        await self.start()
+        try:
+            await asyncio.gather(*self._loops)
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End everything that runs here."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._executor.close()
+        await self._devices.close()
+        self._energy.close()
+        await self._transport.close()
+
+    # ---- the three loops
+
+    async def _poll(self) -> None:
+        while True:
+            await self._turn(self._sync(wait_s=POLL_S))
+
+    async def _report(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            out = self._outbox.take()
+            if out.empty:
+                continue
+            sync = self._sync(started=out.started, ended=out.ended, energy=out.energy, windows=out.windows)
+            if not await self._turn(sync):
+                self._outbox.put_back(out)
+                self._news.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            used = {**self._executor.cpu_s(), **self._devices.cpu_s()}
+            joules, window = self._energy.sample(self._clock.now(), used)
+            joules = self._devices.with_device_energy(joules)
+            if joules or window is not None:
+                self._outbox.energy.extend(joules)
+                self._outbox.windows.extend([window] if window is not None else [])
+                self._news.set()
+
+    async def _turn(self, sync: m.Sync) -> bool:
+        """One request; False when the server could not be reached."""
+        try:
+            orders = await self._transport.sync(sync)
+            if orders.announce:
+                await self._transport.announce(self.node, self.boot)
+        except Unreachable as error:
+            log.warning("%s; trying again", error)
+            await asyncio.sleep(0.2)
+            return False
+        for lease in orders.leases:
+            self._take(lease)
+        for fence in orders.stop:
+            self._stop(fence)
+        if orders.power == "sleep" and self._on_sleep is not None:
+            self._on_sleep()
+        return not orders.announce
+
+    def _sync(self, **news: object) -> m.Sync:
+        load = self._load.read(self._energy.watts) if "wait_s" in news else None
+        return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
+
+    async def _until_it_works(self, call: Callable[[], object]) -> None:
+        while True:
+            try:
+                await call()  # type: ignore[misc]
+                return
+            except Unreachable as error:
+                log.warning("%s; trying again", error)
+                await asyncio.sleep(0.2)
+
+    # ---- attempts
+
+    def _take(self, lease: m.Lease) -> None:
+        """Begin an attempt, once."""
+        if lease.fence in self._seen:
+            return
+        self._seen[lease.fence] = None
+        while len(self._seen) > KNOWN_FENCES:
+            self._seen.popitem(last=False)
+        self._tasks[lease.fence] = asyncio.create_task(self._attempt(lease))
+
+    def _stop(self, fence: int) -> None:
+        self._executor.stop(fence)
+        self._devices.stop(fence)
+
+    async def _attempt(self, lease: m.Lease) -> None:
+        output = _Output(lease.fence, self._transport)
+        began_s = self._clock.now()
+        tell = asyncio.get_running_loop().call_later(TELL_START_S, self._started, lease.fence, began_s)
+        try:
+            finish = await self._execute(lease, output)
+        except (Denied, KeyError, ValueError, OSError) as error:
+            finish = Finish("refused", 0.0, 0.0, reason=f"its data could not be brought: {error}")
+        except Unreachable as error:
+            finish = Finish("refused", 0.0, 0.0, reason=str(error))
+        tell.cancel()
+        await output.flush()
+        result = None
+        if finish.result is not None:
+            result = await self._keep(finish.result)
+        self._energy.ended(lease.fence, finish.cpu_s)
+        self._outbox.ended.append(m.Ended(
+            fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
+            started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
+            ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
+            peak_bytes=finish.peak_bytes, result=result, reason=finish.reason,
+        ))  # fmt: skip
+        del self._tasks[lease.fence]
+        self._news.set()
+
+    def _started(self, fence: int, began_s: float) -> None:
+        """Worth telling only of what lasts: the end of a short attempt says when it began, too."""
+        self._outbox.started.append((fence, began_s, 0.0))
+        self._news.set()
+
+    async def _execute(self, lease: m.Lease, output: _Output) -> Finish:
+        spec, variant = lease.spec, lease.spec.variants[lease.variant]
+        function = variant.function or spec.function
+        blobs: list[bytes] = []
+        if function is not None and spec.call is not None:
+            blobs = [await self._object(function), await self._bytes(spec.call)]
+            blobs += [await self._bytes(blob) for blob in lease.inputs]
+        environment = {**spec.environment, "WATTFLOW_TASK": str(lease.task), "WATTFLOW_ATTEMPT": str(lease.number)}
+        folder = None
+        if spec.command is not None:
+            folder = self._folder / lease.workflow
+            folder.mkdir(parents=True, exist_ok=True)
+        isolate = spec.isolate or spec.command is not None
+        work = Work(
+            fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
+            environment=environment, folder=str(folder) if folder else None, isolate=isolate,
+            cpus=variant.cpus if variant.memory_bytes or spec.command is not None else 0.0,
+            memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
+        )  # fmt: skip
+        return await self._devices.run(lease, work, self._executor)
+
+    async def _keep(self, data: bytes) -> m.Blob:
+        """A result as it travels; large ones become objects first, for as long as it takes to reach the server."""
+        if len(data) <= m.INLINE_BYTES:
+            return m.Blob(data=data)
+        while True:
+            try:
+                return m.Blob(object=await self._transport.put(data))
+            except Unreachable:
+                await asyncio.sleep(0.2)
+
+    async def _bytes(self, blob: m.Blob) -> bytes:
+        if blob.data is not None:
+            return blob.data
+        return await self._object(blob.object) if blob.object is not None else b""
+
+    async def _object(self, name: str) -> bytes:
+        if name in self._objects:
+            self._objects.move_to_end(name)
+            return self._objects[name]
+        data = await self._transport.get(name)
+        if len(data) <= 16 << 20:
+            self._objects[name] = data
+            while len(self._objects) > CACHED_OBJECTS:
+                self._objects.popitem(last=False)
+        return data
+
+
+class _Outbox:
+    """News that the server has not answered yet."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[int, float, float]] = []
+        self.ended: list[m.Ended] = []
+        self.energy: list[m.TaskEnergy] = []
+        self.windows: list[m.Window] = []
+
+    @property
+    def empty(self) -> bool:
+        return not (self.started or self.ended or self.energy or self.windows)
+
+    def take(self) -> _Outbox:
+        """Everything so far; the box is empty then."""
+        taken = _Outbox()
+        for name in ("started", "ended", "energy", "windows"):
+            setattr(taken, name, getattr(self, name))
+            setattr(self, name, [])
+        return taken
+
+    def put_back(self, taken: _Outbox) -> None:
+        """What was taken did not arrive: it goes first next time."""
+        for name in ("started", "ended", "energy", "windows"):
+            setattr(self, name, getattr(taken, name) + getattr(self, name))
+
+
+class _Output:
+    """An attempt's output on its way: sent a few times a second, the rest at the end."""
+
+    def __init__(self, fence: int, transport: Transport) -> None:
+        self._fence, self._transport = fence, transport
+        self._buffer = bytearray()
+        self._sent = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def add(self, data: bytes) -> None:
+        """Take output as it comes."""
+        self._buffer += data
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._later())
+
+    async def _later(self) -> None:
+        await asyncio.sleep(LOG_EVERY_S)
+        await self._send()
+
+    async def _send(self) -> None:
+        data, self._buffer = bytes(self._buffer), bytearray()
+        if data:
+            with contextlib.suppress(Denied, Unreachable):
+                await self._transport.log(self._fence, self._sent, data)
+            self._sent += len(data)
+
+    async def flush(self) -> None:
+        """Send what is left."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+            await self._send()

@@ -1,0 +1,24 @@
+"""A clock that looks like the wall's and never goes back."""
+
+from __future__ import annotations
+
+import time
+
+
+class Clock:
+    """Wall time at the start, carried on by the monotonic clock: steps of the wall clock do not touch it.
+
+    Args:
+        at_least_s: The last time that was told before a restart.
+    """
+
+    def __init__(self, at_least_s: float = 0.0) -> None:
+        self._offset_s = max(time.time(), at_least_s) - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._offset_s + time.monotonic()
+
+    def of_monotonic(self, monotonic_s: float) -> float:
+        """The same moment on this clock."""
+        return self._offset_s + monotonic_s

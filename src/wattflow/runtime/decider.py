@@ -1,0 +1,148 @@
+"""The live engine, with every call written down before its effects are seen.
+
+The engine is deterministic: the same calls give the same ids and placements. So the journal is the calls, and a
+restart is the last
+snapshot plus the calls after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wattflow.live import Engine, Kind
+from wattflow.live.protocol import Step, Why
+from wattflow.model import cluster as model
+from wattflow.model.profile import PowerProfile, Provenance, Scope
+from wattflow.model.workflow import Variant as ModelVariant
+from wattflow.runtime import messages as m
+
+POLICY_OF = {
+    "energy": "least-energy",
+    "response": "sjf",
+    "makespan": "heft",
+    "edp": "wattflow",
+    "cost": "mashup",
+    "utilisation": "most-allocated",
+}
+"""Which policy serves an objective."""
+NEVER = 1_000_000
+"""Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
+
+
+class Decider:
+    """An engine whose calls are kept in ``entries`` until the service has written them."""
+
+    def __init__(self, policy: str, seed: int = 0) -> None:
+        self.entries: list[bytes] = []
+        self.policy = policy
+        self._shapes: dict[bytes, int] = {}
+        self.engine = Engine(policy, seed=seed, max_retries=NEVER)
+
+    def node(self, node: m.Node) -> int:
+        """A node joins or changes."""
+        self._note("node", node)
+        return self._node(node)
+
+    def shape(self, variants: list[m.Variant], function: str) -> int:
+        """What a kind of task needs. The engine gives the same id for the same values, so each is asked once."""
+        key = m.pack((variants, function))
+        if key not in self._shapes:
+            self._note("shape", variants, function)
+            self._shapes[key] = self._shape(variants, function)
+        return self._shapes[key]
+
+    def workflow(self, tag: int, deadline_s: float | None) -> int:
+        """A workflow opens."""
+        self._note("workflow", tag, deadline_s)
+        return self.engine.workflow(deadline_s=deadline_s, tag=tag)
+
+    def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
+        """An event."""
+        self._note("put", int(kind), who, fields)
+        return self.engine.put(kind, *who, **fields)
+
+    def use(self, policy: str) -> None:
+        """Another policy from now on. Raises before anything is written where it cannot run live."""
+        self.engine.use(policy)
+        self.policy = policy
+        self._note("use", policy)
+
+    def step(self, now_s: float) -> Step:
+        """Fold and decide."""
+        self._note("step", now_s)
+        return self.engine.step(now_s)
+
+    def why(self, task: int) -> Why:
+        """Why a task waits."""
+        return self.engine.why(task)
+
+    def replay(self, entries: Iterable[bytes]) -> float:
+        """Make the calls of a journal again; returns the time of the last step."""
+        last_s = 0.0
+        for entry in entries:
+            name, *args = msgspec.msgpack.decode(entry)
+            if name == "step":
+                last_s = args[0]
+                self.engine.step(last_s)
+            elif name == "put":
+                self.engine.put(Kind(args[0]), *args[1], **args[2])
+            elif name == "node":
+                self._node(msgspec.convert(args[0], m.Node))
+            elif name == "shape":
+                self._shape(msgspec.convert(args[0], list[m.Variant]), args[1])
+            elif name == "workflow":
+                self.engine.workflow(deadline_s=args[1], tag=args[0])
+            elif name == "use":
+                self.engine.use(args[0])
+                self.policy = args[0]
+        return last_s
+
+    def save(self, path: Path) -> None:
+        """A snapshot of the engine."""
+        self.engine.save(path)
+
+    def load(self, path: Path) -> None:
+        """Go on from a snapshot."""
+        self.engine = Engine.load(path)
+
+    def _note(self, *entry: object) -> None:
+        self.entries.append(m.pack(entry))
+
+    def _node(self, node: m.Node) -> int:
+        return self.engine.node(model_node(node))
+
+    def _shape(self, variants: list[m.Variant], function: str) -> int:
+        return self.engine.shape([model_variant(variant) for variant in variants], function=function)
+
+
+def model_node(node: m.Node) -> model.Node:
+    """A node's announcement as the engine's fact."""
+    power = None
+    if node.busy:
+        power = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
+    devices = tuple(
+        model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
+                     slots=device.slots) for device in node.devices
+    )  # fmt: skip
+    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s) if node.sleeps else None
+    return model.Node(
+        name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
+        architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
+        sleep=sleep,
+    )  # fmt: skip
+
+
+def model_variant(variant: m.Variant) -> ModelVariant:
+    """A variant's needs as the engine's."""
+    device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
+    whole = variant.gpu >= 1
+    return ModelVariant(
+        name=variant.name, cores=variant.cpus, memory_bytes=variant.memory_bytes, device=device,
+        devices=0 if device is None else int(variant.gpu) if whole else 1,
+        device_share=variant.gpu if device == "gpu" and not whole else 1.0,
+        device_memory_bytes=variant.gpu_memory_bytes, runtime_factor=variant.runtime_factor,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where work runs: local, agents, Slurm, Dask. All fulfil `base.Driver`."""

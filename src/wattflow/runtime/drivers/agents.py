@@ -1,0 +1,197 @@
+"""Agents that pull: each turn of an agent brings what happened there and takes leases home.
+
+A lease is sent again when the agent does not say that it holds it; the agent knows attempts by their fence and takes
+none twice.
+An agent that has not been heard of for ``lost_after_s`` is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync
+
+log = logging.getLogger(__name__)
+LOST_AFTER_S = 3.0
+RESEND_AFTER_S = 2.0
+
+
+@dataclass(slots=True)
+class _Agent:
+    """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent."""
+
+    boot: str
+    seen_s: float
+    leases: dict[int, Lease] = field(default_factory=dict)
+    sent_s: dict[int, float] = field(default_factory=dict)
+    stops: set[int] = field(default_factory=set)
+    sleep: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self) -> None:
+        """Wake the agent's waiting turn."""
+        event, self.news = self.news, asyncio.Event()
+        event.set()
+
+
+class AgentsDriver:
+    """Nodes are agents that call in; `sync` is one turn of one of them."""
+
+    name = "agents"
+
+    def __init__(self, lost_after_s: float = LOST_AFTER_S) -> None:
+        self._lost_after_s = lost_after_s
+        self._agents: dict[str, _Agent] = {}
+        self._waiting: dict[str, list[Lease]] = {}
+        self._where: dict[int, str] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._sink: Sink | None = None
+
+    @property
+    def sink(self) -> Sink:
+        """The service; there from `start` on."""
+        assert self._sink is not None
+        return self._sink
+
+    async def start(self, sink: Sink) -> None:
+        """Wait for agents to call; watch for those that stop."""
+        self._sink = sink
+        self._watch = asyncio.create_task(self._look_for_lost())
+
+    async def stop(self) -> None:
+        """Agents keep what they run and call again later."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for agent in self._agents.values():
+            agent.tell()
+
+    def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
+        """Agents that were here have their time to call again; the boot that calls first is taken for theirs."""
+        for node in nodes:
+            self._agents[node] = _Agent("", self.sink.now())
+        self.launch(leases)
+
+    def launch(self, leases: Sequence[Lease]) -> None:
+        """Keep them for their agents' next turn."""
+        for lease in leases:
+            agent = self._agents.get(lease.node)
+            if agent is None:
+                self.sink.ended(Ended(fence=lease.fence, outcome="refused", reason="its node has gone"))
+                continue
+            agent.leases[lease.fence] = lease
+            self._where[lease.fence] = lease.node
+            agent.tell()
+
+    def cancel(self, fences: Sequence[int]) -> None:
+        """Tell the agents to stop them. One that was never sent is over at once."""
+        for fence in fences:
+            agent = self._agents.get(self._where.get(fence, ""))
+            if agent is None:
+                self.sink.ended(Ended(fence=fence, outcome="cancelled", reason="cancelled"))
+                continue
+            agent.stops.add(fence)
+            agent.tell()
+
+    def power(self, node: str, *, on: bool) -> None:
+        """Sleep is the agent's own doing; waking needs a hook on the server's side (see `hooks`)."""
+        agent = self._agents.get(node)
+        if agent is not None and not on:
+            agent.sleep = True
+            agent.tell()
+
+    def announce(self, node: Node, boot: str) -> None:
+        """An agent says what its node is."""
+        if node.name in self._agents and not self.knows(node.name, boot):
+            self._lose(node.name, "its agent was started anew")
+        if node.name not in self._agents:
+            self._agents[node.name] = _Agent(boot, self.sink.now())
+        self.sink.announce(node)
+
+    def knows(self, node: str, boot: str) -> bool:
+        """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
+        agent = self._agents.get(node)
+        if agent is not None and not agent.boot:
+            agent.boot = boot
+        return agent is not None and agent.boot == boot
+
+    def report(self, sync: Sync) -> None:
+        """What happened on a node."""
+        agent = self._agents[sync.node]
+        agent.seen_s = self.sink.now()
+        for fence, started_s, cold_s in sync.started:
+            self.sink.started(fence, started_s, cold_s)
+        for end in sync.ended:
+            self._forget(agent, end.fence)
+            self.sink.ended(end)
+        for joules in sync.energy:
+            self.sink.energy(joules)
+        for window in sync.windows:
+            self.sink.window(sync.node, window)
+        if sync.load is not None:
+            self.sink.load(sync.node, sync.load)
+
+    async def orders(self, sync: Sync) -> Orders:
+        """What the agent is to do; waits for something while its turn allows."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + sync.wait_s
+        held = set(sync.holding)
+        while True:
+            if not self.knows(sync.node, sync.boot):
+                return Orders(announce=True)
+            agent = self._agents[sync.node]
+            orders = self._due(agent, held)
+            held &= set(agent.leases)  # what ended meanwhile is no orphan
+            left_s = deadline - loop.time()
+            if orders is not None or left_s <= 0:
+                return orders or Orders()
+            agent.seen_s = self.sink.now()
+            try:
+                await asyncio.wait_for(agent.news.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    def _due(self, agent: _Agent, held: set[int]) -> Orders | None:
+        now_s = self.sink.now()
+        leases = []
+        for fence, lease in agent.leases.items():
+            if fence in held:
+                agent.sent_s[fence] = now_s
+            elif now_s - agent.sent_s.get(fence, 0.0) > RESEND_AFTER_S:
+                agent.sent_s[fence] = now_s
+                leases.append(lease)
+        # An attempt that the agent holds and nobody knows is an orphan of an earlier life of the server.
+        stop = [fence for fence in held if fence in agent.stops or fence not in agent.leases]
+        for fence in agent.stops - held:
+            if fence in agent.leases and fence not in agent.sent_s:
+                self._forget(agent, fence)
+                self.sink.ended(Ended(fence=fence, outcome="cancelled", reason="cancelled before it started"))
+        agent.stops &= set(agent.leases)
+        sleep, agent.sleep = agent.sleep, False
+        return Orders(leases, stop, power="sleep" if sleep else "") if leases or stop or sleep else None
+
+    def _forget(self, agent: _Agent, fence: int) -> None:
+        agent.leases.pop(fence, None)
+        agent.sent_s.pop(fence, None)
+        agent.stops.discard(fence)
+        self._where.pop(fence, None)
+
+    def _lose(self, node: str, reason: str) -> None:
+        agent = self._agents.pop(node, None)
+        if agent is None:
+            return
+        for fence in agent.leases:
+            self._where.pop(fence, None)
+        agent.tell()
+        self.sink.gone(node, reason)
+
+    async def _look_for_lost(self) -> None:
+        while True:
+            await asyncio.sleep(self._lost_after_s / 6)
+            now_s = self.sink.now()
+            for name, agent in list(self._agents.items()):
+                if now_s - agent.seen_s > self._lost_after_s:
+                    self._lose(name, f"not heard of for {self._lost_after_s:g} s")

@@ -1,0 +1,69 @@
+"""The port between the service and whatever executes. A driver is told what to run; it tells the sink what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Window
+
+
+class Sink(Protocol):
+    """What a driver reports to: the service. All calls return at once and come from the event loop's thread.
+
+    Reports are fenced by the attempt's id: a report about an attempt that is over changes nothing.
+    """
+
+    def announce(self, node: Node) -> None:
+        """A node is here (or changed, or is on again)."""
+
+    def gone(self, node: str, reason: str) -> None:
+        """A node is lost; everything on it is, too."""
+
+    def asleep(self, node: str) -> None:
+        """A node that was told to sleep does."""
+
+    def started(self, fence: int, started_s: float, cold_s: float) -> None:
+        """An attempt runs."""
+
+    def ended(self, end: Ended) -> None:
+        """An attempt is over, or was refused before it ran."""
+
+    def energy(self, joules: TaskEnergy) -> None:
+        """Joules of an attempt are known; may come after its end."""
+
+    def window(self, node: str, window: Window) -> None:
+        """A node's joules between two moments."""
+
+    def load(self, node: str, load: Load) -> None:
+        """What a node looks like."""
+
+    def log(self, fence: int, offset: int, data: bytes) -> None:
+        """Output of an attempt from a place on; what is known already is skipped."""
+
+    def now(self) -> float:
+        """Seconds on the service's clock: like the wall clock, but never back."""
+
+
+class Driver(Protocol):
+    """Where work runs. `launch` and `cancel` return at once; what they ask for was stored before."""
+
+    name: str
+
+    async def start(self, sink: Sink) -> None:
+        """Announce the nodes that are known; others may come later."""
+
+    async def stop(self) -> None:
+        """Let go of everything it started for itself."""
+
+    def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
+        """After a restart: these nodes were here, and these attempts were placed on them, running or not yet begun."""
+
+    def launch(self, leases: Sequence[Lease]) -> None:
+        """Run these attempts. One that cannot run is reported as ended with outcome ``refused``."""
+
+    def cancel(self, fences: Sequence[int]) -> None:
+        """End these attempts; each is then reported as ended."""
+
+    def power(self, node: str, *, on: bool) -> None:
+        """Wake a node or put it to sleep; reported by `Sink.announce` or `Sink.asleep` when it is so."""

@@ -1,0 +1,124 @@
+"""Limits of a task's processes: control groups (version 2 or 1) where they can be written, else the process's own.
+
+Groups are kept and used again: making one costs more than changing its numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+PERIOD_US = 100_000
+_V1 = ("memory", "cpu", "cpuacct")
+
+
+@dataclass(slots=True)
+class Group:
+    """One control group: its folders by controller (one folder for all in version 2)."""
+
+    folders: dict[str, Path]
+    unified: bool
+    killed_before: int = 0
+
+    @property
+    def joins(self) -> list[str]:
+        """Files to write a process id into."""
+        return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self.folders.values())]
+
+    def limit(self, cpus: float | None, memory_bytes: int) -> None:
+        """Set what it may use; None and 0 mean no limit."""
+        quota = int(cpus * PERIOD_US) if cpus else 0
+        if self.unified:
+            _write(self.folders["cpu"] / "cpu.max", f"{quota} {PERIOD_US}" if quota else "max")
+            _write(self.folders["memory"] / "memory.max", str(memory_bytes) if memory_bytes else "max")
+        else:
+            _write(self.folders["cpu"] / "cpu.cfs_quota_us", str(max(1000, quota)) if quota else "-1")
+            _write(self.folders["memory"] / "memory.limit_in_bytes", str(memory_bytes or -1))
+        self.killed_before = self._killed()
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of it for its memory since `limit`."""
+        return self._killed() > self.killed_before
+
+    def end(self) -> None:
+        """Kill whatever is left in it."""
+        with contextlib.suppress(OSError):
+            for line in (self.folders["memory"] / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(line), signal.SIGKILL)
+
+    def _killed(self) -> int:
+        file = self.folders["memory"] / ("memory.events" if self.unified else "memory.oom_control")
+        with contextlib.suppress(OSError, ValueError):
+            for line in file.read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+        return 0
+
+
+class Groups:
+    """A pool of control groups below one name."""
+
+    def __init__(self, roots: dict[str, Path], unified: bool) -> None:
+        self._roots, self._unified = roots, unified
+        self._free: list[Group] = []
+        self._made: list[Group] = []
+
+    @classmethod
+    def find(cls, name: str, root: Path = Path("/sys/fs/cgroup")) -> Groups | None:
+        """Groups where this user may make them; None where not."""
+        label = f"wattflow-{name}"
+        try:
+            if "memory" in (root / "cgroup.controllers").read_text().split():
+                top = root / label
+                top.mkdir(exist_ok=True)
+                (top / "cgroup.subtree_control").write_text("+cpu +memory")
+                return cls(dict.fromkeys(_V1, top), True)
+        except OSError:
+            pass
+        try:
+            roots = {controller: root / controller / label for controller in _V1}
+            for folder in roots.values():
+                if not folder.parent.is_dir():
+                    return None
+                folder.mkdir(exist_ok=True)
+            return cls(roots, False)
+        except OSError:
+            return None
+
+    def take(self, cpus: float | None, memory_bytes: int) -> Group:
+        """A group with these limits."""
+        group = self._free.pop() if self._free else self._make()
+        group.limit(cpus, memory_bytes)
+        return group
+
+    def give_back(self, group: Group) -> None:
+        """The group's task has ended."""
+        group.end()
+        self._free.append(group)
+
+    def close(self) -> None:
+        """Remove all groups."""
+        for group in self._made:
+            group.end()
+        for folder in [*(f for g in self._made for f in g.folders.values()), *self._roots.values()]:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _make(self) -> Group:
+        number = len(self._made)
+        folders = {controller: root / f"slot-{number}" for controller, root in self._roots.items()}
+        for folder in folders.values():
+            folder.mkdir(exist_ok=True)
+        group = Group(folders, self._unified)
+        self._made.append(group)
+        return group
+
+
+def _write(path: Path, text: str) -> None:
+    """A limit that the kernel refuses (below what is in use, not offered) is left as it was."""
+    with contextlib.suppress(OSError):
+        path.write_text(text)

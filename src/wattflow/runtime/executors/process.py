@@ -1,0 +1,489 @@
+"""Tasks as processes: forked from a warm zygote, one each, or sent to a worker that is used again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wattflow.energy.virtual import process_cpu_s
+from wattflow.runtime.executors import zygote as child
+from wattflow.runtime.executors.limits import Group, Groups
+
+log = logging.getLogger(__name__)
+ZYGOTE = Path(child.__file__)
+LOG_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One attempt to run here, with its bytes at hand.
+
+    Attributes:
+        blobs: Function, call, then results of parents; empty for a command.
+        cpus, memory_bytes: Limits; 0 for none.
+        on_log: Takes output as it comes.
+    """
+
+    fence: int
+    command: Sequence[str] | None = None
+    python: str = ""
+    function: str = ""
+    blobs: Sequence[bytes] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    timeout_s: float | None = None
+    isolate: bool = True
+    on_log: Callable[[bytes], None] = lambda data: None
+
+    def header(self) -> dict[str, Any]:
+        """What the child must know beside the blobs."""
+        if self.command is not None:
+            return {"op": "exec", "id": self.fence, "command": list(self.command), "env": self.environment,
+                    "cwd": self.folder}  # fmt: skip
+        return {"op": "call", "id": self.fence, "python": self.python, "function": self.function,
+                "env": self.environment}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How an attempt ended."""
+
+    outcome: str
+    started_s: float
+    ended_s: float
+    cold_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+    result: bytes | None = None
+    reason: str | None = None
+
+
+class _Process:
+    """A forked child seen from the agent: its channel, its log pipe, its end."""
+
+    def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
+        self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
+        self.pid: int | None = None
+        self.stop_reason: tuple[str, str] | None = None
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def kill(self, outcome: str, reason: str) -> None:
+        """End it with everything it started. The first reason stands."""
+        if self.stop_reason is None:
+            self.stop_reason = (outcome, reason)
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def drain(self, on_log: Callable[[bytes], None]) -> bool:
+        """Pass on what the pipe holds; False at its end."""
+        try:
+            while data := os.read(self.pipe, LOG_CHUNK):
+                on_log(data)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+
+class Zygote:
+    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
+
+    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
+        self.python, self.preload = python, tuple(preload)
+        self.version = ""
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._children: dict[int, _Process] = {}
+        self._number = 0
+        self._ready: asyncio.Future[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start it and wait until it can fork."""
+        async with self._starting:
+            if self._control is not None:
+                return
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            loop = asyncio.get_running_loop()
+            self._ready = loop.create_future()
+            self._process = await asyncio.create_subprocess_exec(
+                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            theirs.close()
+            self._control = ours
+            loop.add_reader(ours.fileno(), self._messages)
+            await asyncio.wait_for(self._ready, 30)
+
+    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> _Process:
+        """A new child, its channel open."""
+        if self._control is None:
+            await self.start()
+        assert self._control is not None
+        self._number += 1
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        pipe, their_pipe = os.pipe()
+        os.set_blocking(pipe, False)
+        process = _Process(self._number, ours, pipe, group)
+        self._children[self._number] = process
+        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
+        try:
+            while True:
+                try:
+                    socket.send_fds(self._control, [request], [theirs.fileno(), their_pipe, their_pipe])
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.001)
+                except OSError:
+                    self._lost()
+                    break
+        finally:
+            theirs.close()
+            os.close(their_pipe)
+        return process
+
+    def _messages(self) -> None:
+        while self._control is not None:
+            try:
+                data = self._control.recv(child.MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lost()
+                return
+            self._take(json.loads(data))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["op"] == "ready":
+            self.version = message["python"]
+            if self._ready is not None and not self._ready.done():
+                self._ready.set_result(None)
+            return
+        process = self._children.get(message["id"])
+        if process is None:
+            return
+        if message["op"] == "forked":
+            process.pid = message["pid"]
+            if process.stop_reason is not None:
+                process.kill(*process.stop_reason)
+        else:
+            del self._children[message["id"]]
+            if not process.ended.done():
+                process.ended.set_result(message)
+
+    def _lost(self) -> None:
+        """The zygote died, and its children with it."""
+        if self._control is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._control.close()
+        self._control = None
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(OSError("the zygote ended before it was ready"))
+        children, self._children = self._children, {}
+        for process in children.values():
+            process.kill("failed", "the zygote of its environment died")
+            if not process.ended.done():
+                process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
+
+    async def close(self) -> None:
+        """End it and all its children."""
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                await asyncio.wait_for(self._process.wait(), 5)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+
+
+class _Worker:
+    """A child that is used again. Calls are answered in order; only the first of the pending ones runs."""
+
+    def __init__(self, process: _Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.process, self.reader, self.writer = process, reader, writer
+        self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
+        self.known: set[str] = set()
+        self.gone = False
+        self.cpu_before_s = 0.0
+
+    def send(self, work: Work, answer: asyncio.Future[Finish]) -> None:
+        self.pending.append((work, answer, time.monotonic()))
+        blobs = list(work.blobs)
+        if work.function in self.known:
+            blobs[0] = b""
+        elif len(self.known) >= 255:
+            self.known = {work.function}
+        self.known.add(work.function)
+        self.writer.write(child.frame({**work.header(), "keep": True}, blobs))
+
+
+class ProcessExecutor:
+    """Runs work in processes of one environment.
+
+    Args:
+        workers: How many reusable workers at most.
+        groups: Control groups for limits; None where they cannot be made.
+    """
+
+    def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None) -> None:
+        self.zygote, self._most, self._groups = zygote, workers, groups
+        self._running: dict[int, _Process] = {}
+        self._workers: list[_Worker] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Make the zygote ready."""
+        await self.zygote.start()
+
+    async def run(self, work: Work) -> Finish:
+        """Run to the end. Never raises for what the task does."""
+        if work.isolate or work.command is not None:
+            return await self._alone(work)
+        return await self._reused(work)
+
+    def stop(self, fence: int, outcome: str = "cancelled", reason: str = "cancelled") -> None:
+        """Kill an attempt that runs here."""
+        process = self._running.get(fence)
+        if process is not None:
+            process.kill(outcome, reason)
+            return
+        for worker in self._workers:
+            for place, (work, answer, began) in enumerate(worker.pending):
+                if work.fence == fence and place == 0:
+                    worker.process.kill(outcome, reason)
+                elif work.fence == fence and not answer.done():
+                    answer.set_result(Finish(outcome, began, time.monotonic(), reason=reason))
+
+    def running(self) -> dict[int, int]:
+        """Process ids of the attempts that run alone, by fence."""
+        return {fence: process.pid for fence, process in self._running.items() if process.pid is not None}
+
+    def cpu_s(self) -> dict[int, float]:
+        """CPU seconds so far of everything that runs here, by fence."""
+        used = {fence: process_cpu_s(pid) for fence, pid in self.running().items()}
+        for worker in self._workers:
+            if worker.pending and worker.process.pid is not None:
+                total = process_cpu_s(worker.process.pid)
+                used[worker.pending[0][0].fence] = None if total is None else max(0.0, total - worker.cpu_before_s)
+        return {fence: seconds for fence, seconds in used.items() if seconds is not None}
+
+    async def close(self) -> None:
+        """End everything."""
+        for task in list(self._tasks):
+            task.cancel()
+        await self.zygote.close()
+        if self._groups is not None:
+            self._groups.close()
+
+    # ---- one process per task
+
+    async def _alone(self, work: Work) -> Finish:
+        asked_s = time.monotonic()
+        group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
+        try:
+            process = await self.zygote.fork(_limits(work, group), group, {})
+        except (OSError, TimeoutError) as error:
+            return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
+        self._running[work.fence] = process
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(work.timeout_s, process.kill, "time_limit",
+                                f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
+        loop.add_reader(process.pipe, _follow, process, work.on_log)
+        try:
+            answer = await self._talk(process, work)
+            ended = await process.ended
+            return _finish(work, asked_s, process, answer, ended)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            loop.remove_reader(process.pipe)
+            process.drain(work.on_log)
+            os.close(process.pipe)
+            process.channel.close()
+            self._running.pop(work.fence, None)
+            if group is not None and self._groups is not None:
+                self._groups.give_back(group)
+
+    async def _talk(self, process: _Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
+        """Send the call, read the answer; None when the child ended without one."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            await loop.sock_sendall(process.channel, child.frame(work.header(), list(work.blobs)))
+            process.channel.shutdown(socket.SHUT_WR)
+            reader = asyncio.StreamReader(limit=1 << 20)
+            transport, _ = await loop.create_connection(
+                lambda: asyncio.StreamReaderProtocol(reader), sock=process.channel
+            )
+            try:
+                return await _answer(reader)
+            finally:
+                transport.close()
+        return None
+
+    # ---- workers that are used again
+
+    async def _reused(self, work: Work) -> Finish:
+        while True:
+            worker = await self._worker()
+            answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
+            worker.send(work, answer)
+            timer = self._watch(worker, work)
+            try:
+                return await answer
+            except _Again:
+                continue
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def _watch(self, worker: _Worker, work: Work) -> asyncio.TimerHandle | None:
+        """A time limit counts from when the call is sent; workers are not for long queues of limited calls."""
+        if not work.timeout_s:
+            return None
+        reason = f"ran longer than its {work.timeout_s:g} s"
+        return asyncio.get_running_loop().call_later(work.timeout_s, self.stop, work.fence, "time_limit", reason)
+
+    async def _worker(self) -> _Worker:
+        """The least busy one; a new one while there are fewer than allowed and none is idle."""
+        alive = [worker for worker in self._workers if not worker.gone]
+        best = min(alive, key=lambda worker: len(worker.pending), default=None)
+        if best is not None and (not best.pending or len(alive) >= self._most):
+            return best
+        process = await self.zygote.fork({}, None, {})
+        reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
+        worker = _Worker(process, reader, writer)
+        self._workers.append(worker)
+        task = asyncio.create_task(self._listen(worker))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return worker
+
+    async def _listen(self, worker: _Worker) -> None:
+        process = worker.process
+        loop = asyncio.get_running_loop()
+
+        def on_log(data: bytes) -> None:
+            if worker.pending:
+                worker.pending[0][0].on_log(data)
+
+        loop.add_reader(process.pipe, _follow, process, on_log)
+        try:
+            while (got := await _answer(worker.reader)) is not None:
+                header, result = got
+                if header.get("log"):
+                    on_log(result)
+                    continue
+                process.drain(on_log)
+                worker.cpu_before_s = header["cpu_end_s"]
+                _, answer, sent_s = worker.pending.popleft()
+                if not answer.done():
+                    answer.set_result(_told(header, result, sent_s))
+        finally:
+            loop.remove_reader(process.pipe)
+            self._bury(worker)
+
+    def _bury(self, worker: _Worker) -> None:
+        """The worker died: its running call failed, the others go to another worker."""
+        worker.gone = True
+        self._workers.remove(worker)
+        worker.process.drain(lambda data: None)
+        os.close(worker.process.pipe)
+        worker.writer.close()
+        outcome, reason = worker.process.stop_reason or ("failed", "its worker process died")
+        for place, (_, answer, sent_s) in enumerate(worker.pending):
+            if answer.done():
+                continue
+            if place == 0:
+                answer.set_result(Finish(outcome, sent_s, time.monotonic(), reason=reason))
+            else:
+                answer.set_exception(_Again())
+
+
+class _Again(Exception):
+    """The worker died before this call's turn."""
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
+    try:
+        size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
+        header = json.loads(await reader.readexactly(size))
+        return header, await reader.readexactly(sum(header["sizes"]))
+    except (asyncio.IncompleteReadError, OSError):
+        return None
+
+
+def _follow(process: _Process, on_log: Callable[[bytes], None]) -> None:
+    if not process.drain(on_log):
+        asyncio.get_running_loop().remove_reader(process.pipe)
+
+
+def _limited(work: Work) -> bool:
+    return work.cpus > 0 or work.memory_bytes > 0
+
+
+def _limits(work: Work, group: Group | None) -> dict[str, Any]:
+    if group is not None:
+        return {"groups": group.joins}
+    return {"memory_bytes": work.memory_bytes} if work.memory_bytes else {}
+
+
+def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:
+    """A child's own account of its call."""
+    outcome = "done" if header["ok"] else "refused" if header.get("refused") else "failed"
+    return Finish(
+        outcome, header["started_s"], header["ended_s"], max(0.0, header["started_s"] - asked_s), header["cpu_s"],
+        result=result or None, reason=header.get("reason"),
+    )  # fmt: skip
+
+
+def _finish(
+    work: Work, asked_s: float, process: _Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
+) -> Finish:
+    """What the child said, what the kernel said, and why it was stopped, as one account."""
+    usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
+    now_s = time.monotonic()
+    if process.stop_reason is not None:
+        outcome, reason = process.stop_reason
+        return Finish(outcome, asked_s, now_s, **usage, reason=reason)
+    if answer is not None:
+        told = _told(*answer, asked_s)
+        return Finish(told.outcome, told.started_s, told.ended_s, told.cold_s, **usage, result=told.result,
+                      reason=told.reason)  # fmt: skip
+    status = ended["status"]
+    if work.command is not None and status == 0:
+        return Finish("done", asked_s, now_s, **usage)
+    if process.group is not None and process.group.out_of_memory():
+        return Finish(
+            "failed", asked_s, now_s, **usage, reason=f"used more than its {work.memory_bytes} bytes of memory"
+        )
+    if work.command is not None and status > 0:
+        return Finish("failed", asked_s, now_s, **usage, reason=f"exit code {status}")
+    reason = f"ended by signal {-status}" if status < 0 else f"ended with {status} before it answered"
+    return Finish("failed", asked_s, now_s, **usage, reason=reason)

@@ -1,0 +1,252 @@
+"""A warm Python that forks one child per task. Runs as a script with nothing but the standard library.
+
+It has one thread, loads no payload and never touches a device. Over its control socket (one message per packet, JSON,
+with
+file descriptors) come ``fork`` requests; back go ``forked`` and ``ended`` with the child's exit status, CPU seconds
+and peak
+memory as `os.wait4` tells them. The child reads calls from its own socket: see `serve`.
+
+Frames on a child's socket: four bytes with the length of a JSON header, the header (whose ``sizes`` count the blobs),
+the blobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from typing import Any
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+HEAD = struct.Struct("!I")
+MESSAGE_BYTES = 128 * 1024
+
+
+# ---- the child -----------------------------------------------------------------------------------------------------
+
+
+class _Loader(pickle.Unpickler):
+    """Unpickles a call; results of parents are named by their number."""
+
+    def __init__(self, data: bytes, results: list[bytes]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._results, self._loaded = results, {}  # type: ignore[var-annotated]
+
+    def persistent_load(self, pid: object) -> object:
+        number = int(pid)  # type: ignore[call-overload]
+        if number not in self._loaded:
+            self._loaded[number] = pickle.loads(self._results[number])
+        return self._loaded[number]
+
+
+class _Framed(io.TextIOBase):
+    """Text of a worker that is used again: frames on its channel, so that it stays with the call that wrote it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def write(self, text: str) -> int:
+        self._channel.sendall(frame({"log": True}, [text.encode(errors="backslashreplace")]))
+        return len(text)
+
+
+def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The next frame, or None at the end."""
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    header = json.loads(file.read(HEAD.unpack(head)[0]))
+    return header, [file.read(size) for size in header["sizes"]]
+
+
+def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
+    """A frame as bytes."""
+    header["sizes"] = [len(blob) for blob in blobs]
+    text = json.dumps(header).encode()
+    return b"".join((HEAD.pack(len(text)), text, *blobs))
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer calls until the channel closes. A worker that is used again sees many, others one."""
+    functions: dict[str, Any] = {}
+    file = channel.makefile("rb", buffering=1 << 16)
+    while (request := read_frame(file)) is not None:
+        header, blobs = request
+        if header["op"] == "exec":
+            _exec(header)
+        if header.get("keep"):
+            sys.stdout = sys.stderr = _Framed(channel)  # type: ignore[assignment]
+        began, cpu = time.monotonic(), time.process_time()
+        answer, result = _call(header, blobs, functions)
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        cpu_end = time.process_time()
+        answer.update(
+            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end
+        )
+        channel.sendall(frame(answer, [result]))
+
+
+def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    try:
+        if header["python"] != PYTHON:
+            reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
+            return {"ok": False, "refused": True, "reason": reason}, b""
+        name = header["function"]
+        if name not in functions:
+            if len(functions) >= 256:
+                functions.clear()
+            functions[name] = pickle.loads(blobs[0])
+        args, kwargs = _Loader(blobs[1], blobs[2:]).load()
+        os.environ.update(header.get("env", {}))
+        return {"ok": True}, _dump(functions[name](*args, **kwargs))
+    except BaseException as error:
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"[:2000]
+        try:
+            return {"ok": False, "reason": reason}, _dump(error)
+        except Exception:
+            return {"ok": False, "reason": reason}, b""
+
+
+def _dump(value: object) -> bytes:
+    try:
+        return pickle.dumps(value, 5)
+    except Exception:
+        import cloudpickle
+
+        return cloudpickle.dumps(value, 5)  # type: ignore[no-any-return]
+
+
+def _exec(header: dict[str, Any]) -> None:
+    """Become a command; what cannot be started ends with 126 or 127 as in a shell."""
+    if header.get("cwd"):
+        os.chdir(header["cwd"])
+    argv = header["command"]
+    try:
+        os.execvpe(argv[0], argv, {**os.environ, **header.get("env", {})})
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def limit(limits: dict[str, Any]) -> None:
+    """Enter control groups, or set what the process itself can limit."""
+    for path in limits.get("groups", ()):
+        with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
+            file.write(str(os.getpid()))
+    if limits.get("memory_bytes"):
+        resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
+    if limits.get("cpus"):
+        os.sched_setaffinity(0, limits["cpus"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    os.close(control)
+    os.dup2(fds[1], 1)
+    os.dup2(fds[2], 2)
+    for fd in fds[1:]:
+        os.close(fd)
+    limit(request.get("limits", {}))
+    os.environ.update(request.get("env", {}))
+    # Text goes out line by line, so that logs can be followed.
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    serve(socket.socket(fileno=fds[0]))
+
+
+# ---- the zygote ----------------------------------------------------------------------------------------------------
+
+
+def main(control_fd: int, preload: list[str]) -> None:
+    """Fork and reap until the control socket closes."""
+    control = socket.socket(fileno=control_fd)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_read, False)
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in preload:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    children: dict[int, int] = {}
+    _tell(control, {"op": "ready", "python": PYTHON, "pid": os.getpid()})
+    while True:
+        readable: list[Any] = select.select([control, wake_read], [], [])[0]
+        if wake_read in readable:
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake_read, 4096)
+            _reap(control, children)
+        if control in readable:
+            data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
+            if not data:
+                break
+            request = json.loads(data)
+            pid = os.fork()
+            if pid == 0:
+                os.close(wake_read)
+                os.close(wake_write)
+                status = 1
+                try:
+                    _child(request, fds, control.detach())
+                    status = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(status)
+            for fd in fds:
+                os.close(fd)
+            children[pid] = request["id"]
+            _tell(control, {"op": "forked", "id": request["id"], "pid": pid})
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _reap(control: socket.socket, children: dict[int, int]) -> None:
+    while children:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        number = children.pop(pid, None)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)  # what the child left behind ends with it
+        if number is not None:
+            _tell(control, {
+                "op": "ended", "id": number, "status": os.waitstatus_to_exitcode(status),
+                "cpu_s": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024,
+            })  # fmt: skip
+
+
+def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        control.sendall(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,80 @@
+"""The folder where a server keeps everything, and where clients on the same machine find it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattflow.model.errors import InvalidInput, WattflowError
+
+
+class NotRunning(WattflowError):
+    """No server is running here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Files of one server. Only their owner may look in."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: str | Path | None = None) -> Home:
+        """The folder given, else ``WATTFLOW_HOME``, else ``~/.local/state/wattflow``."""
+        named = folder or os.environ.get("WATTFLOW_HOME")
+        default = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "wattflow"
+        return cls(Path(named) if named else default)
+
+    def make(self) -> None:
+        """Make the folder."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(str(self.folder), f"cannot be made: {error.strerror}") from None
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store.db"
+
+    @property
+    def objects(self) -> Path:
+        return self.folder / "objects"
+
+    @property
+    def tokens(self) -> Path:
+        return self.folder / "tokens.json"
+
+    @property
+    def server_file(self) -> Path:
+        return self.folder / "server.json"
+
+    def token_file(self, role: str) -> Path:
+        """Where the token of a role lies."""
+        return self.folder / f"{role}.token"
+
+    def token(self, role: str) -> str:
+        """The token of a role."""
+        try:
+            return self.token_file(role).read_text().strip()
+        except FileNotFoundError:
+            raise NotRunning(f"no server has been started in {self.folder}; `wattflow up` starts one") from None
+
+    def server(self) -> dict[str, object] | None:
+        """Where the server listens and its process, if it is alive."""
+        try:
+            about: dict[str, object] = json.loads(self.server_file.read_text())
+            os.kill(int(str(about["pid"])), 0)
+            return about
+        except (FileNotFoundError, ValueError, KeyError, ProcessLookupError):
+            return None
+        except PermissionError:
+            return about
+
+    def url(self) -> str:
+        """Where the server listens."""
+        about = self.server()
+        if about is None:
+            raise NotRunning(f"no server is running ({self.folder}); `wattflow up` starts one")
+        return str(about["url"])

@@ -1,0 +1,44 @@
+"""Output of attempts: one file each, appended as it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIMIT_BYTES = 64 << 20
+"""Output beyond this is dropped, and the file says so."""
+
+
+class Logs:
+    """Files ``TASK.NUMBER.log`` in a folder, a thousand tasks to a folder below it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, task: int, number: int) -> Path:
+        """Where an attempt's output lies."""
+        return self.root / str(task // 1000) / f"{task}.{number}.log"
+
+    def write(self, task: int, number: int, offset: int, data: bytes) -> None:
+        """Append from a place on; bytes that are there already are skipped, a gap is marked."""
+        path = self.path(task, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            size = file.tell()
+            if size > LIMIT_BYTES:
+                return
+            if offset > size:
+                file.write(b"[output is missing here]\n".ljust(offset - size, b".")[: offset - size])
+                size = offset
+            fresh = data[size - offset :]
+            file.write(fresh[: LIMIT_BYTES - size])
+            if size + len(fresh) > LIMIT_BYTES:
+                file.write(b"\n[output beyond 64 MiB was dropped]\n")
+
+    def read(self, task: int, number: int, offset: int = 0, most: int = 1 << 20) -> bytes:
+        """Output from a place on; empty where there is none yet."""
+        try:
+            with self.path(task, number).open("rb") as file:
+                file.seek(offset)
+                return file.read(most)
+        except FileNotFoundError:
+            return b""

@@ -1,0 +1,241 @@
+"""What travels between client, server and agents. Payloads are bytes: nobody on the way looks into them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+INLINE_BYTES = 64 * 1024
+"""Payloads and results up to this size ride in messages; larger ones are objects."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
+Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Amount = Annotated[float, Meta(ge=0, le=1e18)]
+Positive = Annotated[float, Meta(gt=0, le=1e18)]
+Objective = Literal["energy", "response", "makespan", "edp", "cost", "utilisation"]
+
+
+class Variant(Struct, frozen=True, omit_defaults=True):
+    """One way to run a task and what it needs.
+
+    Attributes:
+        gpu: Share of one GPU below 1, or whole GPUs.
+        fpga: Name of a kernel in the registry.
+        function: Object of the function for this variant; the task's own where None.
+    """
+
+    name: Name = "cpu"
+    cpus: Positive = 1.0
+    memory_bytes: Annotated[int, Meta(ge=0, le=2**60)] = 0
+    gpu: Annotated[float, Meta(ge=0, le=1024)] = 0.0
+    gpu_memory_bytes: Annotated[int, Meta(ge=0, le=2**60)] = 0
+    fpga: Name | None = None
+    runtime_factor: Positive = 1.0
+    function: Hash | None = None
+
+
+class Blob(Struct, frozen=True, omit_defaults=True):
+    """Bytes: here, or an object by name."""
+
+    data: bytes | None = None
+    object: Hash | None = None
+
+
+class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A task as submitted.
+
+    Attributes:
+        key: The client's own name of it, unique in its workflow; submitting it again changes nothing.
+        command: Program and arguments; a task is either a command or a Python call.
+        function: Object of the pickled function; ``call`` holds its pickled arguments.
+        python: ``major.minor`` that made the payload; needed with ``function``.
+        parents: Keys of tasks that must end well first.
+        results: Keys of parents whose results the call wants, in the order in which the payload counts them.
+        isolate: A process of its own, or (False) a worker that is used again.
+    """
+
+    key: Key
+    name: Name
+    function_name: Name = "function"
+    command: list[Annotated[str, Meta(max_length=131072)]] | None = None
+    environment: dict[str, str] = {}
+    function: Hash | None = None
+    call: Blob | None = None
+    python: Annotated[str, Meta(pattern=r"^\d+\.\d+$")] | None = None
+    parents: list[Key] = []
+    results: list[Key] = []
+    variants: Annotated[list[Variant], Meta(min_length=1, max_length=16)] = msgspec.field(
+        default_factory=lambda: [Variant()]
+    )
+    timeout_s: Positive | None = None
+    retries: Annotated[int, Meta(ge=0, le=1000)] = 0
+    isolate: bool = True
+    estimate_s: Positive | None = None
+    deadline_s: Positive | None = None
+
+
+class Submission(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Tasks for a workflow, new or open. ``seal`` says that no more will come."""
+
+    workflow: Key
+    name: Name = "workflow"
+    tasks: list[Task] = []
+    seal: bool = False
+    objective: Objective | None = None
+    deadline_s: Positive | None = None
+    energy_budget_j: Positive | None = None
+
+
+class Accepted(Struct, frozen=True):
+    """Answer to a submission: how many of its tasks are new."""
+
+    workflow: str
+    new: int
+    known: int
+
+
+class Energy(Struct, frozen=True, omit_defaults=True):
+    """Joules of an attempt with the band they surely lie in, and where they come from."""
+
+    energy_j: float
+    low_j: float
+    high_j: float
+    provenance: str
+    marginal_j: float = 0.0
+
+
+class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An attempt's end, as whoever ran it tells it. Telling it twice is the same as once."""
+
+    fence: int
+    outcome: Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
+    started_s: float | None = None
+    ended_s: float | None = None
+    cold_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+    result: Blob | None = None
+    reason: str | None = None
+
+
+class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id."""
+
+    fence: int
+    task: int
+    number: int
+    node: str
+    workflow: str
+    spec: Task
+    variant: int = 0
+    device: int = -1
+    share: float = 0.0
+    inputs: list[Blob] = []
+
+
+class Device(Struct, frozen=True, omit_defaults=True):
+    """A GPU or FPGA of a node, as its agent found it."""
+
+    kind: str
+    model: str = "generic"
+    memory_bytes: int = 0
+    sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"
+    slots: int = 1
+
+
+class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A node as it announces itself. ``busy`` and ``watts`` are the points of its P(k), where known."""
+
+    name: Name
+    cpus: Positive
+    memory_bytes: int
+    python: str = ""
+    architecture: str = "x86_64"
+    features: list[str] = []
+    devices: list[Device] = []
+    busy: list[float] = []
+    watts: list[float] = []
+    provenance: str = "modelled"
+    speed: Positive = 1.0
+    sleeps: bool = False
+    wake_s: float = 0.0
+
+
+class TaskEnergy(Struct, frozen=True):
+    """Joules of one attempt."""
+
+    fence: int
+    energy: Energy
+
+
+class Window(Struct, frozen=True):
+    """A node's joules between two moments: its counter, split."""
+
+    began_s: float
+    ended_s: float
+    counted_j: float
+    idle_j: float
+    tasks_j: float
+    unattributed_j: float
+    provenance: str
+
+
+class Load(Struct, frozen=True, omit_defaults=True):
+    """What a node looks like at the moment."""
+
+    cpu_busy: float = 0.0
+    memory_used_bytes: int = 0
+    watts: float | None = None
+    network_bytes: int = 0
+    gpu_busy: list[float] = []
+
+
+class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One turn of an agent: what happened since the last, and how long it will wait for leases.
+
+    ``boot`` changes when the agent starts anew: attempts of an earlier boot are gone.
+    """
+
+    node: str
+    boot: str
+    holding: list[int] = []
+    started: list[tuple[int, float, float]] = []
+    ended: list[Ended] = []
+    energy: list[TaskEnergy] = []
+    windows: list[Window] = []
+    load: Load | None = None
+    wait_s: Annotated[float, Meta(ge=0, le=30)] = 0.0
+
+
+class Orders(Struct, frozen=True, omit_defaults=True):
+    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again."""
+
+    leases: list[Lease] = []
+    stop: list[int] = []
+    announce: bool = False
+    power: Literal["", "sleep"] = ""
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A task's end as its client sees it."""
+
+    key: str
+    task: int
+    state: Literal["done", "failed", "cancelled"]
+    sequence: int
+    result: Blob | None = None
+    reason: str | None = None
+
+
+class Outcomes(Struct, frozen=True):
+    """Ends of a workflow's tasks after a sequence number."""
+
+    outcomes: list[Outcome]
+    last: int
+    open: int
+
+
+pack = msgspec.msgpack.Encoder().encode

@@ -1,0 +1,42 @@
+"""An agent for this machine, put together: executors, devices, meter."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from wattflow.energy.virtual import DEMO_CURVE
+from wattflow.model.profile import PowerProfile
+from wattflow.runtime.agent import Agent
+from wattflow.runtime.executors.devices import DeviceExecutor, Devices
+from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.process import ProcessExecutor, Zygote
+from wattflow.runtime.machine import this_node
+from wattflow.runtime.node_energy import NodeEnergy
+from wattflow.runtime.transport import Transport
+
+
+def make_agent(
+    transport: Transport,
+    folder: Path,
+    *,
+    name: str | None = None,
+    cpus: float | None = None,
+    memory_bytes: int | None = None,
+    curve: PowerProfile = DEMO_CURVE,
+    preload: tuple[str, ...] = ("cloudpickle",),
+    executors: tuple[DeviceExecutor, ...] = (),
+) -> Agent:
+    """An agent for this machine.
+
+    Args:
+        folder: Where its tasks run and its virtual meter lives.
+        preload: Modules that the zygote holds ready.
+        executors: For devices that were found here.
+    """
+    devices = Devices(executors)
+    node = this_node(name, cpus, memory_bytes, devices.found(), curve)
+    groups = Groups.find(f"{node.name}-{os.getpid()}")
+    processes = ProcessExecutor(Zygote(preload=preload), max(1, math.ceil(node.cpus)), groups)
+    return Agent(transport, node, processes, NodeEnergy(curve, folder / "meter"), devices, folder / "work")

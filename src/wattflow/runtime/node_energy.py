@@ -1,0 +1,120 @@
+"""Joules of the attempts on a node: the node's counter, split by CPU time over windows of about a second.
+
+Without a counter a virtual one is made from the machine's CPU time and a curve; its joules say *modelled*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from wattflow.energy.attribution import Attributor, Sample
+from wattflow.energy.meters import powercap
+from wattflow.energy.meters.port import Meter, NoReading, node_j
+from wattflow.energy.virtual import VirtualMeter, of_machine
+from wattflow.model.profile import PowerProfile, Provenance
+from wattflow.runtime.messages import Energy, TaskEnergy, Window
+
+WINDOW_S = 1.0
+MODEL_ERROR = 0.25
+"""Half the width of the band of modelled joules, as a share of them: chosen, not measured; a curve of another machine
+may be off
+by more."""
+COUNTER_ERROR = 0.02
+"""The same for counted joules: what RAPL's counters are usually trusted to."""
+
+
+class NodeEnergy:
+    """Takes the CPU seconds of attempts a few times a second, gives their joules.
+
+    Args:
+        curve: P(k) of this node.
+        folder: Where a virtual counter lives when there is no other.
+        sysfs: Where counters are looked for.
+    """
+
+    def __init__(self, curve: PowerProfile, folder: Path, sysfs: Path = Path("/sys")) -> None:
+        self.curve = curve
+        self._virtual: VirtualMeter | None = None
+        self._meter = self._open(folder, sysfs)
+        self.provenance = Provenance.MODELLED if self._virtual is not None else Provenance.ATTRIBUTED
+        self._machine = of_machine()
+        self._attributor = Attributor(curve, window_s=float("inf"))
+        self._first: Sample | None = None
+        self._cpu_s: dict[int, float] = {}
+        self._joules: dict[int, tuple[float, float]] = {}
+        self._over: dict[int, bool] = {}
+        self._past_s = 0.0
+        self.watts: float | None = None
+
+    def _open(self, folder: Path, sysfs: Path) -> Meter:
+        try:
+            return powercap.PowercapMeter(sysfs / "class" / "powercap")
+        except NoReading:
+            self._virtual = VirtualMeter(folder, self.curve, of_machine())
+            return powercap.PowercapMeter(self._virtual.powercap)
+
+    def ended(self, fence: int, cpu_s: float) -> None:
+        """An attempt is over; its CPU seconds are final."""
+        self._cpu_s[fence] = max(cpu_s, self._cpu_s.get(fence, 0.0))
+        self._over[fence] = False
+
+    def sample(self, now_s: float, cpu_s: Mapping[int, float]) -> tuple[list[TaskEnergy], Window | None]:
+        """CPU seconds of what runs. Returns what a closed window tells: joules of attempts that are over."""
+        for fence, seconds in cpu_s.items():
+            if fence not in self._over:
+                self._cpu_s[fence] = max(seconds, self._cpu_s.get(fence, 0.0))
+        if self._virtual is not None:
+            self._virtual.step()
+        reading = self._meter.read()
+        tasks = {str(fence): seconds for fence, seconds in self._cpu_s.items()}
+        machine_s = self._machine()["machine"]
+        sample = Sample(
+            now_s, node_j(reading.joules, self._meter.domains), tasks, max(0.0, machine_s - self._known_s())
+        )
+        self._attributor.add(sample)
+        for fence in self._over:
+            self._over[fence] = True
+        if self._first is None:
+            self._first = sample
+        if now_s - self._first.time_s < WINDOW_S or sample.node_j is None:
+            return [], None
+        return self._close(sample)
+
+    def _known_s(self) -> float:
+        """CPU seconds of all attempts ever: what is left of the machine's is others'."""
+        return self._past_s + sum(self._cpu_s.values())
+
+    def _close(self, sample: Sample) -> tuple[list[TaskEnergy], Window | None]:
+        assert self._first is not None
+        result = self._attributor.result()
+        tasks_j = 0.0
+        for name, energy in result.tasks.items():
+            before_j, marginal_j = self._joules.get(int(name), (0.0, 0.0))
+            self._joules[int(name)] = (before_j + energy.total_j, marginal_j + energy.marginal_j)
+            tasks_j += energy.total_j
+        others = result.unattributed_j / tasks_j if tasks_j > 0 else 0.0
+        self.watts = result.counted_j / (sample.time_s - self._first.time_s)
+        window = Window(self._first.time_s, sample.time_s, result.counted_j, result.idle_j, tasks_j,
+        result.unattributed_j,
+                        str(self.provenance))  # fmt: skip
+        told = [self._tell(fence, others) for fence, sampled in self._over.items() if sampled]
+        for joules in told:
+            self._past_s += self._cpu_s.pop(joules.fence, 0.0)
+            del self._over[joules.fence]
+        self._attributor = Attributor(self.curve, window_s=float("inf"))
+        self._first = sample
+        self._attributor.add(sample)
+        return told, window
+
+    def _tell(self, fence: int, others: float) -> TaskEnergy:
+        """Joules with a band: from what it added to the node's draw, to its share of what nobody claims."""
+        energy_j, marginal_j = self._joules.pop(fence, (0.0, 0.0))
+        error = MODEL_ERROR if self.provenance is Provenance.MODELLED else COUNTER_ERROR
+        low_j = min(energy_j, marginal_j) * (1 - error)
+        high_j = energy_j * (1 + error + max(0.0, others))
+        return TaskEnergy(fence, Energy(energy_j, low_j, high_j, str(self.provenance), marginal_j))
+
+    def close(self) -> None:
+        """Let go of the meter."""
+        self._meter.close()

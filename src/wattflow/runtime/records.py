@@ -1,0 +1,71 @@
+"""What the service remembers of open workflows, tasks and attempts. The store has all of it too."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from wattflow.runtime.messages import Blob, Lease, Outcome, Task
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """A task of an open workflow.
+
+    Attributes:
+        engine: Its id in the engine.
+        parents: Ids of the tasks whose results it wants, in the order of ``spec.results``.
+        failures: Attempts that ended badly by its own doing; lost nodes do not count.
+    """
+
+    id: int
+    workflow: WorkflowRecord
+    spec: Task
+    engine: int
+    submitted_s: float
+    ready_s: float
+    parents: tuple[int, ...] = ()
+    state: str = "waiting"
+    attempts: int = 0
+    failures: int = 0
+    result: Blob | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class WorkflowRecord:
+    """A workflow that is open: more tasks may come, or some have not ended."""
+
+    id: str
+    name: str
+    owner: str
+    engine: int
+    about: dict[str, object]
+    submitted_s: float
+    keys: dict[str, int] = field(default_factory=dict)
+    open: int = 0
+    sealed: bool = False
+    state: str = "open"
+    outcomes: list[Outcome] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def told(self) -> None:
+        """Wake whoever waits for outcomes."""
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """An attempt that is placed and not over."""
+
+    fence: int
+    task: TaskRecord
+    number: int
+    node: str
+    placed_s: float
+    lease: Lease
+    started_s: float | None = None
+    cold_s: float = 0.0
+    released: bool = False
+    stopping: bool = False

@@ -1,0 +1,115 @@
+"""A restart: the engine from its snapshot and journal, the records from the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+
+from wattflow.runtime import messages as m
+from wattflow.runtime.clock import Clock
+from wattflow.runtime.decider import Decider
+from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.runtime.service import Service
+from wattflow.store import reads
+from wattflow.store.reads import Found
+from wattflow.store.schema import Change
+from wattflow.store.writer import Writer
+
+log = logging.getLogger(__name__)
+_TASK = msgspec.msgpack.Decoder(tuple[int, m.Task])
+_NODE = msgspec.msgpack.Decoder(tuple[int, m.Node])
+_BLOB = msgspec.msgpack.Decoder(m.Blob)
+
+
+def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str) -> Service:
+    """A service that goes on where the last one stopped, or begins."""
+    decider = Decider(policy)
+    after, last_s = 0, 0.0
+    snapshot = reads.meta(database).get("snapshot")
+    if snapshot is not None:
+        about = json.loads(snapshot)
+        decider.load(folder / about["file"])
+        decider.policy, after, last_s = about["policy"], about["sequence"], about["time_s"]
+    for _, entry in reads.journal(database, after):
+        last_s = max(last_s, decider.replay(msgspec.msgpack.decode(entry)))
+    service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
+    _fill(service, database)
+    if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
+        decider.use(policy)
+    return service
+
+
+async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> None:
+    """Save the engine between turns; the journal up to here is not needed any more once that is on disk."""
+    service.commit()
+    sequence = service.next_entry - 1
+    name = f"engine-{sequence}"
+    about = {"file": name, "sequence": sequence, "policy": service.decider.policy, "time_s": service.now()}
+    service.decider.save(folder / name)
+    service.writer.put((Change.META, {"key": "snapshot", "value": json.dumps(about)}))
+    await service.stored()
+    await asyncio.to_thread(reads.drop_journal, database, sequence)
+    for old in folder.glob("engine-*"):
+        if not old.name.startswith(name):
+            old.unlink()
+
+
+def _fill(service: Service, database: sa.Engine) -> None:
+    """Records of everything open."""
+    most = reads.highest(database)
+    service.next_task, service.sequence, service.next_entry = most["task"] + 1, most["sequence"], most["entry"] + 1
+    service.next_workflow = most["workflows"] + 1
+    for row in reads.nodes(database):
+        engine, spec = _NODE.decode(row["spec"])
+        service.nodes.add(spec, engine, row["state"])
+    for row in reads.workflows(database, state="open", most=1_000_000):
+        _workflow(service, database, row)
+    for row in reads.open_attempts(database):
+        _attempt(service, row)
+
+
+def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
+    about = msgspec.msgpack.decode(row["about"])
+    workflow = WorkflowRecord(row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"],
+                              sealed=about["sealed"])  # fmt: skip
+    service.workflows[workflow.id] = workflow
+    failures: dict[int, int] = {}
+    for attempt in reads.attempts(database, workflow.id):
+        if attempt["outcome"] in ("failed", "time_limit"):
+            failures[attempt["task"]] = failures.get(attempt["task"], 0) + 1
+    for found in reads.tasks(database, workflow.id):
+        engine, spec = _TASK.decode(found["spec"])
+        task = TaskRecord(found["id"], workflow, spec, engine, found["submitted_s"], found["submitted_s"],
+                          tuple(workflow.keys[key] for key in spec.results), found["state"], found["attempts"],
+                          failures.get(found["id"], 0), _BLOB.decode(found["result"]) if found["result"] else None,
+                          found["reason"])  # fmt: skip
+        service.tasks[task.id] = task
+        workflow.keys[spec.key] = task.id
+        workflow.open += task.state in ("waiting", "running")
+    workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
+
+
+def outcome_of(row: Found) -> m.Outcome:
+    """A stored end as a client sees it."""
+    result = _BLOB.decode(row["result"]) if row["result"] else None
+    return m.Outcome(key=row["key"], task=row["id"], state=row["state"], sequence=row["sequence"], result=result,
+                     reason=row["reason"] if row["state"] != "done" else None)  # fmt: skip
+
+
+def _attempt(service: Service, row: Found) -> None:
+    task = service.tasks.get(row["task"])
+    if task is None:
+        return
+    lease = m.Lease(
+        fence=row["fence"], task=task.id, number=row["number"], node=row["node"], workflow=task.workflow.id,
+        spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
+        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
+    )  # fmt: skip
+    record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"])
+    service.attempts[record.fence] = record

@@ -1,0 +1,537 @@
+"""The service: requests and reports in, leases and answers out; the engine decides and the store knows first.
+
+Everything here runs in one event loop and never waits for a disk. A *turn* steps the engine once for everything that
+came in since
+the last; what it decided goes to the writer, and takes effect when the writer says that it is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from wattflow.live import CANCEL, EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
+from wattflow.live.protocol import Action, Placement, Step
+from wattflow.live.protocol import Ended as EngineEnded
+from wattflow.live.protocol import Outcome as EngineOutcome
+from wattflow.model.errors import InvalidInput, Problem
+from wattflow.runtime import messages as m
+from wattflow.runtime.clock import Clock
+from wattflow.runtime.decider import POLICY_OF, Decider
+from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.estimates import Estimates
+from wattflow.runtime.logs import Logs
+from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.store.schema import Change, Row
+from wattflow.store.writer import Writer
+
+log = logging.getLogger(__name__)
+REFUSED_FOR_S = 1.0
+"""A refused attempt's task is tried again after this long."""
+STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
+
+
+class Service:
+    """Workflows, tasks and attempts that are open, and everything that may be done with them.
+
+    Args:
+        decider: The engine, empty or replayed.
+        writer: Where changes are written; its commits release what was decided.
+        driver: Where work runs.
+        folder: Where logs are kept.
+    """
+
+    def __init__(self, decider: Decider, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
+        self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
+        self.workflows: dict[str, WorkflowRecord] = {}
+        self.tasks: dict[int, TaskRecord] = {}
+        self.attempts: dict[int, AttemptRecord] = {}
+        self.finished_fences: dict[int, tuple[int, int]] = {}
+        self.nodes = Nodes()
+        self.estimates = Estimates()
+        self.logs = Logs(folder)
+        self.next_task = self.next_workflow = self.sequence = self.next_entry = 1
+        self._batch: list[tuple[Change, Row]] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self.listeners: list[Callable[[str, Row], None]] = []
+        self.turn_s: list[float] = []
+        self._turn_planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Start the driver and decide what is there to decide."""
+        await self.driver.start(self)
+        self.driver.resume([node.spec.name for node in self.nodes if node.state != "down"],
+                           [attempt.lease for attempt in self.attempts.values()])  # fmt: skip
+        self._soon()
+
+    async def stop(self) -> None:
+        """Let the driver go; what is open stays open in the store."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.driver.stop()
+        self.commit()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self.writer.settled(lambda: _call(loop, _settle, [done]))
+        await asyncio.wait_for(done, 30)
+
+    def now(self) -> float:
+        """Seconds on the service's clock."""
+        return self.clock.now()
+
+    # ---- requests
+
+    async def submit(self, submission: m.Submission, owner: str) -> m.Accepted:
+        """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
+        workflow = self.workflows.get(submission.workflow)
+        new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
+        self._check(submission, new, workflow, owner)
+        if workflow is None:
+            workflow = self._open(submission, owner)
+        for task in new:
+            self._add(task, workflow, submission)
+        if submission.seal and not workflow.sealed:
+            workflow.sealed = True
+            workflow.about["sealed"] = True
+            self.decider.put(SEAL, workflow.engine)
+            self._write_workflow(workflow)
+            self._close_if_over(workflow)
+        await self.stored()
+        return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
+
+    async def cancel(self, workflow: str, key: str | None = None) -> int:
+        """Cancel a workflow or one task of it; returns how many open tasks it was asked for."""
+        record = self.workflows[workflow]
+        ids = [record.keys[key]] if key is not None else list(record.keys.values())
+        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
+        for task in open_tasks:
+            self.decider.put(CANCEL, task.engine)
+        if key is None and not record.sealed:
+            record.sealed = True
+            record.about["sealed"] = True
+            self.decider.put(SEAL, record.engine)
+            self._write_workflow(record)
+            self._close_if_over(record)
+        await self.stored()
+        return len(open_tasks)
+
+    async def outcomes(self, workflow: str, after: int, wait_s: float) -> m.Outcomes:
+        """Ends after a sequence number; waits for one while the workflow has open tasks."""
+        record = self.workflows[workflow]
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while True:
+            found = _after(record.outcomes, after)
+            left_s = deadline - asyncio.get_running_loop().time()
+            if found or left_s <= 0:
+                last = found[-1].sequence if found else after
+                return m.Outcomes(found, last, record.open)
+            try:
+                await asyncio.wait_for(record.changed.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    def why(self, task: TaskRecord) -> str:
+        """Why a task is not running, in a sentence that names counts of nodes."""
+        if task.state != "waiting":
+            return task.reason or task.state
+        if self.writer.message is not None:
+            return f"the store does not take changes: {self.writer.message}"
+        return str(self.decider.why(task.engine))
+
+    async def use(self, policy: str) -> None:
+        """Another policy from now on."""
+        self.decider.use(policy)
+        await self.stored()
+
+    async def stored(self) -> None:
+        """Take a turn and wait until everything so far is on disk."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(done)
+        self._soon()
+        await done
+
+    # ---- reports of the driver (`drivers.base.Sink`)
+
+    def announce(self, node: m.Node) -> None:
+        """A node is here, changed, or on again."""
+        known = self.nodes.get(node.name)
+        if known is None or known.spec != node:
+            identity = self.decider.node(node)
+            known = self.nodes.add(node, identity)
+        self.decider.put(NODE, known.engine, state=int(Power.ON))
+        self._node_state(node.name, "on")
+
+    def gone(self, node: str, reason: str) -> None:
+        """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
+        known = self.nodes.get(node)
+        if known is None or known.state == "down":
+            return
+        log.warning("node %s is lost: %s", node, reason)
+        now_s = self.now()
+        for attempt in [a for a in self.attempts.values() if a.node == node]:
+            self._end_attempt(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
+            self._back_in_queue(attempt.task, now_s)
+        self.decider.put(NODE, known.engine, state=int(Power.DOWN))
+        self._node_state(node, "down")
+
+    def asleep(self, node: str) -> None:
+        """A node sleeps."""
+        self.decider.put(NODE, self.nodes[node].engine, state=int(Power.ASLEEP))
+        self._node_state(node, "asleep")
+
+    def started(self, fence: int, started_s: float, cold_s: float) -> None:
+        """An attempt runs."""
+        attempt = self.attempts.get(fence)
+        if attempt is None or attempt.started_s is not None:
+            return
+        attempt.started_s, attempt.cold_s = self._sane(started_s, attempt.placed_s), cold_s
+        self.decider.put(STARTED, fence)
+        self._put(Change.ATTEMPT_STARTED, _row_key(attempt) | {"started_s": attempt.started_s, "cold_s": cold_s})
+        self._soon()
+
+    def ended(self, end: m.Ended) -> None:
+        """An attempt is over. A second report, or one about an attempt that was lost before, changes nothing."""
+        attempt = self.attempts.get(end.fence)
+        if attempt is None:
+            return
+        task = attempt.task
+        self._end_attempt(attempt, end)
+        now_s = self.now()
+        if end.outcome == "done":
+            task.result = end.result
+            self.decider.put(FINISHED, end.fence)
+            self.estimates.finished(task.spec.function_name, end)
+        elif end.outcome == "refused":
+            task.reason = end.reason
+            self.decider.put(REFUSED, end.fence, until_s=now_s + REFUSED_FOR_S)
+            self._back_in_queue(task, now_s)
+        else:
+            task.reason, task.result = end.reason, end.result
+            task.failures += end.outcome not in ("node_lost", "cancelled")
+            again = task.failures <= task.spec.retries and not attempt.stopping
+            self.decider.put(FAILED, end.fence, retry=again)
+            if again:
+                self._back_in_queue(task, now_s)
+        self._soon()
+
+    def energy(self, joules: m.TaskEnergy) -> None:
+        """Joules of an attempt, open or over."""
+        key = self.finished_fences.get(joules.fence)
+        attempt = self.attempts.get(joules.fence)
+        if key is None and attempt is not None:
+            key = (attempt.task.id, attempt.number)
+        if key is None:
+            return
+        e = joules.energy
+        self.writer.put((Change.ATTEMPT_ENERGY, {
+            "b_task": key[0], "b_number": key[1], "energy_j": e.energy_j, "low_j": e.low_j, "high_j": e.high_j,
+            "marginal_j": e.marginal_j, "provenance": e.provenance,
+        }))  # fmt: skip
+
+    def window(self, node: str, window: m.Window) -> None:
+        """A node's joules between two moments."""
+        row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
+        self.writer.put((Change.ENERGY, row))
+
+    def load(self, node: str, load: m.Load) -> None:
+        """What a node looks like."""
+        if node in self.nodes:
+            self.nodes[node].load = load
+
+    def log(self, fence: int, offset: int, data: bytes) -> None:
+        """Output of an attempt."""
+        attempt = self.attempts.get(fence)
+        key = (attempt.task.id, attempt.number) if attempt is not None else self.finished_fences.get(fence)
+        if key is not None:
+            self.logs.write(*key, offset, data)
+
+    # ---- taking tasks in
+
+    def _check(
+        self, submission: m.Submission, new: Sequence[m.Task], workflow: WorkflowRecord | None, owner: str
+    ) -> None:
+        """Refuse what cannot be right before any of it is taken."""
+        name = f"workflow {submission.workflow}"
+        if workflow is not None and workflow.owner != owner:
+            raise InvalidInput(name, "belongs to somebody else")
+        if workflow is not None and workflow.sealed and new:
+            raise InvalidInput(name, "is sealed: it takes no more tasks")
+        problems = list(_problems(new, set(workflow.keys) if workflow is not None else set()))
+        if problems:
+            raise InvalidInput(name, problems)
+        wanted = POLICY_OF.get(submission.objective or "")
+        if wanted is not None and wanted != self.decider.policy:
+            others = [w.id for w in self.workflows.values() if w.state == "open" and w is not workflow]
+            if others:
+                what = f"objective {submission.objective!r} needs the policy {wanted!r}"
+                why = f"{len(others)} open workflows run under {self.decider.policy!r}"
+                raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")
+            self.decider.use(wanted)
+
+    def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
+        now_s = self.now()
+        deadline_s = now_s + submission.deadline_s if submission.deadline_s else None
+        engine = self.decider.workflow(self.next_workflow, deadline_s)
+        self.next_workflow += 1
+        about: dict[str, object] = {
+            "engine": engine, "sealed": False, "objective": submission.objective, "deadline_s": deadline_s,
+            "energy_budget_j": submission.energy_budget_j, "policy": self.decider.policy,
+        }  # fmt: skip
+        workflow = WorkflowRecord(submission.workflow, submission.name, owner, engine, about, now_s)
+        self.workflows[workflow.id] = workflow
+        self._put(Change.WORKFLOW, {"id": workflow.id, "name": workflow.name, "owner": owner, "about": m.pack(about),
+                                    "submitted_s": now_s, "state": "open"})  # fmt: skip
+        return workflow
+
+    def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
+        now_s = self.now()
+        deadline_s = spec.deadline_s or submission.deadline_s
+        shape = self.decider.shape(list(spec.variants), spec.function_name)
+        engine = self.decider.put(
+            TASK, shape, workflow=workflow.engine, tag=self.next_task,
+            estimate_s=spec.estimate_s or self.estimates.runtime_s(spec.function_name),
+            deadline_s=now_s + deadline_s if deadline_s else None,
+        )  # fmt: skip
+        assert engine is not None
+        wanted = tuple(workflow.keys[key] for key in spec.results)
+        task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s, wanted)
+        self.next_task += 1
+        for key in dict.fromkeys([*spec.parents, *spec.results]):
+            self.decider.put(EDGE, self.tasks[workflow.keys[key]].engine, engine)
+        self.tasks[task.id] = task
+        workflow.keys[spec.key] = task.id
+        workflow.open += 1
+        self._put(Change.TASK, {"id": task.id, "workflow": workflow.id, "key": spec.key, "name": spec.name,
+                                "spec": m.pack((engine, spec)), "submitted_s": now_s, "state": "waiting",
+                                "attempts": 0})  # fmt: skip
+
+    # ---- the turn
+
+    def _soon(self) -> None:
+        if not self._turn_planned and not self._closed:
+            self._turn_planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Step the engine; write what it decided; act once that is on disk."""
+        self._turn_planned = False
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        now_s = self.now()
+        step = self.decider.step(now_s)
+        leases = [self._place(placement, now_s) for placement in step.placements]
+        outcomes = [outcome for end in step.ended if (outcome := self._end_task(end, now_s)) is not None]
+        for rejected in step.rejected:
+            log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
+        self.commit()
+        self._act(step, leases, outcomes)
+        self._wake_at(step.wake_at, now_s)
+        self.turn_s.append(loop.time() - began)
+        if len(self.turn_s) > 8192:
+            del self.turn_s[:4096]
+
+    def _act(
+        self, step: Step, leases: Sequence[AttemptRecord], outcomes: Sequence[tuple[WorkflowRecord, m.Outcome]]
+    ) -> None:
+        waiters, self._waiters = self._waiters, []
+        if not (leases or outcomes or step.actions or waiters):
+            return
+        loop = asyncio.get_running_loop()
+        actions = list(step.actions)
+        self.writer.settled(lambda: _call(loop, self._release, waiters, leases, outcomes, actions))
+
+    def _release(
+        self,
+        waiters: Iterable[asyncio.Future[None]],
+        placed: Sequence[AttemptRecord],
+        outcomes: Iterable[tuple[WorkflowRecord, m.Outcome]],
+        actions: Iterable[Action],
+    ) -> None:
+        """What was decided is on disk: answer and act."""
+        _settle(waiters)
+        for attempt in placed:
+            attempt.released = True
+        self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+        for workflow, outcome in outcomes:
+            workflow.outcomes.append(outcome)
+            workflow.told()
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        if action.kind == Act.STOP:
+            attempt = self.attempts.get(action.who)
+            if attempt is not None:
+                attempt.stopping = True
+                self.driver.cancel([action.who])
+        elif action.kind in (Act.SLEEP, Act.WAKE):
+            node = self.nodes.by_engine(action.who)
+            if node is not None:
+                self.driver.power(node.spec.name, on=action.kind == Act.WAKE)
+
+    def _place(self, placement: Placement, now_s: float) -> AttemptRecord:
+        task = self.tasks[placement.tag]
+        node = self.nodes.by_engine(placement.node)
+        assert node is not None
+        task.attempts += 1
+        task.state = "running"
+        variant = task.spec.variants[placement.variant]
+        lease = m.Lease(
+            fence=placement.attempt, task=task.id, number=task.attempts, node=node.spec.name, workflow=task.workflow.id,
+            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
+            share=variant.gpu, inputs=[self.tasks[parent].result or m.Blob() for parent in task.parents],
+        )  # fmt: skip
+        attempt = AttemptRecord(placement.attempt, task, task.attempts, node.spec.name, now_s, lease)
+        self.attempts[attempt.fence] = attempt
+        self._put(Change.ATTEMPT, {
+            "task": task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
+            "device": lease.device, "variant": placement.variant, "ready_s": task.ready_s, "placed_s": now_s,
+        })  # fmt: skip
+        self._write_task(task, None, None)
+        return attempt
+
+    def _end_task(self, end: EngineEnded, now_s: float) -> tuple[WorkflowRecord, m.Outcome] | None:
+        task = self.tasks.get(end.tag)
+        if task is None or task.state in STATE_OF.values():
+            return None
+        task.state = STATE_OF[end.outcome]
+        if task.state == "failed" and task.attempts == 0:
+            task.reason = "a task that it waits for failed"
+        workflow = task.workflow
+        self.sequence += 1
+        outcome = m.Outcome(key=task.spec.key, task=task.id, state=task.state, sequence=self.sequence,  # type: ignore[arg-type]
+                            result=task.result, reason=task.reason if task.state != "done" else None)  # fmt: skip
+        self._write_task(task, now_s, self.sequence)
+        workflow.open -= 1
+        for listener in self.listeners:
+            listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
+        self._close_if_over(workflow)
+        return workflow, outcome
+
+    def _close_if_over(self, workflow: WorkflowRecord) -> None:
+        if workflow.sealed and workflow.open == 0 and workflow.state == "open":
+            states = {self.tasks[i].state for i in workflow.keys.values()}
+            workflow.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
+            workflow.about["ended_s"] = self.now()
+            self._write_workflow(workflow, self.now())
+
+    # ---- small parts
+
+    def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
+        del self.attempts[attempt.fence]
+        self._remember(attempt)
+        started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
+        ended_s = self._sane(end.ended_s or self.now(), started_s)
+        self._put(Change.ATTEMPT_ENDED, _row_key(attempt) | {
+            "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
+            "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
+        })  # fmt: skip
+
+    def _remember(self, attempt: AttemptRecord) -> None:
+        """Joules and last lines come after the end: keep the keys of the latest attempts."""
+        self.finished_fences[attempt.fence] = (attempt.task.id, attempt.number)
+        if len(self.finished_fences) > 65_536:
+            for fence in list(self.finished_fences)[:32_768]:
+                del self.finished_fences[fence]
+
+    def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
+        task.state, task.ready_s = "waiting", now_s
+        self._write_task(task, None, None)
+
+    def _node_state(self, node: str, state: str) -> None:
+        known = self.nodes[node]
+        known.state = state
+        self._put(Change.NODE, {"name": node, "spec": m.pack((known.engine, known.spec)), "state": state,
+                                "seen_s": self.now()})  # fmt: skip
+        self._soon()
+
+    def _write_task(self, task: TaskRecord, ended_s: float | None, sequence: int | None) -> None:
+        self._put(Change.TASK_STATE, {
+            "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
+            "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
+        })  # fmt: skip
+
+    def _write_workflow(self, workflow: WorkflowRecord, ended_s: float | None = None) -> None:
+        self._put(Change.WORKFLOW_STATE, {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s,
+                                          "about": m.pack(workflow.about)})  # fmt: skip
+
+    def _sane(self, time_s: float, at_least_s: float) -> float:
+        """Another machine's time, kept within what can be: not before its cause, not in the future."""
+        return max(at_least_s, min(time_s, self.now()))
+
+    def _put(self, change: Change, row: Row) -> None:
+        self._batch.append((change, row))
+
+    def commit(self) -> None:
+        """Hand the turn's changes and the engine's calls to the writer: all of them are written, or none."""
+        if self.decider.entries:
+            self._put(Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self.decider.entries)})
+            self.next_entry += 1
+            self.decider.entries.clear()
+        if self._batch:
+            self.writer.put(*self._batch)
+            self._batch = []
+
+    def _wake_at(self, wake_at: float, now_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if math.isfinite(wake_at):
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, wake_at - now_s), self._soon)
+
+
+def _row_key(attempt: AttemptRecord) -> dict[str, object]:
+    return {"b_task": attempt.task.id, "b_number": attempt.number}
+
+
+def _after(outcomes: Sequence[m.Outcome], sequence: int, most: int = 1000) -> list[m.Outcome]:
+    """Outcomes beyond a sequence number; they are in order."""
+    low, high = 0, len(outcomes)
+    while low < high:
+        middle = (low + high) // 2
+        if outcomes[middle].sequence <= sequence:
+            low = middle + 1
+        else:
+            high = middle
+    return list(outcomes[low : low + most])
+
+
+def _problems(new: Sequence[m.Task], known: set[str]) -> Iterable[Problem]:
+    for task in new:
+        where = f"task {task.key}"
+        if task.key in known:
+            yield Problem(where, "the key appears twice")
+        for key in {*task.parents, *task.results} - known:
+            yield Problem(where, f"waits for {key!r}, which is not in the workflow before it")
+        if (task.command is None) == (task.function is None):
+            yield Problem(where, "needs either a command or a function")
+        if task.function is not None and (task.python is None or task.call is None):
+            yield Problem(where, "a function needs its call and the Python version that made it")
+        if task.command is not None and not task.command:
+            yield Problem(where, "the command is empty")
+        known.add(task.key)
+
+
+def _settle(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    """Into the loop from the writer's thread; a loop that is gone needs no answer."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        log.debug("the loop is closed")

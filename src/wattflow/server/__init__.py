@@ -1,0 +1,1 @@
+"""HTTP: routes, tokens, OpenAPI, Run files."""

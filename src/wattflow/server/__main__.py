@@ -1,0 +1,82 @@
+"""`python -m wattflow.server`: the server's own process; `wattflow up` starts it with a bound socket."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+from pathlib import Path
+
+from wattflow.model.errors import WattflowError
+from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.home import Home
+from wattflow.server.serve import Settings, listen, serve
+from wattflow.store.objects import Objects, open_objects
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until told to stop; 2 when the server cannot start."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    settings = Settings(
+        home=Home.of(options.home), policy=options.policy, store=options.store, objects=options.objects,
+        host=options.host,
+        port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+    )  # fmt: skip
+    try:
+        settings.home.make()
+        listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
+        objects = open_objects(settings.objects or settings.home.objects)
+        serve(settings, make_driver(options.driver, options.driver_option, settings, objects), listener, objects)
+    except WattflowError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 (what `wattflow up` passes on)
+        return 2
+    return 0
+
+
+def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:
+    """A driver by name, with its own options (``key=value``)."""
+    options = dict(one.split("=", 1) for one in given)
+    if name == "agents":
+        from wattflow.runtime.drivers.agents import AgentsDriver
+
+        return AgentsDriver(float(options.get("lost_after_s", 3.0)))
+    if name == "local":
+        from wattflow.runtime.drivers.local import LocalDriver
+        from wattflow.runtime.node_agent import make_agent
+
+        return LocalDriver(objects, lambda transport: make_agent(transport, settings.home.folder / "agent"))
+    if name == "slurm":
+        from wattflow.runtime.drivers.slurm import SlurmDriver
+
+        return SlurmDriver(objects, Path(options.get("folder", str(settings.home.folder / "slurm"))),
+                           options.get("partition"))  # fmt: skip
+    if name == "dask":
+        from wattflow.runtime.drivers.dask import DaskDriver
+
+        return DaskDriver(objects, options["scheduler"])
+    raise WattflowError(f"no driver named {name!r}; there are agents, local, slurm and dask")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="wattflow-server")
+    parser.add_argument("--home")
+    parser.add_argument("--fd", type=int)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--policy", default="least-energy")
+    parser.add_argument("--store")
+    parser.add_argument("--objects")
+    parser.add_argument("--driver", default="agents")
+    parser.add_argument("--driver-option", action="append", default=[])
+    parser.add_argument("--keep-s", type=float, default=30 * 86400.0)
+    parser.add_argument("--upgrade", action="store_true")
+    parser.add_argument("--tls-cert", type=Path)
+    parser.add_argument("--tls-key", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

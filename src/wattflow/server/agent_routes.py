@@ -1,0 +1,93 @@
+"""What agents call. Each answer comes after the store has what the call brought."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from wattflow.runtime.drivers.agents import AgentsDriver
+from wattflow.runtime.messages import Node, Sync
+from wattflow.server.app import allowed, house_of
+from wattflow.server.bodies import OBJECT_BYTES, answer, raw, schema, typed
+
+router = APIRouter(prefix="/v1", tags=["agents"])
+LOG_BYTES = 8 << 20
+
+
+class Announcement(msgspec.Struct, frozen=True):
+    """A node and the life its agent is in."""
+
+    node: Node
+    boot: str
+
+
+def _driver(request: Request) -> AgentsDriver:
+    driver = house_of(request).service.driver
+    if not isinstance(driver, AgentsDriver):
+        raise HTTPException(409, f"this server runs work by {driver.name}; it takes no agents")
+    return driver
+
+
+@router.post("/nodes", openapi_extra=schema(Announcement))
+async def announce(request: Request) -> Response:
+    """A node joins, or comes back."""
+    allowed(request, "agent")
+    announcement = await typed(request, Announcement)
+    if len(announcement.node.busy) != len(announcement.node.watts):
+        raise HTTPException(422, "a node's busy and watts must be as many")
+    try:
+        _driver(request).announce(announcement.node, announcement.boot)
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from None
+    await house_of(request).service.stored()
+    return answer(request, {"node": announcement.node.name}, 201)
+
+
+@router.post("/agents/sync", openapi_extra=schema(Sync))
+async def sync(request: Request) -> Response:
+    """One turn of an agent: news in, orders out."""
+    allowed(request, "agent")
+    turn = await typed(request, Sync)
+    driver = _driver(request)
+    if driver.knows(turn.node, turn.boot):
+        driver.report(turn)
+        if turn.ended or turn.started:
+            await house_of(request).service.stored()
+    return answer(request, await driver.orders(turn))
+
+
+@router.post("/attempts/{fence}/log", openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}}})
+async def log(request: Request, fence: int, offset: int) -> Response:
+    """Output of an attempt from a place on."""
+    allowed(request, "agent")
+    if offset < 0 or fence < 0:
+        raise HTTPException(422, "offset and fence must not be negative")
+    data = await raw(request, LOG_BYTES)
+    house_of(request).service.log(fence, offset, data)
+    return answer(request, {"taken": len(data)})
+
+
+@router.post("/objects", openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}}})
+async def put_object(request: Request) -> Response:
+    """Keep bytes; answers with their name."""
+    allowed(request, "user", "agent")
+    data = await raw(request, OBJECT_BYTES)
+    import asyncio
+
+    name = await asyncio.to_thread(house_of(request).objects.put, data)
+    return answer(request, {"object": name}, 201)
+
+
+@router.get("/objects/{name}")
+async def get_object(request: Request, name: str) -> Response:
+    """Bytes by name."""
+    import asyncio
+
+    allowed(request, "user", "agent")
+    try:
+        data = await asyncio.to_thread(house_of(request).objects.get, name)
+    except KeyError:
+        raise HTTPException(404, f"no object {name}") from None
+    return Response(data, media_type="application/octet-stream")

@@ -1,0 +1,233 @@
+"""What users and operators call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from wattflow import __version__
+from wattflow.runtime.messages import Outcomes, Submission, Task
+from wattflow.runtime.recovery import outcome_of
+from wattflow.server.app import allowed, house_of
+from wattflow.server.bodies import answer, schema, typed
+from wattflow.store import reads
+from wattflow.store.reads import Found
+
+router = APIRouter(prefix="/v1", tags=["workflows"])
+WAIT_S = 30.0
+_SPEC = msgspec.msgpack.Decoder(tuple[int, Task])
+Wait = Annotated[float, Query(ge=0, le=WAIT_S)]
+Sequence = Annotated[int, Query(ge=0, le=2**62)]
+
+
+class PolicyChange(msgspec.Struct, frozen=True):
+    """Which policy decides from now on."""
+
+    policy: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+
+
+@router.get("/status")
+async def status(request: Request) -> Response:
+    """Versions, counts, and whether the store takes changes."""
+    allowed(request, "user", "agent")
+    service = house_of(request).service
+    return answer(request, {
+        "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
+        service.now(),
+        "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
+        "waiting": sum(task.state == "waiting" for task in service.tasks.values()), "trouble": service.writer.message,
+        "commits": service.writer.figures.commits,
+    })  # fmt: skip
+
+
+@router.post("/submissions", openapi_extra=schema(Submission))
+async def submit(request: Request) -> Response:
+    """Tasks for a workflow, new or open."""
+    who = allowed(request, "user")
+    house = house_of(request)
+    submission = await typed(request, Submission)
+    if house.service.writer.message is not None:
+        raise HTTPException(507, f"the store does not take changes: {house.service.writer.message}")
+    if submission.workflow not in house.service.workflows:
+        known = await asyncio.to_thread(reads.workflow, house.database, submission.workflow)
+        if known is not None:
+            raise HTTPException(409, f"workflow {submission.workflow} exists and is over")
+    return answer(request, await house.service.submit(submission, who.name), 201)
+
+
+@router.get("/workflows")
+async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
+    """Workflows, the latest first."""
+    who = allowed(request, "user")
+    owner = None if who.sees_all else who.name
+    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most)
+    return answer(request, [_workflow(row) for row in found])
+
+
+@router.get("/workflows/{workflow}")
+async def one_workflow(request: Request, workflow: str) -> Response:
+    """One workflow."""
+    return answer(request, _workflow(await _owned(request, workflow)))
+
+
+@router.get("/workflows/{workflow}/tasks")
+async def tasks(
+    request: Request, workflow: str, after: Sequence = 0, most: Annotated[int, Query(ge=1, le=10_000)] = 1000
+) -> Response:
+    """Its tasks in order of submission."""
+    await _owned(request, workflow)
+    found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
+    return answer(request, [_task(row) for row in found])
+
+
+@router.get("/workflows/{workflow}/attempts")
+async def attempts(request: Request, workflow: str, key: str | None = None) -> Response:
+    """Attempts of all its tasks, or of one: where, when, how it ended, joules."""
+    await _owned(request, workflow)
+    return answer(request, await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key))
+
+
+@router.get("/workflows/{workflow}/outcomes")
+async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s: Wait = 0.0) -> Response:
+    """Ends of its tasks after a sequence number; waits for one."""
+    house = house_of(request)
+    record = house.service.workflows.get(workflow)
+    if record is None:
+        await _owned(request, workflow)
+        found = await asyncio.to_thread(reads.outcomes, house.database, workflow, after, 1000)
+        ends = [outcome_of(row) for row in found]
+        return answer(request, Outcomes(ends, ends[-1].sequence if ends else after, 0))
+    who = allowed(request, "user")
+    if not who.sees_all and record.owner != who.name:
+        raise HTTPException(404, f"no workflow {workflow}")
+    return answer(request, await house.service.outcomes(workflow, after, wait_s))
+
+
+@router.post("/workflows/{workflow}/cancel")
+async def cancel(request: Request, workflow: str, key: str | None = None) -> Response:
+    """Cancel a workflow, or one task of it."""
+    await _owned(request, workflow)
+    service = house_of(request).service
+    record = service.workflows.get(workflow)
+    if record is None:
+        return answer(request, {"cancelled": 0})
+    if key is not None and key not in record.keys:
+        raise HTTPException(404, f"no task {key!r} in workflow {workflow}")
+    return answer(request, {"cancelled": await service.cancel(workflow, key)})
+
+
+@router.get("/workflows/{workflow}/run")
+async def run_file(request: Request, workflow: str) -> Response:
+    """The finished workflow as a Run file (parquet), like a simulated one."""
+    from wattflow.server.runs import run_bytes
+
+    row = await _owned(request, workflow)
+    if row["state"] == "open":
+        raise HTTPException(409, f"workflow {workflow} is not over yet")
+    data = await asyncio.to_thread(run_bytes, house_of(request).database, row)
+    return Response(data, media_type="application/vnd.apache.parquet")
+
+
+@router.get("/tasks/{task}")
+async def one_task(request: Request, task: int) -> Response:
+    """One task with its attempts."""
+    row = await _owned_task(request, task)
+    found = await asyncio.to_thread(reads.attempts, house_of(request).database, row["workflow"], row["key"])
+    return answer(request, _task(row) | {"attempts": found})
+
+
+@router.get("/tasks/{task}/why")
+async def why(request: Request, task: int) -> Response:
+    """Why it is not running."""
+    row = await _owned_task(request, task)
+    service = house_of(request).service
+    record = service.tasks.get(task)
+    reason = service.why(record) if record is not None else row["reason"] or row["state"]
+    return answer(request, {"task": task, "state": record.state if record is not None else row["state"], "why": reason})
+
+
+@router.get("/tasks/{task}/log")
+async def task_log(
+    request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0, offset: Sequence = 0
+) -> Response:
+    """Output of an attempt (0: the latest) from a place on. Headers tell the attempt and whether it is over."""
+    row = await _owned_task(request, task)
+    house = house_of(request)
+    number = number or max(1, row["attempts"])
+    data = await asyncio.to_thread(house.service.logs.read, task, number, offset)
+    over = row["state"] not in ("waiting", "running") or number < row["attempts"]
+    return Response(data, media_type="application/octet-stream",
+                    headers={"wattflow-attempt": str(number), "wattflow-over": str(int(over))})  # fmt: skip
+
+
+@router.get("/nodes")
+async def nodes(request: Request) -> Response:
+    """All nodes: what they offer, their state, what they look like."""
+    allowed(request, "user", "agent")
+    service = house_of(request).service
+    running: dict[str, int] = {}
+    for attempt in service.attempts.values():
+        running[attempt.node] = running.get(attempt.node, 0) + 1
+    return answer(request, [
+        {"name": node.spec.name, "state": node.state, "cpus": node.spec.cpus, "memory_bytes": node.spec.memory_bytes,
+         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load}
+        for node in service.nodes
+    ])  # fmt: skip
+
+
+@router.post("/policy", openapi_extra=schema(PolicyChange))
+async def policy(request: Request) -> Response:
+    """Another policy from now on."""
+    allowed(request, "operator")
+    change = await typed(request, PolicyChange)
+    await house_of(request).service.use(change.policy)
+    return answer(request, {"policy": change.policy})
+
+
+@router.post("/shutdown")
+async def shutdown(request: Request) -> Response:
+    """End the server; what is open goes on when it is started again."""
+    allowed(request, "operator")
+    house_of(request).shut_down()
+    return answer(request, {"stopping": True}, 202)
+
+
+async def _owned(request: Request, workflow: str) -> Found:
+    """A workflow that the asker may see; others' are as if they were not there."""
+    who = allowed(request, "user")
+    row = await asyncio.to_thread(reads.workflow, house_of(request).database, workflow)
+    if row is None or not (who.sees_all or row["owner"] == who.name):
+        raise HTTPException(404, f"no workflow {workflow}")
+    return row
+
+
+async def _owned_task(request: Request, task: int) -> Found:
+    if not 0 <= task < 2**62:
+        raise HTTPException(404, f"no task {task}")
+    row = await asyncio.to_thread(reads.task, house_of(request).database, task)
+    if row is None:
+        allowed(request, "user")
+        raise HTTPException(404, f"no task {task}")
+    await _owned(request, row["workflow"])
+    return row
+
+
+def _workflow(row: Found) -> dict[str, Any]:
+    about = msgspec.msgpack.decode(row["about"])
+    shown = {key: row[key] for key in ("id", "name", "owner", "state", "submitted_s", "ended_s")}
+    extra = {key: about.get(key) for key in ("objective", "policy", "deadline_s", "energy_budget_j", "sealed")}
+    return shown | extra | {"tasks": row.get("tasks", {})}
+
+
+def _task(row: Found) -> dict[str, Any]:
+    _, spec = _SPEC.decode(row["spec"])
+    shown = {
+        key: row[key]
+        for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
+    }
+    return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}

@@ -1,0 +1,111 @@
+"""A finished workflow as a Run: the same rows, accounts and file as a simulated one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import sqlalchemy as sa
+
+from wattflow.lab.run.run_file import write_run
+from wattflow.model.cluster import Cluster
+from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
+from wattflow.model.workflow import Task as ModelTask
+from wattflow.model.workflow import Workflow
+from wattflow.model.workload import Workload
+from wattflow.runtime.decider import model_node, model_variant
+from wattflow.runtime.messages import Node, Task
+from wattflow.store import reads
+from wattflow.store.reads import Found
+
+_SPEC = msgspec.msgpack.Decoder(tuple[int, Task])
+_NODE = msgspec.msgpack.Decoder(tuple[int, Node])
+
+
+def run_bytes(database: sa.Engine, row: Found) -> bytes:
+    """The Run file of a workflow that is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.parquet"
+        write_run(path, make_run(database, row))
+        return path.read_bytes()
+
+
+def make_run(database: sa.Engine, row: Found) -> Run:
+    """What really happened, on the workflow's own clock (0 is its submission)."""
+    tasks = reads.tasks(database, row["id"])
+    rows = [a for a in reads.attempts(database, row["id"]) if a["outcome"] is not None]
+    nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
+    used = {attempt["node"] for attempt in rows}
+    cluster = Cluster(name="live", nodes=tuple(model_node(node) for node in nodes if node.name in used))
+    place = {node.name: index for index, node in enumerate(cluster.nodes)}
+    number = {task["id"]: index for index, task in enumerate(tasks)}
+    start_s = row["submitted_s"]
+    attempts = np.zeros(len(rows), ATTEMPT)
+    for target, found in zip(attempts, sorted(rows, key=lambda one: one["ended_s"] or 0.0), strict=True):
+        _attempt(target, found, number[found["task"]], place[found["node"]], start_s)
+    ended_s = max((found["ended_s"] for found in rows), default=start_s)
+    energy_j = _energy(database, place, rows, (start_s, ended_s))
+    about = msgspec.msgpack.decode(row["about"])
+    nothing = np.zeros(len(cluster.nodes))
+    return Run(
+        workload=_workload(row, tasks, rows), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
+        energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=0.0, makespan_s=ended_s - start_s,
+        scalars={"retries": float(sum(found["number"] > 1 for found in rows))},
+        manifest={"workflow": row["id"], "owner": row["owner"], "objective": about.get("objective"),
+                  "provenance": sorted({found["provenance"] for found in rows if found["provenance"]}),
+                  "started_at_s": start_s}, simulated=False,
+    )  # fmt: skip
+
+
+def _attempt(target: Any, found: Found, task: int, node: int, start_s: float) -> None:
+    for name in ("ready_s", "placed_s"):
+        target[name] = found[name] - start_s
+    target["start_s"] = (found["started_s"] or found["placed_s"]) - start_s
+    target["end_s"] = (found["ended_s"] or found["placed_s"]) - start_s
+    target["task"], target["node"], target["device"] = task, node, found["device"]
+    target["attempt"], target["variant"] = found["number"] - 1, found["variant"]
+    outcome = "failed" if found["outcome"] == "refused" else found["outcome"]
+    target["outcome"] = OUTCOMES.index(outcome)
+    target["cold_s"] = found["cold_s"] or 0.0
+    target["run_j"] = found["energy_j"] or 0.0
+    target["marginal_j"] = found["marginal_j"] or 0.0
+    target["guarantee"] = 1.0
+
+
+def _energy(database: sa.Engine, place: dict[str, int], rows: list[Found], span: tuple[float, float]) -> Any:
+    """Accounts of the nodes while the workflow ran; what other work used is ``unattributed``."""
+    joules = np.zeros((len(place), len(ACCOUNTS)))
+    run, idle, lost, other = (ACCOUNTS.index(name) for name in ("run", "idle", "lost", "unattributed"))
+    for window in reads.energy(database, *span):
+        if window["node"] in place:
+            node = place[window["node"]]
+            joules[node, idle] += window["idle_j"]
+            joules[node, other] += window["unattributed_j"] + window["tasks_j"]
+    for found in rows:
+        account = run if found["outcome"] == "done" else lost
+        joules[place[found["node"]], account] += found["energy_j"] or 0.0
+        joules[place[found["node"]], other] -= found["energy_j"] or 0.0
+    joules[:, other] = np.maximum(joules[:, other], 0.0)
+    return joules
+
+
+def _workload(row: Found, tasks: list[Found], rows: list[Found]) -> Workload:
+    runtime = {found["task"]: (found["ended_s"] or 0.0) - (found["started_s"] or 0.0) for found in rows}
+    joules: dict[int, float] = {}
+    for found in rows:
+        joules[found["task"]] = joules.get(found["task"], 0.0) + (found["energy_j"] or 0.0)
+    made = []
+    for task in tasks:
+        _, spec = _SPEC.decode(task["spec"])
+        made.append(ModelTask(
+            id=spec.key, name=spec.name, function=spec.function_name, runtime_s=runtime.get(task["id"], 0.0),
+            variants=tuple(model_variant(variant) for variant in spec.variants),
+            parents=tuple(dict.fromkeys([*spec.parents, *spec.results])),
+            command=spec.command[0] if spec.command else None, arguments=tuple(spec.command[1:]) if spec.command else
+            (),
+            submit_s=max(0.0, task["submitted_s"] - row["submitted_s"]), energy_j=joules.get(task["id"]),
+        ))  # fmt: skip
+    return Workload.of(Workflow(name=row["name"], tasks=tuple(made)))

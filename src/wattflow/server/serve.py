@@ -1,0 +1,132 @@
+"""A server process: the house is opened, the application runs on uvicorn until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattflow.files.whole import write_text
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.home import Home
+from wattflow.runtime.recovery import restore
+from wattflow.server.app import House, make_app
+from wattflow.server.tokens import ROLES, Tokens, write_secret
+from wattflow.store.database import open_store
+from wattflow.store.objects import Objects, open_objects
+from wattflow.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server is run.
+
+    Attributes:
+        store: URL of a database; the home's own file where None.
+        host: Loopback unless told otherwise.
+        port: 0 takes a free one.
+        keep_s: How long ended workflows are kept.
+    """
+
+    home: Home
+    policy: str = "least-energy"
+    store: str | None = None
+    objects: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    keep_s: float = 30 * 86400.0
+    upgrade: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+
+def open_house(settings: Settings, driver: Driver, objects: Objects | None = None) -> House:
+    """Store, objects, tokens and service, restored from where they were."""
+    home = settings.home
+    home.make()
+    database = open_store(settings.store or home.store, upgrade=settings.upgrade)
+    kept = objects or open_objects(settings.objects or home.objects)
+    tokens = open_tokens(home)
+    service = restore(database, Writer(database), driver, home.folder, settings.policy)
+    return House(service, database, kept, tokens, home.folder, settings.keep_s)
+
+
+def open_tokens(home: Home) -> Tokens:
+    """The home's tokens; one of each role is made at the first start."""
+    tokens = Tokens(home.tokens)
+    for role in ROLES:
+        path = home.token_file(role)
+        if not path.exists():
+            write_secret(path, tokens.make(role, role))
+    return tokens
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket, taken before anything else is done, so that a port in use costs nothing."""
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(
+            f"{settings.host}:{settings.port}", f"{error.strerror}; choose another with --port (0 takes any free one)"
+        ) from None
+    listener.listen(512)
+    return listener
+
+
+def serve(settings: Settings, driver: Driver, listener: socket.socket, objects: Objects | None = None) -> None:
+    """Run until told to stop. Writes where it listens into the home once it answers."""
+    import uvicorn
+
+    house = open_house(settings, driver, objects)
+    app = make_app(house)
+    config = uvicorn.Config(
+        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, timeout_keep_alive=120,
+        ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=64 * 1024, server_header=False,
+    )  # fmt: skip
+    server = _Server(config, settings.home, listener)
+
+    def shut_down() -> None:
+        server.should_exit = True
+
+    house.shut_down = shut_down
+    try:
+        server.run(sockets=[listener])
+    finally:
+        house.service.writer.close()
+        with contextlib.suppress(OSError):
+            settings.home.server_file.unlink()
+
+
+def _server_class() -> type:
+    import uvicorn
+
+    return uvicorn.Server
+
+
+class _Server(_server_class()):  # type: ignore[misc]
+    """A uvicorn server that says where it listens once it does."""
+
+    def __init__(self, config: object, home: Home, listener: socket.socket) -> None:
+        super().__init__(config)
+        self._home, self._listener = home, listener
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.should_exit:
+            return
+        host, port = self._listener.getsockname()[:2]
+        scheme = "https" if self.config.ssl_certfile else "http"
+        shown = f"[{host}]" if ":" in host else host
+        about = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
+        write_text(self._home.server_file, json.dumps(about))

@@ -1,0 +1,92 @@
+"""Opening a store: a SQLite file in WAL mode by default, PostgreSQL by URL. The layout's version is checked first."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
+from wattflow.store import schema
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+"""From a version to the next one."""
+
+
+class StoreTrouble(WattflowError):
+    """The store cannot be read or written: a full disk, a lost server, a damaged file."""
+
+
+def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
+    """Open or make a store.
+
+    Args:
+        url: A file for SQLite, or ``postgresql://user@host/name``.
+        upgrade: Bring an older layout up to date; without it an older store is refused and left as it is.
+    """
+    engine = _engine(url)
+    try:
+        _check(engine, str(url), upgrade)
+    except sa.exc.DBAPIError as error:
+        raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
+    return engine
+
+
+def _engine(url: str | Path) -> sa.Engine:
+    text = str(url)
+    if text.startswith(("postgres://", "postgresql://")):
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise MissingExtra("PostgreSQL needs psycopg: pip install 'wattflow[postgres]'") from None
+        return sa.create_engine("postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True)
+    if "://" in text:
+        raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
+    engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
+    sa.event.listen(engine, "connect", _settings)
+    return engine
+
+
+def _settings(connection: sqlite3.Connection, _: object) -> None:
+    """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=4000")
+
+
+def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
+    with engine.begin() as connection:
+        if not sa.inspect(connection).has_table("meta"):
+            schema.metadata.create_all(connection)
+            connection.execute(sa.insert(schema.meta), {"key": "version", "value": str(schema.VERSION)})
+            return
+        version = int(
+            connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar_one()
+        )
+        if version > schema.VERSION:
+            raise InvalidInput(
+                url, f"this store was written by a newer wattflow (layout {version}, this one knows {schema.VERSION})"
+            )
+        if version < schema.VERSION and not upgrade:
+            raise InvalidInput(
+                url,
+                f"this store has the older layout {version}, now it is {schema.VERSION}; nothing was changed. "
+                "Copy it away, then `wattflow up --upgrade` brings it up to date",
+            )
+        for step in range(version, schema.VERSION):
+            MIGRATIONS[step](connection)
+        if version < schema.VERSION:
+            connection.execute(
+                sa.update(schema.meta).where(schema.meta.c.key == "version"), {"value": str(schema.VERSION)}
+            )
+
+
+def told(error: sa.exc.DBAPIError) -> str:
+    """What the database itself says, without the statement and its values."""
+    return str(error.orig).strip().splitlines()[0] if error.orig is not None else type(error).__name__
+
+
+def _shown(engine: sa.Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)

@@ -1,0 +1,83 @@
+"""Objects: bytes named by their SHA-256, each a file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from wattflow.model.errors import InvalidInput
+
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class Objects(Protocol):
+    """Where large payloads, results and files are kept."""
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes; returns their name. The same bytes are kept once."""
+
+    def get(self, name: str) -> bytes:
+        """The bytes of a name; KeyError where it is not here."""
+
+    def has(self, name: str) -> bool:
+        """Whether a name is here."""
+
+
+def object_name(data: bytes) -> str:
+    """The name that bytes have in every store."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class FolderObjects:
+    """Objects in a folder, 256 folders deep so that none grows large."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes; returns their name."""
+        name = object_name(data)
+        path = self.path(name)
+        if path.exists():
+            return name
+        path.parent.mkdir(exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(draft).replace(path)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The bytes of a name; KeyError where it is not here."""
+        try:
+            return self.path(name).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(name) from None
+
+    def has(self, name: str) -> bool:
+        """Whether a name is here."""
+        return self.path(name).exists()
+
+    def path(self, name: str) -> Path:
+        """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""
+        if _NAME.fullmatch(name) is None:
+            raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
+        return self.root / name[:2] / name[2:]
+
+
+def open_objects(url: str | Path) -> Objects:
+    """A folder; other places by URL are not known yet."""
+    if "://" in str(url):
+        raise InvalidInput(str(url), "objects are kept in a folder; give its path")
+    return FolderObjects(Path(url))

@@ -1,0 +1,135 @@
+"""Questions to the store. Each opens a connection of its own, so that readers never wait for the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from wattflow.store import schema
+
+Found = dict[str, Any]
+
+
+def rows(database: sa.Engine, query: sa.Select[Any]) -> list[Found]:
+    """All rows of a query as dictionaries."""
+    with database.connect() as connection:
+        return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def meta(database: sa.Engine) -> dict[str, str]:
+    """All settings that the store keeps for the server."""
+    return {row["key"]: row["value"] for row in rows(database, sa.select(schema.meta))}
+
+
+def workflows(database: sa.Engine, owner: str | None = None, state: str | None = None, most: int = 1000) -> list[Found]:
+    """Workflows, the latest first, with how many of their tasks are in each state."""
+    table = schema.workflows
+    query = sa.select(table).order_by(table.c.submitted_s.desc()).limit(most)
+    if owner is not None:
+        query = query.where(table.c.owner == owner)
+    if state is not None:
+        query = query.where(table.c.state == state)
+    found = rows(database, query)
+    counted = sa.select(schema.tasks.c.workflow, schema.tasks.c.state, sa.func.count().label("count"))
+    counted = counted.where(schema.tasks.c.workflow.in_([row["id"] for row in found]))
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows(database, counted.group_by(schema.tasks.c.workflow, schema.tasks.c.state)):
+        counts.setdefault(row["workflow"], {})[row["state"]] = row["count"]
+    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+
+
+def workflow(database: sa.Engine, identity: str) -> Found | None:
+    """One workflow."""
+    found = rows(database, sa.select(schema.workflows).where(schema.workflows.c.id == identity))
+    return found[0] if found else None
+
+
+def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_000_000) -> list[Found]:
+    """Tasks of a workflow in order of submission."""
+    table = schema.tasks
+    query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.id > after))
+    return rows(database, query.order_by(table.c.id).limit(most))
+
+
+def task(database: sa.Engine, identity: int) -> Found | None:
+    """One task."""
+    found = rows(database, sa.select(schema.tasks).where(schema.tasks.c.id == identity))
+    return found[0] if found else None
+
+
+def outcomes(database: sa.Engine, workflow_id: str, after: int, most: int) -> list[Found]:
+    """Ended tasks of a workflow in the order in which they ended."""
+    table = schema.tasks
+    query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.sequence > after))
+    return rows(database, query.order_by(table.c.sequence).limit(most))
+
+
+def attempts(database: sa.Engine, workflow_id: str, key: str | None = None) -> list[Found]:
+    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key."""
+    query = sa.select(schema.attempts, schema.tasks.c.key).join(
+        schema.tasks, schema.tasks.c.id == schema.attempts.c.task
+    )
+    query = query.where(schema.tasks.c.workflow == workflow_id)
+    if key is not None:
+        query = query.where(schema.tasks.c.key == key)
+    return rows(database, query.order_by(schema.attempts.c.task, schema.attempts.c.number))
+
+
+def open_attempts(database: sa.Engine) -> list[Found]:
+    """Attempts that are placed and not over."""
+    return rows(database, sa.select(schema.attempts).where(schema.attempts.c.outcome.is_(None)))
+
+
+def nodes(database: sa.Engine) -> list[Found]:
+    """All nodes ever announced."""
+    return rows(database, sa.select(schema.nodes).order_by(schema.nodes.c.name))
+
+
+def energy(database: sa.Engine, began_s: float, ended_s: float) -> list[Found]:
+    """Windows of node energy that touch a span."""
+    table = schema.energy
+    return rows(database, sa.select(table).where((table.c.ended_s >= began_s) & (table.c.began_s <= ended_s)))
+
+
+def journal(database: sa.Engine, after: int) -> Iterator[tuple[int, bytes]]:
+    """Entries of the journal beyond a sequence number, in order."""
+    table = schema.journal
+    with database.connect() as connection:
+        query = sa.select(table.c.sequence, table.c.entry).where(table.c.sequence > after).order_by(table.c.sequence)
+        for row in connection.execution_options(stream_results=True).execute(query):
+            yield row[0], row[1]
+
+
+def highest(database: sa.Engine) -> dict[str, int]:
+    """The largest task id, sequence and journal entry so far."""
+    with database.connect() as connection:
+        return {
+            "task": connection.execute(sa.select(sa.func.max(schema.tasks.c.id))).scalar() or 0,
+            "sequence": connection.execute(sa.select(sa.func.max(schema.tasks.c.sequence))).scalar() or 0,
+            "entry": connection.execute(sa.select(sa.func.max(schema.journal.c.sequence))).scalar() or 0,
+            "workflows": connection.execute(sa.select(sa.func.count()).select_from(schema.workflows)).scalar() or 0,
+        }
+
+
+def drop_journal(database: sa.Engine, up_to: int) -> None:
+    """Entries that a snapshot holds."""
+    with database.begin() as connection:
+        connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence <= up_to))
+
+
+def expire(database: sa.Engine, before_s: float) -> list[tuple[int, int]]:
+    """Delete workflows that ended before a time, with tasks and attempts; returns (task, number) of the attempts."""
+    w, t, a = schema.workflows, schema.tasks, schema.attempts
+    with database.begin() as connection:
+        old = sa.select(w.c.id).where(w.c.ended_s < before_s)
+        old_tasks = sa.select(t.c.id).where(t.c.workflow.in_(old))
+        gone = [
+            tuple(row) for row in connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(old_tasks)))
+        ]
+        connection.execute(sa.delete(a).where(a.c.task.in_(old_tasks)))
+        connection.execute(sa.delete(t).where(t.c.workflow.in_(old)))
+        connection.execute(sa.delete(w).where(w.c.ended_s < before_s))
+        connection.execute(sa.delete(schema.energy).where(schema.energy.c.ended_s < before_s))
+        return gone  # type: ignore[return-value]

@@ -1,0 +1,151 @@
+"""The group writer: one thread, one connection, one transaction for everything that gathered since the last.
+
+`put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
+disk. A group
+closes by itself: what comes while a commit runs forms the next one. ``most`` bounds it so that no commit grows long.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from wattflow.store import schema
+from wattflow.store.database import told
+from wattflow.store.schema import Change, Row
+
+log = logging.getLogger(__name__)
+Batch = tuple[tuple[Change, Row], ...]
+RETRY_S = 0.25
+KEPT = 4096
+
+
+@dataclass(slots=True)
+class Figures:
+    """How the writer does: the last commits' seconds and how many rows it wrote."""
+
+    commits: int = 0
+    rows: int = 0
+    commit_s: list[float] = field(default_factory=list)
+
+    def add(self, rows: int, seconds: float) -> None:
+        """Note one commit."""
+        self.commits, self.rows = self.commits + 1, self.rows + rows
+        self.commit_s.append(seconds)
+        if len(self.commit_s) > KEPT:
+            del self.commit_s[: KEPT // 2]
+
+
+class Writer:
+    """Writes changes in groups, in order, until closed.
+
+    Args:
+        database: An opened store.
+        most: Rows in one group.
+        trouble: Called with a message when a commit fails, and with None when one succeeds again. A failed group is
+        kept
+            and tried until it succeeds: nothing that was put is dropped.
+    """
+
+    def __init__(
+        self, database: sa.Engine, most: int = 256, trouble: Callable[[str | None], None] | None = None
+    ) -> None:
+        self.figures = Figures()
+        self.message: str | None = None
+        self._database, self._most, self._trouble = database, most, trouble
+        self._statements = schema.statements(database.dialect.name)
+        self._waiting: deque[Batch | Callable[[], None]] = deque()
+        self._lock = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, *batch: tuple[Change, Row]) -> None:
+        """Take changes that belong together: all of them are in one group."""
+        with self._lock:
+            self._waiting.append(batch)
+            self._lock.notify()
+
+    def settled(self, done: Callable[[], None]) -> None:
+        """Call ``done`` (in the writer's thread) when everything put so far is on disk."""
+        with self._lock:
+            self._waiting.append(done)
+            self._lock.notify()
+
+    def wait(self, timeout_s: float = 30.0) -> bool:
+        """Block until everything put so far is on disk; False when it took too long. Not for the event loop."""
+        done = threading.Event()
+        self.settled(done.set)
+        return done.wait(timeout_s)
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Write what is left and end the thread."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify()
+        self._thread.join(timeout_s)
+
+    def _loop(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closing:
+                    self._lock.wait()
+                if not self._waiting:
+                    return
+                rows, callbacks = self._take()
+            if not self._commit_until_it_holds(rows):
+                return
+            for callback in callbacks:
+                callback()
+
+    def _take(self) -> tuple[dict[Change, list[Row]], list[Callable[[], None]]]:
+        """The next group: whole batches, in order, until it is large enough."""
+        rows: dict[Change, list[Row]] = {}
+        callbacks: list[Callable[[], None]] = []
+        count = 0
+        while self._waiting and (count < self._most or callable(self._waiting[0])):
+            item = self._waiting.popleft()
+            if callable(item):
+                callbacks.append(item)
+                continue
+            count += len(item)
+            for change, row in item:
+                rows.setdefault(change, []).append(row)
+        return rows, callbacks
+
+    def _commit_until_it_holds(self, rows: dict[Change, list[Row]]) -> bool:
+        """Commit the group, again and again while the store refuses; False when closing without success."""
+        if not rows:
+            return True
+        while True:
+            try:
+                began = time.perf_counter()
+                with self._database.begin() as connection:
+                    for change in sorted(rows):
+                        connection.execute(self._statements[change], rows[change])
+                self.figures.add(sum(map(len, rows.values())), time.perf_counter() - began)
+                self._tell(None)
+                return True
+            except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
+                self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
+                with self._lock:
+                    if self._closing:
+                        return False
+                time.sleep(RETRY_S)
+
+    def _tell(self, message: str | None) -> None:
+        if message == self.message:
+            return
+        self.message = message
+        if message is not None:
+            log.error("the store does not take changes: %s; trying again", message)
+        else:
+            log.info("the store takes changes again")
+        if self._trouble is not None:
+            self._trouble(message)

@@ -1,0 +1,85 @@
+"""Our scheduler as a process beside a rig, as a user would start it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from kuberig.processes import free_ports
+from kuberig.rig import Rig
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+
+class OurScheduler:
+    """`wattflow kube scheduler` with a configuration of its own; a context manager.
+
+    Attributes:
+        policy: What it decides by.
+        url: Where it serves metrics and health.
+    """
+
+    def __init__(self, rig: Rig, policy: str = "least-energy", text: str = "", name: str = "wattflow") -> None:
+        self.rig, self.policy, self.name = rig, policy, name
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        self.folder = tempfile.TemporaryDirectory(prefix="wf-scheduler-")
+        self.config = Path(self.folder.name) / "scheduler.toml"
+        self.log = Path(self.folder.name) / "log"
+        base = f'name = "{name}"\npolicy = "{policy}"\n'
+        sections = "[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n"
+        self.config.write_text(base + (text or sections).replace("PORT", str(port)))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> OurScheduler:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if kind is not None:
+            print(self.log.read_text()[-4000:])
+        self.folder.cleanup()
+
+    def start(self, timeout_s: float = 240.0) -> None:
+        """Start it and wait until it is ready."""
+        environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+        words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "-v"]
+        words += ["--config", str(self.config), "--kubeconfig", str(self.rig.scheduler_kubeconfig)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        ends = time.monotonic() + timeout_s
+        while not self._ready():
+            if self.process.poll() is not None or time.monotonic() > ends:
+                raise RuntimeError(f"the scheduler did not become ready: {self.log.read_text()[-3000:]}")
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        try:
+            return bool(urlopen(f"{self.url}/readyz", timeout=2).status == 200)
+        except (URLError, OSError):
+            return False
+
+    def metrics(self) -> str:
+        """Its metrics page."""
+        return str(urlopen(f"{self.url}/metrics", timeout=5).read().decode())
+
+    def stop(self, hard: bool = False) -> None:
+        """End it; ``hard`` leaves it no time to give its lease back."""
+        if self.process is None:
+            return
+        if hard:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        self.process.wait(20)
+        self.process = None

@@ -1,0 +1,128 @@
+"""The manifests: accepted by a real API server, enough for the scheduler, and no more than it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kuberig.api import JSON, ApiError
+from under_test import Cluster
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+}
+
+
+def documents(folder: str) -> list[JSON]:
+    files = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())["resources"]
+    return [one for file in files for one in yaml.safe_load_all((DEPLOY / folder / file).read_text())]
+
+
+def path_of(document: JSON) -> str:
+    return PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace", "default"))
+
+
+def apply(cluster: Cluster, folder: str) -> None:
+    for document in documents(folder):
+        cluster.api.create(path_of(document), document, exists_ok=True)
+
+
+@pytest.fixture(scope="module")
+def applied(cluster: Cluster) -> Iterator[None]:
+    apply(cluster, "base")
+    definitions = PATHS["CustomResourceDefinition"]
+    cluster.api.await_one(definitions, "nodepowerprofiles.wattflow.io", _established, 30)
+    yield
+
+
+def _established(found: JSON) -> bool:
+    return any(
+        c["type"] == "Established" and c["status"] == "True" for c in found.get("status", {}).get("conditions", [])
+    )
+
+
+def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: None) -> None:
+    path = "/apis/wattflow.io/v1alpha1/nodepowerprofiles"
+    kind = {"apiVersion": "wattflow.io/v1alpha1", "kind": "NodePowerProfile"}
+    good = kind | {"metadata": {"name": "good"}, "spec": {"nodes": ["n"], "busy": [0, 4], "watts": [50, 90.5]}}
+    made = cluster.api.create(path, good)
+    assert made["spec"]["scope"] == "wall" and made["spec"]["provenance"] == "modelled"
+    for spec, message in (
+        ({"busy": [0, 4], "watts": [50, 90]}, "name nodes"),
+        ({"nodes": ["n"], "busy": [0, 4], "watts": [50]}, "as many points"),
+        ({"nodes": ["n"], "preset": "x", "busy": [0], "watts": [1]}, "either a preset"),
+        ({"nodes": ["n"]}, "either a preset"),
+    ):
+        with pytest.raises(ApiError, match=message):
+            cluster.api.create(path, kind | {"metadata": {"name": "bad"}, "spec": spec})
+    cluster.api.delete(f"{path}/good")
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "namespace", "name", "allowed"),
+    [
+        ("list", "", "pods", "", "", True),
+        ("create", "", "pods/binding", "default", "", True),
+        ("patch", "", "pods/status", "default", "", True),
+        ("update", "coordination.k8s.io", "leases", "wattflow", "wattflow", True),
+        ("update", "coordination.k8s.io", "leases", "wattflow", "another", False),
+        ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler", False),
+        ("create", "", "pods", "default", "", False),
+        ("delete", "", "pods", "default", "", False),
+        ("patch", "", "nodes", "", "", False),
+        ("list", "", "secrets", "", "", False),
+    ],
+)  # fmt: skip
+def test_rights_are_what_it_needs_and_no_more(
+    cluster: Cluster, applied: None, verb: str, group: str, resource: str, namespace: str, name: str, allowed: bool
+) -> None:
+    base, _, sub = resource.partition("/")
+    asked = {"verb": verb, "group": group, "resource": base, "subresource": sub, "namespace": namespace, "name": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": "system:serviceaccount:wattflow:wattflow-scheduler", "resourceAttributes": asked},
+    }
+    answer = cluster.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert answer["status"]["allowed"] is allowed, answer["status"]
+
+
+def test_the_hpe_guarantee_is_set_at_admission(cluster: Cluster, namespace: str) -> None:
+    apply(cluster, "hpe-guarantee")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+
+    def made(name: str, labels: dict[str, str]) -> JSON:
+        limits = {"cpu": "2500m", "memory": "1Gi"}
+        containers = [{"name": "a", "image": "x", "resources": {"limits": limits}}, {"name": "b", "image": "x"}]
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"schedulerName": "nobody", "containers": containers},
+        }
+        return cluster.api.create(pods, body)
+
+    for turn in range(200):  # a policy takes effect a moment after it was written
+        found = made(f"guaranteed-{turn}", {"wattflow.io/guarantee": "hpe"})
+        if found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2":
+            break
+    first, second = found["spec"]["containers"]
+    assert first["resources"] == {
+        "limits": {"cpu": "2500m", "memory": "1Gi"},
+        "requests": {"cpu": "2", "memory": "1Gi"},
+    }
+    assert second.get("resources", {}) == {}
+    plain = made("plain", {})
+    assert plain["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2500m"
+    for document in documents("hpe-guarantee"):
+        cluster.api.delete(f"{path_of(document)}/{document['metadata']['name']}")

@@ -1,0 +1,129 @@
+"""The book: everybody's pods count, assumptions hold and are undone, counts of pods narrow the choice."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.unit.kube.making import node, pod
+from tests.unit.kube.plain_decider import PlainDecider
+
+from wattflow.kube import objects
+from wattflow.kube.book import Book
+
+
+@pytest.fixture
+def decider() -> PlainDecider:
+    return PlainDecider()
+
+
+@pytest.fixture
+def book(decider: PlainDecider) -> Book:
+    book = Book(decider, owns=lambda one: one.spec.scheduler_name == "ours", power_of=lambda one: None)
+    book.on_node("ADDED", node("a"))
+    return book
+
+
+def ours(name: str, where: str = "", **more: object) -> objects.Pod:
+    return pod(name, where, **({"schedulerName": "ours"} | more))
+
+
+def decide(book: Book, decider: PlainDecider) -> list[tuple[str, str]]:
+    book.flush(0.0)
+    chosen = decider.step(0.0).choices
+    return [(uid, name) for uid, name in chosen if book.assume(uid, name) is None]
+
+
+def test_only_our_pods_are_wanted_and_everybodys_count(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", pod("theirs", cpu="1"))
+    book.on_pod("ADDED", pod("runs", "a", cpu="3"))
+    book.on_pod("ADDED", ours("big", cpu="2"))
+    book.on_pod("ADDED", ours("small", cpu="1"))
+    assert decide(book, decider) == [("uid-small", "a")]
+    book.on_pod("DELETED", pod("runs", "a", cpu="3"))
+    assert decide(book, decider) == [("uid-big", "a")]
+
+
+def test_an_assumed_pod_counts_until_it_is_refused(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", ours("x", cpu="3"))
+    assert decide(book, decider) == [("uid-x", "a")]
+    assert book.cluster.nodes["a"].requested["cpu"] == 3000
+    book.forget("uid-x", 0.0)
+    decider.refused("uid-x", 0.0)
+    assert book.cluster.nodes["a"].requested["cpu"] == 0
+    assert decide(book, decider) == [("uid-x", "a")]
+
+
+def test_bound_elsewhere_by_another_is_load_there(book: Book, decider: PlainDecider) -> None:
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("x", cpu="3"))
+    assert decide(book, decider) == [("uid-x", "a")]
+    book.on_pod("MODIFIED", ours("x", "b", cpu="3"))
+    book.flush(0.0)
+    assert decider.loads["b"]["cpu"] == 3000
+    assert book.cluster.nodes["a"].requested["cpu"] == 0
+    assert not decider.held and not decider.waiting
+
+
+def test_confirmed_resized_and_ended(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", ours("x", cpu="1"))
+    decide(book, decider)
+    book.on_pod("MODIFIED", ours("x", "a", cpu="2"))
+    assert not book.records["uid-x"].assumed
+    assert decider.free("a", "cpu") == 2000
+    book.on_pod("MODIFIED", ours("x", "a", cpu="2", status={"phase": "Succeeded"}))
+    assert decider.free("a", "cpu") == 4000 and ("ended", "uid-x") in decider.log
+    book.on_pod("DELETED", ours("x", "a", cpu="2", status={"phase": "Succeeded"}))
+
+
+def test_gated_and_leaving_pods_are_not_wanted(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", ours("x", schedulingGates=[{"name": "carbon"}]))
+    assert not decider.waiting
+    book.on_pod("MODIFIED", ours("x"))
+    assert decider.waiting
+    gone = ours("x")
+    book.on_pod("MODIFIED", msgspec.structs.replace(gone, metadata=msgspec.structs.replace(
+        gone.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))  # fmt: skip
+    assert not decider.waiting
+
+
+def test_a_node_that_comes_late_finds_its_pods(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", pod("early", "b", cpu="4"))
+    book.on_node("ADDED", node("b"))
+    book.flush(0.0)
+    assert decider.loads["b"]["cpu"] == 4000
+    book.on_node("DELETED", node("b"))
+    book.on_pod("ADDED", ours("x", cpu="4"))
+    assert decide(book, decider) == [("uid-x", "a")]
+
+
+def anti(**labels: str) -> dict[str, object]:
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_anti_affinity_within_one_step_is_caught_before_binding(book: Book, decider: PlainDecider) -> None:
+    book.on_node("ADDED", node("b"))
+    for name in ("x", "y", "z"):
+        book.on_pod("ADDED", ours(name, labels={"app": "db"}, affinity=anti(app="db")))
+    assert decide(book, decider) == [("uid-x", "a")]
+    for uid in ("uid-y", "uid-z"):
+        decider.refused(uid, 0.0)
+    assert decide(book, decider) == [("uid-y", "b")]
+    decider.refused("uid-z", 0.0)
+    assert decide(book, decider) == []
+    book.on_pod("DELETED", ours("x", "a", labels={"app": "db"}))
+    assert decide(book, decider) == [("uid-z", "a")]
+
+
+def test_pods_that_run_can_refuse_newcomers(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", pod("shy", "a", affinity=anti(app="web")))
+    book.on_pod("ADDED", ours("x", labels={"app": "web"}))
+    assert decide(book, decider) == []
+    book.on_pod("ADDED", ours("y"))
+    assert decide(book, decider) == [("uid-y", "a")]
+
+
+def test_what_we_do_not_support_is_refused_not_ignored(book: Book, decider: PlainDecider) -> None:
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    assert decide(book, decider) == []
+    assert "persistentVolumeClaim" in book.refused["uid-x"]

@@ -1,0 +1,155 @@
+"""Client, mirrors and leases against a server that fails on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.kube.small_api import refusal, small_api
+
+from wattflow.kube import access, objects
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.leader import Leader
+from wattflow.kube.limits import Bucket
+from wattflow.kube.reflect import Mirror
+from wattflow.model.errors import InvalidInput
+
+PODS = "/api/v1/pods"
+
+
+def raw(name: str, uid: str = "") -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "d", "uid": uid or name}, "spec": {}}
+
+
+async def until(condition: object, timeout_s: float = 5.0) -> None:
+    """Wait for a condition by turns of the loop."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.005)
+
+
+def test_lists_watches_and_goes_on_after_cuts_and_410() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("a"))
+            seen: list[tuple[str, str]] = []
+            mirror = Mirror(client, PODS, objects.Pod, lambda kind, pod: seen.append((kind, pod.metadata.name)))
+            task = asyncio.create_task(mirror.run())
+            await mirror.synced.wait()
+            api.put(PODS, raw("b"))
+            await until(lambda: ("ADDED", "b") in seen)
+            await until(lambda: api.watches)
+            api.cut()
+            api.put(PODS, raw("b"))
+            await until(lambda: ("MODIFIED", "b") in seen)
+            assert mirror.relists == 1
+            await until(lambda: api.watches)
+            api.delete(PODS, "d/a")
+            api.put(PODS, raw("c"))
+            api.compact()
+            mirror.version = "1"
+            api.cut()
+            await until(lambda: mirror.relists == 2)
+            await until(lambda: ("DELETED", "a") in seen and ("ADDED", "c") in seen)
+            assert set(mirror.items) == {"d/b", "d/c"}
+            task.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_pod_made_anew_under_its_name_is_told_as_gone_first() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("a", "1"))
+            seen: list[tuple[str, str]] = []
+            mirror = Mirror(client, PODS, objects.Pod, lambda kind, pod: seen.append((kind, pod.metadata.uid)))
+            await mirror.relist()
+            api.put(PODS, raw("a", "2"))
+            await mirror.relist()
+            assert seen == [("ADDED", "1"), ("DELETED", "1"), ("ADDED", "2")]
+
+    asyncio.run(run())
+
+
+def test_429_is_waited_for_and_other_refusals_are_raised() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("a"))
+            api.faults += [("pods", lambda: refusal(429, "TooManyRequests", **{"Retry-After": "0"}))] * 3
+            assert len((await client.list_all(PODS, objects.Pod)).items) == 1
+            assert client.throttled == 3
+            with pytest.raises(ApiError, match="404 NotFound"):
+                await client.get("/api/v1/namespaces/d/pods/none", objects.Pod)
+
+    asyncio.run(run())
+
+
+def test_bucket_spreads_requests() -> None:
+    now = 0.0
+    bucket = Bucket(2.0, 3.0, lambda: now)
+    assert [bucket.delay_s() for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
+    now = 2.0
+    assert bucket.delay_s() == 0.0
+
+
+def leader(client: Client, who: str, clock: object) -> Leader:
+    return Leader(client, "d", "ours", who, clock=clock)  # type: ignore[arg-type]
+
+
+def test_one_leads_and_the_other_takes_over_only_after_the_lease_ran_out() -> None:
+    async def run() -> None:
+        now = 0.0
+        async with small_api() as (_, where), Client(where) as client:
+            one, two = leader(client, "one", lambda: now), leader(client, "two", lambda: now)
+            await one.attempt()
+            await two.attempt()
+            assert one.leads and not two.leads
+            now = 9.9
+            assert one.leads
+            now = 10.1
+            assert not one.leads, "it stops binding before the lease of 15 s can be taken"
+            await two.attempt()
+            assert not two.leads
+            now = 15.1
+            await two.attempt()
+            assert two.leads and not one.leads
+            await one.attempt()
+            assert not one.leads
+            await two.release()
+            await one.attempt()
+            assert one.leads
+
+    asyncio.run(run())
+
+
+def test_a_lease_lost_between_reading_and_writing_is_not_held() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            one = leader(client, "one", lambda: 0.0)
+            api.faults.append(("leases", lambda: refusal(404, "NotFound")))
+            api.put(
+                "/apis/coordination.k8s.io/v1/namespaces/d/leases", {"metadata": {"name": "ours", "namespace": "d"}}
+            )
+            with pytest.raises(ApiError, match="409"):
+                await one.attempt()
+            assert not one.leads
+
+    asyncio.run(run())
+
+
+def test_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("""
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]
+clusters: [{name: k, cluster: {server: "http://127.0.0.1:1/"}}]
+users: [{name: u, user: {token: t}}]
+""")
+    found = access.find(path)
+    assert (found.server, found.namespace, found.bearer()) == ("http://127.0.0.1:1", "n", "t")
+    with pytest.raises(InvalidInput, match="no context named 'x'"):
+        access.from_kubeconfig(path, "x")
+    path.write_text(path.read_text().replace("token: t", "exec: {}"))
+    with pytest.raises(InvalidInput, match="logs in by exec"):
+        access.find(path)

@@ -1,0 +1,135 @@
+"""Each filter with the smallest case for and against; generated cases run against kube-scheduler in `make parity`."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.kube.making import node, pod
+
+from wattflow.kube import objects
+from wattflow.kube.filters.feasible import feasible
+from wattflow.kube.filters.snapshot import Snapshot
+
+
+def nodes_for(one: objects.Pod, nodes: list[objects.Node], pods: list[objects.Pod] = []) -> list[str]:  # noqa: B006
+    found = feasible(one, Snapshot.of(nodes, pods))
+    return [name for name, reason in found.items() if reason is None]
+
+
+def test_cordoned_nodes_take_only_those_who_tolerate_it() -> None:
+    nodes = [node("a", unschedulable=True), node("b")]
+    assert nodes_for(pod(), nodes) == ["b"]
+    tolerant = pod(tolerations=[{"operator": "Exists"}])
+    assert nodes_for(tolerant, nodes) == ["a", "b"]
+
+
+def test_taints_by_effect_key_and_value() -> None:
+    nodes = [node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),
+             node("b", taints=[{"key": "k", "effect": "PreferNoSchedule"}])]  # fmt: skip
+    assert nodes_for(pod(), nodes) == ["b"]
+    assert nodes_for(pod(tolerations=[{"key": "k", "value": "v"}]), nodes) == ["a", "b"]
+    assert nodes_for(pod(tolerations=[{"key": "k", "value": "w"}]), nodes) == ["b"]
+    assert nodes_for(pod(tolerations=[{"key": "k", "operator": "Exists", "effect": "NoExecute"}]), nodes) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ({"key": "disk", "operator": "In", "values": ["ssd"]}, ["a"]),
+        ({"key": "disk", "operator": "NotIn", "values": ["ssd"]}, ["b", "c"]),
+        ({"key": "disk", "operator": "Exists"}, ["a", "b"]),
+        ({"key": "disk", "operator": "DoesNotExist"}, ["c"]),
+        ({"key": "size", "operator": "Gt", "values": ["5"]}, ["b"]),
+        ({"key": "size", "operator": "Lt", "values": ["10"]}, ["a"]),
+    ],
+)
+def test_node_affinity_operators(expression: dict[str, object], found: list[str]) -> None:
+    nodes = [node("a", {"disk": "ssd", "size": "3"}), node("b", {"disk": "hdd", "size": "10"}), node("c")]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    assert nodes_for(pod(affinity=affinity), nodes) == found
+
+
+def test_terms_are_alternatives_and_an_empty_one_selects_nothing() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, {}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    assert nodes_for(pod(affinity=affinity), nodes) == ["b"]
+
+
+def test_node_selector() -> None:
+    assert nodes_for(pod(nodeSelector={"disk": "ssd"}), [node("a"), node("b", {"disk": "ssd"})]) == ["b"]
+
+
+def with_port(name: str, ip: str = "", where: str = "", protocol: str = "TCP") -> objects.Pod:
+    port = {"hostPort": 80, "hostIP": ip, "protocol": protocol}
+    return pod(name, where, containers=[{"name": "c", "ports": [port]}])
+
+
+def test_host_ports_collide_on_the_same_or_on_all_addresses() -> None:
+    nodes = [node("a"), node("b")]
+    assert nodes_for(with_port("new", "10.0.0.1"), nodes, [with_port("old", "10.0.0.2", "a")]) == ["a", "b"]
+    assert nodes_for(with_port("new", ""), nodes, [with_port("old", "10.0.0.2", "a")]) == ["b"]
+    assert nodes_for(with_port("new", "10.0.0.1"), nodes, [with_port("old", "", "a")]) == ["b"]
+    assert nodes_for(with_port("new", "", protocol="UDP"), nodes, [with_port("old", "", "a")]) == ["a", "b"]
+
+
+def test_resources_count_everybodys_pods_and_the_number_of_pods() -> None:
+    nodes = [node("a"), node("b", allocatable={"pods": "1"})]
+    others = [pod("x", "a", cpu="3", schedulerName="another"), pod("y", "b")]
+    assert nodes_for(pod(cpu="1"), nodes, others) == ["a"]
+    assert nodes_for(pod(cpu="1001m"), nodes, others) == []
+    assert nodes_for(pod(cpu="1001m"), nodes, [pod("x", "a", cpu="3", status={"phase": "Succeeded"})]) == ["a", "b"]
+
+
+def test_extended_resource_that_a_node_lacks() -> None:
+    asks = pod(containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}])
+    assert nodes_for(asks, [node("a"), node("b", allocatable={"nvidia.com/gpu": "1"})]) == ["b"]
+
+
+def term(**labels: str) -> dict[str, object]:
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": "zone"}
+
+
+def anti(**labels: str) -> dict[str, object]:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term(**labels)]}}
+
+
+ZONED = [node("a", {"zone": "1"}), node("b", {"zone": "2"}), node("c")]
+
+
+def test_anti_affinity_counts_both_ways() -> None:
+    runs = [pod("x", "a", {"app": "db"})]
+    assert nodes_for(pod(affinity=anti(app="db")), ZONED, runs) == ["b", "c"]
+    shy = [pod("x", "a", {"app": "db"}, affinity=anti(app="web"))]
+    assert nodes_for(pod(labels={"app": "web"}), ZONED, shy) == ["b", "c"]
+
+
+def test_affinity_follows_and_the_first_of_a_series_may_start() -> None:
+    wish = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term(app="db")]}}
+    assert nodes_for(pod(affinity=wish), ZONED, [pod("x", "b", {"app": "db"})]) == ["b"]
+    assert nodes_for(pod(affinity=wish), ZONED) == []
+    assert nodes_for(pod(labels={"app": "db"}, affinity=wish), ZONED) == ["a", "b"]
+
+
+def spread(**more: object) -> list[dict[str, object]]:
+    base = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    return [base | {"labelSelector": {"matchLabels": {"app": "w"}}} | more]
+
+
+def test_topology_spread_keeps_the_skew() -> None:
+    runs = [pod("x", "a", {"app": "w"})]
+    new = pod(labels={"app": "w"}, topologySpreadConstraints=spread())
+    assert nodes_for(new, ZONED, runs) == ["b"]
+    assert nodes_for(new, ZONED, []) == ["a", "b"]
+    new = pod(labels={"app": "w"}, topologySpreadConstraints=spread(minDomains=3))
+    assert nodes_for(new, ZONED, runs) == ["b"]
+    new = pod(labels={"app": "w"}, topologySpreadConstraints=spread(maxSkew=2))
+    assert nodes_for(new, ZONED, runs) == ["a", "b"]
+
+
+def test_what_is_not_supported_is_refused_and_said() -> None:
+    claim = pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    found = feasible(claim, Snapshot.of([node("a")], []))
+    assert found == {"a": "a volume of kind persistentVolumeClaim is not supported by this scheduler"}
+    assert nodes_for(pod(volumes=[{"name": "v", "emptyDir": {}}]), [node("a")]) == ["a"]
+    assert nodes_for(pod(resourceClaims=[{"name": "r"}]), [node("a")]) == []

@@ -1,0 +1,183 @@
+"""Processes of tasks: results, logs, limits, versions, reuse, deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work, Zygote
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def call(fence: int, function: Callable[..., Any], *args: object, **about: Any) -> Work:
+    blobs = (cloudpickle.dumps(function), cloudpickle.dumps((args, {})))
+    return Work(fence=fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs, **about)
+
+
+def on_executor(body: Callable[[ProcessExecutor], Coroutine[Any, Any, None]], groups: Groups | None = None) -> None:
+    async def main() -> None:
+        executor = ProcessExecutor(Zygote(), workers=2, groups=groups)
+        await executor.start()
+        try:
+            await body(executor)
+        finally:
+            await executor.close()
+
+    asyncio.run(main())
+
+
+def value(finish: Finish) -> object:
+    assert finish.outcome == "done", finish
+    assert finish.result is not None
+    return cloudpickle.loads(finish.result)
+
+
+def test_a_call_returns_its_value_log_and_usage() -> None:
+    logged: list[bytes] = []
+
+    def work(x: int) -> int:
+        print("hello")
+        return x + sum(range(2_000_000)) * 0
+
+    async def body(executor: ProcessExecutor) -> None:
+        finish = await executor.run(call(1, work, 41, on_log=logged.append))
+        assert value(finish) == 41
+        assert finish.cpu_s > 0.005 and finish.peak_bytes > 1 << 20
+        assert finish.ended_s >= finish.started_s and finish.cold_s < 1.0
+
+    on_executor(body)
+    assert b"".join(logged) == b"hello\n"
+
+
+def test_every_task_has_a_process_of_its_own_unless_told() -> None:
+    def pid() -> int:
+        return os.getpid()
+
+    async def body(executor: ProcessExecutor) -> None:
+        alone = {value(await executor.run(call(n, pid))) for n in range(3)}
+        reused = {value(await executor.run(call(10 + n, pid, isolate=False))) for n in range(3)}
+        assert len(alone) == 3 and len(reused) == 1
+
+    on_executor(body)
+
+
+def test_an_error_carries_its_type_and_trace() -> None:
+    logged: list[bytes] = []
+
+    def fails() -> None:
+        raise ValueError("no such thing")
+
+    async def body(executor: ProcessExecutor) -> None:
+        finish = await executor.run(call(1, fails, on_log=logged.append))
+        assert finish.outcome == "failed" and finish.reason == "ValueError: no such thing"
+        assert isinstance(cloudpickle.loads(finish.result or b""), ValueError)
+
+    on_executor(body)
+    assert b"Traceback" in b"".join(logged)
+
+
+def test_another_python_is_refused_before_the_payload_is_loaded() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        work = Work(fence=1, python="3.9", function="f", blobs=(b"not a pickle", b"nor this"))
+        finish = await executor.run(work)
+        assert finish.outcome == "refused" and "3.9" in (finish.reason or "")
+
+    on_executor(body)
+
+
+def test_commands_exit_codes_and_missing_programs() -> None:
+    logged: list[bytes] = []
+
+    async def body(executor: ProcessExecutor) -> None:
+        good = await executor.run(Work(fence=1, command=["sh", "-c", "echo $WORD"], environment={"WORD": "out"},
+                                       on_log=logged.append))  # fmt: skip
+        bad = await executor.run(Work(fence=2, command=["sh", "-c", "exit 3"]))
+        none = await executor.run(Work(fence=3, command=["no-such-program-anywhere"], on_log=logged.append))
+        assert good.outcome == "done"
+        assert (bad.outcome, bad.reason) == ("failed", "exit code 3")
+        assert (none.outcome, none.reason) == ("failed", "exit code 127")
+
+    on_executor(body)
+    assert logged[0] == b"out\n" and b"No such file" in logged[1]
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_time_limit_ends_it_with_its_children(isolate: bool) -> None:
+    def forever() -> None:
+        import subprocess
+
+        subprocess.run(["sleep", "1000"], check=False)
+
+    async def body(executor: ProcessExecutor) -> None:
+        began = time.monotonic()
+        finish = await executor.run(call(1, forever, timeout_s=0.3, isolate=isolate))
+        assert finish.outcome == "time_limit" and time.monotonic() - began < 5
+        after = await executor.run(call(2, lambda: "alive", isolate=isolate))
+        assert value(after) == "alive"
+
+    on_executor(body)
+
+
+def test_a_death_is_told_and_spares_the_calls_behind_it() -> None:
+    def die() -> None:
+        os._exit(9)
+
+    async def body(executor: ProcessExecutor) -> None:
+        alone = await executor.run(call(1, die))
+        assert alone.outcome == "failed" and "9" in (alone.reason or "")
+        kills = [executor.run(call(2 + n, die, isolate=False)) for n in range(2)]
+        after = [executor.run(call(4 + n, lambda: "kept", isolate=False)) for n in range(6)]
+        finishes = await asyncio.gather(*kills, *after)
+        assert [f.outcome for f in finishes[:2]] == ["failed", "failed"]
+        assert {value(f) for f in finishes[2:]} == {"kept"}
+
+    on_executor(body)
+
+
+def test_cancelling_kills_it() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
+        while 5 not in executor.running():
+            await asyncio.sleep(0.01)
+        executor.stop(5)
+        assert (await running).outcome == "cancelled"
+
+    on_executor(body)
+
+
+def test_memory_is_limited_with_groups_and_without() -> None:
+    def greedy() -> int:
+        return len(bytearray(400 << 20))
+
+    for groups in (None, Groups.find(f"test-{os.getpid()}")):
+
+        async def body(executor: ProcessExecutor) -> None:
+            finish = await executor.run(call(1, greedy, memory_bytes=100 << 20))
+            assert finish.outcome == "failed", finish
+            assert "memory" in (finish.reason or "").lower(), finish
+            assert value(await executor.run(call(2, greedy, memory_bytes=800 << 20))) == 400 << 20
+
+        on_executor(body, groups)
+
+
+def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
+        while 5 not in executor.running():
+            await asyncio.sleep(0.01)
+        assert executor.zygote._process is not None
+        executor.zygote._process.kill()
+        finish = await asyncio.wait_for(running, 10)
+        assert finish.outcome == "failed" and "zygote" in (finish.reason or "")
+        assert value(await executor.run(call(6, lambda: 1))) == 1
+
+    on_executor(body)

@@ -1,0 +1,111 @@
+"""What the rig is made of: programs, versions, and how each is built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KUBERNETES = "1.36.4"
+ETCD = "3.6.8"
+KWOK = "0.8.0"
+ARGO = "4.0.2"
+CONTAINERD = "2.4.2"
+
+HERE = Path(__file__).resolve().parents[1]
+ARGO_MODULE = "github.com/argoproj/argo-workflows/v4"
+_STAMP = "k8s.io/component-base/version"
+# Without the stamp clients read the version as 0.0 and switch features off.
+_KUBE_FLAGS = f"-X {_STAMP}.gitVersion=v{KUBERNETES} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing to build: packages of one Go module, and the programs that come out."""
+
+    name: str
+    version: str
+    programs: tuple[str, ...]
+    packages: tuple[str, ...]
+    module: str = ""  # folder of our go.mod; empty: `go install package@version`
+    flags: str = ""
+    tags: str = ""
+    vendored: bool = False
+    sources: tuple[str, ...] = field(default=())  # files of ours that the programs are made from
+
+    @property
+    def key(self) -> str:
+        """The folder's name in the cache: version, and a hash of our own sources where there are any."""
+        if not self.sources:
+            return f"{self.name}-{self.version}"
+        digest = hashlib.sha256()
+        for pattern in self.sources:
+            for file in sorted(HERE.glob(pattern)):
+                digest.update(file.read_bytes())
+        return f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
+
+
+def _kube(program: str) -> Part:
+    return Part(program, KUBERNETES, (program,), (f"k8s.io/kubernetes/cmd/{program}",), ".", _KUBE_FLAGS)
+
+
+PARTS = (
+    Part("etcd", ETCD, ("etcd",), ("go.etcd.io/etcd/server/v3",), "etcd"),
+    _kube("kube-apiserver"),
+    _kube("kube-controller-manager"),
+    _kube("kube-scheduler"),
+    Part("kwok", KWOK, ("kwok",), ("sigs.k8s.io/kwok/cmd/kwok",)),
+    _kube("kubelet"),
+    Part(
+        "containerd",
+        CONTAINERD,
+        ("containerd", "containerd-shim-runc-v2", "ctr"),
+        tuple(f"github.com/containerd/containerd/v2/cmd/{p}" for p in ("containerd", "containerd-shim-runc-v2", "ctr")),
+        tags="no_btrfs no_devmapper no_zfs",
+    ),
+    Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
+    Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
+    # Both from one vendored copy, so that what they share is compiled once.
+    Part(
+        "argo",
+        ARGO,
+        ("workflow-controller", "argoexec"),
+        (f"{ARGO_MODULE}/cmd/workflow-controller", f"{ARGO_MODULE}/cmd/argoexec"),
+        "argo",
+        vendored=True,
+    ),
+)
+BY_NAME = {part.name: part for part in PARTS}
+BY_PROGRAM = {program: part for part in PARTS for program in part.programs}
+
+
+def cache_dir() -> Path:
+    """Where binaries are kept: WATTFLOW_KUBE_RIG, or the user's cache folder."""
+    named = os.environ.get("WATTFLOW_KUBE_RIG")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wattflow" / "kube-rig"
+
+
+def part_dir(part: Part) -> Path:
+    """The folder that holds one part's programs."""
+    return cache_dir() / part.key
+
+
+def program(name: str) -> Path:
+    """The path of a built program; raises with what to do when it is not built."""
+    path = part_dir(BY_PROGRAM[name]) / name
+    if not path.exists():
+        raise NotBuilt(f"{name} is not built (looked for {path}); `make kube-rig` builds it")
+    return path
+
+
+def missing(names: tuple[str, ...] = ()) -> list[Part]:
+    """Parts, of those named or of all, that have a program missing."""
+    wanted = [BY_NAME[name] for name in names] if names else list(PARTS)
+    return [part for part in wanted if not all((part_dir(part) / p).exists() for p in part.programs)]
+
+
+class NotBuilt(RuntimeError):
+    """A program of the rig is not in the cache."""
