@@ -424,7 +424,7 @@ def tell(rig: Rig, load: Load, silent: int) -> int:
 
 
 def _until_it_answers(rig: Rig) -> None:
-    end_s = time.monotonic() + 120
+    end_s = time.monotonic() + 600  # the first start compiles
     while time.monotonic() < end_s:
         try:
             status = Connection(rig.url, rig.home.token("user")).call("GET", "/v1/status")
