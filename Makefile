@@ -30,8 +30,8 @@ check: $(BIN)/.dev ## Format, lint, types, import order
 tools: ## Outside programs that some tests use (PCP, stress-ng), where apt can install them
 	sh scripts/install-pcp.sh
 
-test: check tools ## Set up, all checks and all tests
-	$(BIN)/pytest -n 2 --dist loadgroup
+test: check tools ## Set up, all checks and all tests that need no cluster
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/cluster
 
 test-fast: $(BIN)/.dev ## The unit part, under two minutes
 	$(BIN)/pytest -n 2 --dist loadgroup tests/unit -m "not slow"

@@ -48,7 +48,7 @@ def _last(values: list[float]) -> float:
 
 
 def line(*names: str, size: int = 0) -> Baseline:
-    """Least squares of seconds on one size, for each key; a key with one size or none falls to its task, then to all."""
+    """Least squares of seconds on one size, for each key; a key with one size falls to its task, then to all."""
 
     def fitted(train: Observations, levels: Sequence[str]) -> dict[tuple[str, ...], tuple[float, float, float]]:
         rows: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)

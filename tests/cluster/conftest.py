@@ -74,16 +74,16 @@ def real_node(cluster: Cluster) -> node.RealNode:
     lacking = [part.name for part in parts.missing(("kubelet", "containerd"))]
     if reason or lacking:
         unavailable(reason or f"the rig lacks {', '.join(lacking)} (`make kube-rig`)")
-    return rig.start_real_node(with_argo=not parts.missing(("argoexec",)))
+    return rig.start_real_node(with_argo=not parts.missing(("argo",)))
 
 
 @pytest.fixture(scope="session")
 def argo(cluster: Cluster) -> None:
     """Argo's workflow-controller at the cluster's side."""
     rig = cluster.own()
-    if parts.missing(("workflow-controller",)):
-        unavailable("the rig lacks workflow-controller (`make kube-rig`)")
-    rig.start_argo()
+    if parts.missing(("argo",)):
+        unavailable("the rig lacks Argo (`make kube-rig`)")
+    rig.start_argo(requeue_s=1.0)
 
 
 @pytest.fixture

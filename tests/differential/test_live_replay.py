@@ -14,7 +14,9 @@ from wattflow.live import EDGE, FAILED, FINISHED, NODE, SEAL, STARTED, TASK, Act
 from wattflow.model.cluster import Cluster
 from wattflow.model.run import OUTCOMES, Run
 from wattflow.model.workload import Workload
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
+from wattflow.sim import kernel
 from wattflow.sim.simulate import SimOptions, Simulation
 
 
@@ -23,8 +25,8 @@ class Replay:
 
     def __init__(self, run: Run, policy: str | Policy, options: SimOptions, seed: int) -> None:
         workload, cluster = run.workload, run.cluster
-        self.engine = Engine(policy, seed=seed, max_retries=options.max_retries)
-        self.nodes = [self.engine.node(node) for node in cluster.nodes]
+        self.engine = Engine(policy, cluster, seed=seed, max_retries=options.max_retries)
+        self.nodes = [self.engine.nodes[node.name] for node in cluster.nodes]
         self.node_index = {identity: i for i, identity in enumerate(self.nodes)}
         self.cluster, self.workload, self.run = cluster, workload, run
         self.shapes = [
@@ -34,8 +36,10 @@ class Replay:
         self.placed: dict[tuple[int, int, int], tuple[int, float]] = {}
         self.attempt: dict[tuple[int, int, int], int] = {}
         self.sequence: dict[tuple[int, int, int], int] = {}
-        self.ids: list[int] = []
-        self.tell_workload()
+        self.lives = [0] * len(self.nodes)
+        self.ids: dict[int, int] = {}
+        for flow, submit_s in enumerate(workload.workflow_submit_s.tolist()):
+            self.events[max(submit_s, run.start_s)].append((1, flow, flow))
         for row in run.attempts:
             key = (int(row["task"]), int(row["part"]), int(row["attempt"]))
             outcome = OUTCOMES[int(row["outcome"])]
@@ -47,25 +51,22 @@ class Replay:
             self.events[down_s].append((8, 0, (node, Power.DOWN)))
             self.events[up_s].append((8, 0, (node, Power.ON)))
 
-    def tell_workload(self) -> None:
-        """All workflows and edges at once; each task is released at its time."""
+    def tell_workflow(self, flow: int) -> None:
+        """One workflow with all its edges, when it is submitted; each task is released at its time."""
         workload = self.workload
-        flows = [self.engine.workflow() for _ in workload.workflow_names]
-        for t in range(len(workload)):
+        made = self.engine.workflow(submit_s=float(workload.workflow_submit_s[flow]))
+        members = np.flatnonzero(workload.workflow == flow).tolist()
+        for t in members:
             estimate = float(workload.estimate_s[t])
-            self.ids.append(
-                self.engine.put(
-                    TASK, self.shapes[workload.shape[t]], workflow=flows[workload.workflow[t]], tag=t,
-                    estimate_s=None if np.isnan(estimate) else estimate, release_s=float(workload.release_s[t]),
-                    deadline_s=float(workload.deadline_s[t]), input_bytes=float(workload.input_bytes[t]),
-                )
+            self.ids[t] = self.engine.put(
+                TASK, self.shapes[workload.shape[t]], workflow=made, tag=t,
+                estimate_s=None if np.isnan(estimate) else estimate, release_s=float(workload.release_s[t]),
+                deadline_s=float(workload.deadline_s[t]), input_bytes=float(workload.input_bytes[t]),
             )  # fmt: skip
-            self.events[float(workload.release_s[t])]
-        for t in range(len(workload)):
+        for t in members:
             for e in range(workload.parent_start[t], workload.parent_start[t + 1]):
                 self.engine.put(EDGE, self.ids[workload.parent[e]], self.ids[t], size_bytes=workload.parent_bytes[e])
-        for flow in flows:
-            self.engine.put(SEAL, flow)
+        self.engine.put(SEAL, made)
 
     def go(self) -> None:
         """Instant by instant to the end."""
@@ -80,11 +81,18 @@ class Replay:
         rows = [row for row in rows if row not in later]
         rows.sort(key=lambda row: (row[0], self.order(row)))
         for order, _, what in rows:
-            if order == 3:
+            if order == 1:
+                self.tell_workflow(what)
+            elif order == 3:
                 self.engine.put(STARTED, self.attempt[what])
-            elif order == 8 or order == 10:
+            elif order == 8:
                 node, power = what
+                self.lives[node] += 1
                 self.engine.put(NODE, self.nodes[node], state=power)
+            elif order == 10:
+                node, power, life = what
+                if self.lives[node] == life:  # else it was lost on its way
+                    self.engine.put(NODE, self.nodes[node], state=power)
             elif what[1] == "done":
                 self.engine.put(FINISHED, self.attempt[what[0]])
             elif what[1] == "node_lost":
@@ -116,7 +124,7 @@ class Replay:
         seconds, power = (sleep.enter_s, Power.ASLEEP) if kind == Act.SLEEP else (sleep.wake_s, Power.ON)
         if kind == Act.SLEEP and seconds == 0.0:
             return  # the engine has it asleep at once
-        self.events[now + seconds].append((10, 0, (index, power)))
+        self.events[now + seconds].append((10, 0, (index, power, self.lives[index])))
 
     def key(self, row: tuple[int, int, Any]) -> tuple[int, int, int]:
         """Task, part and try that a row is about."""
@@ -125,15 +133,21 @@ class Replay:
 
     def order(self, row: tuple[int, int, Any]) -> int:
         """Attempts report in the order in which they were placed."""
-        return self.sequence[self.key(row)] if row[0] in (3, 4, 5) else 0
+        return self.sequence[self.key(row)] if row[0] in (3, 4, 5) else row[1]
 
 
 def differences(
     workload: Workload, cluster: Cluster, policy: str | Policy, options: SimOptions, seed: int = 3
 ) -> list[str]:
     """Placements of the live engine that are not the simulator's."""
-    run = Simulation(workload, cluster, policy, seed=seed, options=options).run()
+    simulation = Simulation(workload, cluster, policy, seed=seed, options=options)
+    instants = set()
+    while simulation.advance(max_events=1) != kernel.DONE:
+        instants.add(float(simulation.state.clock.now[0]))
+    run = simulation.result()
     replay = Replay(run, policy, options, seed)
+    for now in instants:
+        replay.events[now]  # the simulator also decides when a stage ends, which no driver reports
     replay.go()
     wrong = []
     for row in run.attempts:
@@ -168,3 +182,20 @@ def test_one_feature_beside_a_dag(feature: str) -> None:
     names = tuple(POLICIES)
     for seed in range(8):
         assert case(seed, {feature, "dag", "arrivals"}, names[seed % len(names)]) == []
+
+
+LIVE_POLICIES = [name for name in registry.names() if not registry.load(name).knows_future]
+
+
+@pytest.mark.parametrize("name", LIVE_POLICIES)
+def test_every_live_policy(name: str) -> None:
+    """Faults, gangs, devices, sleep and cold starts together."""
+    features = {"dag", "arrivals", "gpu", "fpga", "cold", "sleep", "node_failures", "task_failures", "transfers"}
+    policy = registry.load(name)
+    for seed in range(3):
+        workload, cluster, options = random_case(100 + seed, features | ({"parts"} if seed == 2 else set()))
+        given = SimOptions(
+            max_retries=options.max_retries, outages=options.node_failures,
+            task_faults=tuple((task, attempt, share) for (task, attempt), share in options.task_failures.items()),
+        )  # fmt: skip
+        assert differences(workload, cluster, policy, given) == []

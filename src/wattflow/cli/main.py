@@ -30,6 +30,7 @@ from wattflow.cli import (
     run,
     simulate,
     up,
+    warm,
     watch,
 )
 from wattflow.cli.guard import guarded
@@ -72,6 +73,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "top": watch.top,
     "why": watch.why,
     "agent": agent.agent,
+    "warm": warm.warm,
 }
 
 for _name, _command in COMMANDS.items():

@@ -23,7 +23,7 @@ def _devices_that_suit(state, variant, node):
 def fill_class_ok(state, variant_first, variant_end, class_first, class_end, examples):
     """Write ``class_ok`` for some variants and classes; ``examples`` names a node of each class, −1 without one.
 
-    Amounts of cores and memory are the nodes' own and are not looked at here.
+    A class's ``request_u`` and ``memory`` are the most that one of its nodes has had.
     """
     for v in range(variant_first, variant_end):
         needs = state.variants[v]
@@ -31,7 +31,8 @@ def fill_class_ok(state, variant_first, variant_end, class_first, class_end, exa
             kind = state.classes[c]
             strange = needs.architecture >= 0 and needs.architecture != kind.architecture
             lacking = needs.frequency >= kind.frequency_n or (needs.features & ~kind.features) != np.uint64(0)
-            ok = not strange and not lacking
+            small = needs.need_u > kind.request_u or needs.memory > kind.memory
+            ok = examples[c] >= 0 and not strange and not lacking and not small
             if ok and needs.device != NO_DEVICE:
-                ok = examples[c] >= 0 and _devices_that_suit(state, v, examples[c]) >= needs.devices
+                ok = _devices_that_suit(state, v, examples[c]) >= needs.devices
             state.class_ok[v, c] = 1 if ok else 0

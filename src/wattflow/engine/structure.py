@@ -37,7 +37,7 @@ def add_task(state, task):
     state.marks[task].sibling = work.first_task if row.workflow > 0 else -1
     if row.workflow > 0:
         work.first_task = task
-        work.dirty = 1
+        work.dirty = max(1, work.dirty)
     work.open += 1
     state.counts[0].open += 1
 
@@ -82,7 +82,8 @@ def add_edge(state, parent, child, size_bytes):
         return FULL
     if size_bytes > 0.0:
         state.rules[0].has_data = 1
-    state.workflows[down.workflow].dirty = 1
+    work = state.workflows[down.workflow]
+    work.dirty = max(1, work.dirty)
     if up.state == DONE:
         return ADDED
     down.pending += 1

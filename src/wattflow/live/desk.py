@@ -17,9 +17,9 @@ ACTION = np.dtype([("kind", "i8"), ("who", "i8"), ("value", "i8")])
 REJECTED = np.dtype([("kind", "i8"), ("who", "i8"), ("reason", "i8")])
 WORDS = np.dtype([
     ("events", "i8"), ("folded", "i8"), ("arriving", "i8"), ("placements", "i8"), ("actions", "i8"),
-    ("rejected", "i8"), ("ramps", "i8"), ("wake_at", "f8"),
+    ("rejected", "i8"), ("ramps", "i8"), ("fresh", "i8"), ("changed", "i8"), ("wake_at", "f8"),
 ])  # fmt: skip
-TABLES = ("words", "events", "order", "tally", "arrivals", "placements", "actions", "rejected")
+TABLES = ("words", "events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 
 
 class Desk(Tables):
@@ -37,6 +37,8 @@ def make_desk(events: int, attempts: int, actions: int) -> Desk:
         order=np.zeros(events, np.int32),
         tally=np.zeros(16, np.int64),
         arrivals=np.zeros(events, np.int32),
+        fresh=np.zeros(events, np.int32),
+        changed=np.zeros(events, np.int32),
         placements=record_table(PLACEMENT, attempts),
         actions=record_table(ACTION, actions),
         rejected=record_table(REJECTED, events),

@@ -6,22 +6,27 @@ import contextlib
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from wattflow.engine import tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
-from wattflow.kernel import jit
-from wattflow.live import desk, growth, kernels, stepping
+from wattflow.engine.validate import validate_state
+from wattflow.kernel import jit, random
+from wattflow.live import desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
+from wattflow.live.places import Places, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
+from wattflow.live.wanted import Wanted
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
-from wattflow.policy import registry
+from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 _REASONS = {
@@ -55,24 +60,29 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
-        self.state.clock["random"] = (seed * 2654435761 + 88172645463325252) & 0x7FFFFFFFFFFFFFFF
+        self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
+        self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._count = 0
         self._gone: list[int] = []
-        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
             self.use(self.policy)
-        self._refresh()
+        self._take_up()
         if cluster is not None:
             for zone in cluster.zones:
                 self._nodes.zones.setdefault(zone.name, len(self._nodes.zones))
             for node in cluster.nodes:
                 self.node(node)
+
+    def _take_up(self) -> None:
+        """What is made from the rest, at the start and for a copy."""
+        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
+        self._refresh()
 
     # What there is
 
@@ -81,7 +91,6 @@ class Engine:
         policy = _live_policy(policy)
         self.policy, state = policy, self.state
         settings = policy.settings
-        waiting = self._empty_queue()
         if settings is not self._shapes.settings:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
@@ -93,16 +102,35 @@ class Engine:
             state.params[i] = value
         state.memory[:] = 0
         self._nodes.set_sleep_after(policy.sleep_after_s)
-        self._functions = kernels.functions(policy, state)
+        self._functions = bind.bind(policy, state)
+        self._sees_workflows = needs_places(policy)
         self._nodes.changed = True
-        self._fill_queue(waiting)
+        self._order_again()
 
-    def _empty_queue(self) -> list[int]:
-        """Take all waiting tasks out; their rows, in order of entry."""
-        return []
+    def _waiting(self) -> Any:
+        """Rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
+        state = self.state
+        states = state.tasks.state
+        states[states == tables.GHOST] = tables.CANCELLED
+        for task in np.flatnonzero(states == tables.LEFT).tolist():
+            state.tasks.state[task] = tables.FREE
+            state.tasks.next[task] = state.counts.free_task[0]
+            state.counts["free_task"] = task
+        state.shapes["ghosts"] = 0
+        rows = np.flatnonzero(states == tables.READY)
+        return rows[np.argsort(state.tasks.sequence[rows], kind="stable")]
 
-    def _fill_queue(self, tasks: list[int]) -> None:
-        pass
+    def _order_again(self) -> None:
+        """Notes of all open tasks and their keys, as the policy in use has them."""
+        waiting = self._waiting()
+        self._places.start(self.policy)
+        if needs_places(self.policy):
+            self._places.note(self.policy, *open_flows(self.state), self._add_lane)
+        self._kernels.requeue(self.state.handle(), self._functions, waiting)
+
+    def _add_lane(self, earlier: int, later: int) -> None:
+        while not self._kernels.add_lane(self.state.handle(), earlier, later):
+            growth.double_edges(self.state)
 
     def node(
         self,
@@ -111,7 +139,13 @@ class Engine:
         taints: Sequence[p.Taint] = (),
         counts: Mapping[str, int] | None = None,
     ) -> int:
-        """A node joins and takes work from the next step on; its id."""
+        """A node joins and takes work from the next step on; its id.
+
+        The name of a node that is there changes its labels, taints, counts and amounts; the rest stays as it was.
+        """
+        known = self._nodes.by_name.get(node.name)
+        if known is not None and not self._is_going(known):
+            return self._node_again(known, node, labels or {}, tuple(taints), counts or {})
         with _quiet():
             row = self._nodes.add(node, labels or {}, tuple(taints), counts or {})
         self._refresh()
@@ -120,6 +154,36 @@ class Engine:
             self._desk.words["ramps"] = 1
         self._write(Kind.NODE, identity, 0, -1, -1, 0.0)
         return identity
+
+    def _is_going(self, row: int) -> bool:
+        return any(p.row_of(identity) == row for identity in self._gone)
+
+    def _node_again(
+        self, row: int, node: Node, labels: Mapping[str, str], taints: tuple[p.Taint, ...], counts: Mapping[str, int]
+    ) -> int:
+        identity = p.make_id(p.NODE_ID, row, int(self.state.node_marks.generation[row]))
+        facts = self._nodes.facts[row]
+        if labels != facts.labels or taints != facts.taints:
+            self._nodes.relabel(row, labels, taints)
+        for name in {*counts, *facts.counts}:
+            more = counts.get(name, 0) - facts.counts.get(name, 0)
+            if more:
+                self._write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
+        facts.counts, facts.node = (
+            dict(counts),
+            replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores),
+        )
+        self._put_node(identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
+        return identity
+
+    def constraint(self, constraint: p.Constraint) -> int:
+        """Where tasks of a shape may go. The same values give the same id."""
+        row = self._nodes.rules.add(constraint)
+        return p.make_id(p.CONSTRAINT_ID, row, int(self._nodes.rules.generations[row]))
+
+    def resource(self, name: str) -> None:
+        """Make a countable resource known; at most eight."""
+        self._nodes.resource(name)
 
     def shape(
         self,
@@ -133,23 +197,35 @@ class Engine:
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
         name = self._shapes.function(function)
-        chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID)
+        chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
+        if len(self._shape_generation) < len(self.state.shapes):
+            self._refresh()
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
-    def workflow(self, deadline_s: float | None = None, tag: int = 0) -> int:
-        """Open a workflow; its id."""
+    def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
+        """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
         deadline = math.inf if deadline_s is None else deadline_s
-        identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+        submit = float(self.state.clock["now"][0]) if submit_s is None else submit_s
+        identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         if identity < 0:
             growth.grow_workflows(self.state, 2 * len(self.state.workflows))
             self._refresh()
-            identity = self._kernels.open_workflow(self.state.handle(), deadline, tag)
+            identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         return int(identity)
 
     def drop(self, identity: int) -> None:
-        """A shape is not needed any more; its row is free when the last task that uses it has ended."""
-        self._shapes.drop(self._row(identity, p.SHAPE_ID))
+        """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
+        if p.what_of(identity) == p.CONSTRAINT_ID:
+            self._nodes.rules.drop(self._row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
+        else:
+            self._shapes.drop(self._row(identity, p.SHAPE_ID, self._shape_generation))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self._shapes.sweep()
+        if self._nodes.rules.dropped:
+            self._nodes.rules.sweep({facts.constraint for facts in self._shapes.facts.values()})
 
     # Events
 
@@ -235,6 +311,8 @@ class Engine:
             raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
         cores_u = -1 if cores is None else _amount("cores", micro(cores))
         memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        if max(cores_u, memory) >= 0:
+            self._nodes.raise_room(p.row_of(node), cores_u, memory)
         self._write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
 
     def _put_gone(self, node: int) -> None:
@@ -247,6 +325,8 @@ class Engine:
     ) -> None:
         self._row(node, p.NODE_ID, self._node_generation)
         self._write(10, node, 0, _amount("cores", micro(cores)), _amount("memory_bytes", memory_bytes), 0.0)
+        for name, count in (counts or {}).items():
+            self._write(10, node, 1 + self._nodes.resource(name), _amount(name, count), 0, 0.0)
 
     def _put_resize(self, attempt: int, cores: float | None = None, memory_bytes: int | None = None) -> None:
         self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
@@ -297,10 +377,11 @@ class Engine:
             self._desk.replace(actions=growth.grown(self._desk.actions, len(state.actions)))
 
     def _double_events(self) -> None:
-        tables, rows = self._desk, 2 * self._room
-        tables.replace(
-            events=growth.grown(tables.events, rows), order=np.zeros(rows, np.int32),
-            arrivals=np.zeros(rows, np.int32), rejected=growth.grown(tables.rejected, rows),
+        made, rows = self._desk, 2 * self._room
+        made.replace(
+            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
+            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
+            rejected=growth.grown(made.rejected, rows),
         )  # fmt: skip
         self._refresh()
 
@@ -308,17 +389,36 @@ class Engine:
 
     def step(self, now_s: float) -> p.Step:
         """Fold all events, decide, and say what to do."""
+        self._begin(now_s)
+        with _quiet():
+            self._decide()
+            if jit.CHECKED:
+                validate_state(self.state)
+            return self._results()
+
+    def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
+        """Steps in which the caller decides: what is ``wanted``, choice by choice."""
+        return Wanted(self, rows, joint)
+
+    def _begin(self, now_s: float) -> None:
+        """The first half of a step: the events."""
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
         with _quiet():
             self._prepare()
             self._fold(now_s)
-            self._decide()
-            return self._results()
+            if self._sees_workflows:
+                self._note_places()
 
     def _prepare(self) -> None:
+        """Room for this step's timers; a policy's notes of nodes, when they have changed."""
         state = self.state
+        if self._nodes.changed:
+            self._nodes.changed = False
+            self._places.nodes_changed()
+            if self.policy.prepare is not None and self._nodes.facts:
+                self.policy.prepare(state, self._places.cluster())
         wanted = int(state.counts["timer_n"][0]) + self._count + len(state.attempts) + len(state.nodes) + 64
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
@@ -327,34 +427,47 @@ class Engine:
         words = self._desk.words
         words["events"] = self._count
         self._count = 0
-        priority = self._functions[0]
-        while self._kernels.fold_events(self.state.handle(), self._desk.handle(), priority, now_s) != stepping.OK:
+        fold = self._kernels.fold_events
+        while fold(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK:
             growth.double_edges(self.state)
+
+    def _note_places(self) -> None:
+        words = self._desk.words[0]
+        changed, fresh = (
+            self._desk.changed[: int(words.changed)].tolist(),
+            self._desk.fresh[: int(words.fresh)].tolist(),
+        )
+        if changed or fresh:
+            self._places.note(self.policy, changed, fresh, self._add_lane)
+            self.state.workflows.dirty[changed] = 0
 
     def _decide(self) -> None:
         while True:
-            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), *self._functions)
+            status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), self._functions)
             if status == stepping.OK:
                 return
             if status == stepping.BAD_COST:
                 raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
-            growth.grow_attempts(self.state, 2 * len(self.state.attempts))
-            self._refresh()
+            self._grow_attempts()
+
+    def _grow_attempts(self) -> None:
+        growth.grow_attempts(self.state, 2 * len(self.state.attempts))
+        self._refresh()
 
     def _results(self) -> p.Step:
-        tables, words = self._desk, self._desk.words[0].tolist()
-        _, _, _, placed, acted, rejected, _, wake_at = words
+        made, words = self._desk, self._desk.words[0].tolist()
+        _, _, _, placed, acted, rejected, _, _, _, wake_at = words
         ended_n = int(self.state.counts["ended_n"][0])
-        placements = list(map(p.Placement._make, tables.placements[:placed].tolist())) if placed else []
-        actions = [p.Action(p.Act(k), w, v) for k, w, v in tables.actions[:acted].tolist()] if acted else []
+        placements = list(map(p.Placement._make, made.placements[:placed].tolist())) if placed else []
+        actions = [p.Action(p.Act(k), w, v) for k, w, v in made.actions[:acted].tolist()] if acted else []
         ended = [p.Ended(t, g, p.Outcome(o)) for t, g, o in self.state.ended[:ended_n].tolist()] if ended_n else []
         refused = [
-            p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (tables.rejected[:rejected].tolist() if rejected else [])
+            p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (made.rejected[:rejected].tolist() if rejected else [])
         ]
         if self._gone:
             self._remove_gone()
         if self._shapes.dropped:
-            self._shapes.sweep()
+            self._sweep()
         return p.Step(placements, actions, wake_at, ended, refused)
 
     def _remove_gone(self) -> None:
@@ -365,6 +478,23 @@ class Engine:
         self._gone.clear()
 
     # What is known
+
+    def why(self, task: int) -> p.Why:
+        """Why a task is not placed. No effects."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        return reasons.why(self.state, self._nodes, self._shapes, row, task)
+
+    def explain(self, task: int) -> list[p.Explained]:
+        """Every candidate of a waiting task with its cost, cheapest first. No effects: a copy of the State is asked."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        with _quiet():
+            return reasons.explain(self.state, self._functions, row, task)
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """Ids of the nodes that are there, by name."""
+        generations = self.state.node_marks.generation
+        return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -386,7 +516,7 @@ def _amount(name: str, value: int) -> int:
 
 def _live_policy(policy: str | Policy) -> Policy:
     made = registry.load(policy) if isinstance(policy, str) else policy
-    if getattr(made, "knows_future", False) or made.name == "nsga2":
+    if made.knows_future:
         raise p.NotLive(
             f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
             "tasks are not known in advance"

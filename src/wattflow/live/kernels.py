@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba import types
-from numba.core.types import FunctionType
 
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.live import stepping
 from wattflow.live.desk import Desk
 from wattflow.policy import bind
-from wattflow.policy.base import Policy
-from wattflow.sim.kernel import function_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +23,39 @@ class Kernels:
     decide_all: Any
     enter_task: Any
     open_workflow: Any
+    requeue: Any
+    add_lane: Any
+
+
+def cache_folder() -> str:
+    """Where the compiled code of a live engine belongs."""
+    return jit.cache_folder("kernel", "engine", "live/stepping.py", "live/wanting.py")
 
 
 @functools.cache
 def _compiled(state: Any, desk: Any) -> Kernels:
-    priority = FunctionType(types.float64(state, types.int64))
-    score = FunctionType(types.void(state, types.int64, types.int64, types.float64[::1]))
-    act = FunctionType(types.void(state))
+    functions = bind.functions_type(state)
     whole, real = types.int64, types.float64
-    folder = jit.cache_folder("kernel", "engine", "live")
+    folder = cache_folder()
+
+    def entry(signature: Any, function: Any) -> Any:
+        return jit.direct(jit.compiled(signature, function, folder=folder))
+
     return Kernels(
-        jit.compiled(whole(state, desk, priority, real), stepping.fold_events, folder=folder),
-        jit.compiled(whole(state, desk, priority, score, act), stepping.decide_all, folder=folder),
-        jit.compiled(
-            whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task, folder=folder
-        ),
-        jit.compiled(whole(state, real, whole), stepping.open_workflow, folder=folder),
+        entry(whole(state, desk, functions, real), stepping.fold_events),
+        entry(whole(state, desk, functions), stepping.decide_all),
+        entry(whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task),
+        entry(whole(state, real, real, whole), stepping.open_workflow),
+        entry(types.void(state, functions, types.int64[::1]), stepping.requeue),
+        entry(types.boolean(state, whole, whole), stepping.add_lane),
     )
 
 
 def kernels(state: State, desk: Desk) -> Kernels:
     """The entries for these tables, compiled when they are first asked for."""
     if not jit.COMPILED:
-        return Kernels(stepping.fold_events, stepping.decide_all, stepping.enter_task, stepping.open_workflow)
+        return Kernels(
+            stepping.fold_events, stepping.decide_all, stepping.enter_task, stepping.open_workflow, stepping.requeue,
+            stepping.add_lane,
+        )  # fmt: skip
     return _compiled(state.kind, desk.kind)
-
-
-def functions(policy: Policy, state: State) -> tuple[Any, Any, Any]:
-    """A policy's priority, score and act for this State; flags in its rules say which are real."""
-    return bind.bind(policy, state, function_types(state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
+from wattflow.live.constraints import ConstraintBook, NodeFacts
 from wattflow.live.growth import Extents, grown, widened
 from wattflow.live.protocol import BadEvent, Taint
 from wattflow.model.cluster import Device, Node
@@ -21,22 +22,10 @@ _WORD = 64
 
 
 @dataclass(slots=True)
-class NodeFacts:
-    """What Python keeps of a node: its description, labels and taints."""
-
-    node: Node
-    labels: dict[str, str]
-    taints: tuple[Taint, ...]
-    counts: dict[str, int]
-
-
-@dataclass(slots=True)
 class _Class:
     row: int
     example: Node
     members: int = 0
-    free: list[int] = field(default_factory=list)
-    high: int = 0
 
 
 def _key(node: Node) -> Any:
@@ -51,6 +40,7 @@ class NodeBook:
         self.state, self.names = state, names
         self.facts: dict[int, NodeFacts] = {}
         self.by_name: dict[str, int] = {}
+        self.rules = ConstraintBook(state)
         self.zones: dict[str, int] = {}
         self.resources: dict[str, int] = {}
         self.functions: dict[str, int] = {}
@@ -83,9 +73,11 @@ class NodeBook:
         self.facts[row] = NodeFacts(node, dict(labels), taints, dict(counts))
         self.by_name[node.name] = row
         self._amounts(row, node, counts)
+        self.raise_room(row, int(self.state.nodes.request_u[row]), node.memory_bytes)
         with np.errstate(over="ignore"):
             handle = self.state.handle()
             self.state.nodes.device_key[row] = groups.device_key(handle, row) if node.devices else 0
+            self.rules.node_added(row, self.facts[row], int(self.state.classes.first[kind.row]))
             groups.join_new(handle, row)
         self.changed = True
         return row
@@ -103,31 +95,35 @@ class NodeBook:
         for name, count in counts.items():
             self.state.node_counts[row, self.resources[name]] = count
         self.state.node_marks.other_u[row] = self.state.node_marks.other_mem[row] = 0
-        self._count_key(row)
+        self.state.other_counts[row] = 0
         if node.serverless is not None:
             burst = min(node.serverless.burst * tables.MICRO, 9e18)
             rows.capacity_u[row] = min(int(rows.capacity_u[row]), int(burst))
 
-    def _count_key(self, row: int) -> None:
-        counts = self.state.node_counts[row]
-        self.state.nodes.count_key[row] = hash(tuple(counts.tolist())) & 0xFFFFFFFFFFFFFFFF if counts.any() else 0
+    def relabel(self, row: int, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
+        """A node's labels and taints are others now."""
+        facts = self.facts[row]
+        facts.labels, facts.taints = dict(labels), taints
+        self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
+
+    def raise_room(self, row: int, cores_u: int, memory: int) -> None:
+        """A node of this class has so much: variants may fit it that did not fit the class before."""
+        c = int(self.state.nodes.cls[row])
+        kind = self.state.classes[c]
+        if cores_u > kind.request_u or memory > kind.memory:
+            kind.request_u, kind.memory = max(cores_u, int(kind.request_u)), max(memory, int(kind.memory))
+            classes.fill_class_ok(self.state.handle(), 0, self.variants_used, c, c + 1, self.examples)
 
     def remove(self, row: int) -> None:
         """The row of a node that is down and empty is free; ids that name it are stale."""
         facts = self.facts.pop(row)
+        self.rules.node_removed(row)
         if self.by_name.get(facts.node.name) == row:
             del self.by_name[facts.node.name]
         state = self.state
         groups.leave_for_good(state.handle(), row)
         kind = self._classes[_key(facts.node)]
-        first = int(state.classes.first[kind.row])
-        state.class_nodes[first + int(state.nodes.pos[row])] = -1
-        heapq.heappush(kind.free, int(state.nodes.pos[row]))
-        state.nodes.pos[row] = -1
-        kind.members -= 1
-        state.classes.count[kind.row] = kind.members
-        if self.examples[kind.row] == row:
-            self.examples[kind.row] = next((int(n) for n in state.class_nodes[first : first + kind.high] if n >= 0), -1)
+        self._close_ranks(row, kind)
         if state.nodes.device_n[row]:
             self._device_rows.give(int(state.nodes.device_first[row]), int(state.nodes.device_n[row]))
         if kind.members == 0:
@@ -136,11 +132,35 @@ class NodeBook:
         heapq.heappush(self._rows, row)
         self.changed = True
 
+    def _close_ranks(self, row: int, kind: _Class) -> None:
+        """The last node of the class takes the place of one that leaves, so that a class has no holes."""
+        state = self.state
+        kind.members -= 1
+        state.classes.count[kind.row] = kind.members
+        first, pos = int(state.classes.first[kind.row]), int(state.nodes.pos[row])
+        last = int(state.class_nodes[first + kind.members])
+        state.nodes.pos[row] = -1
+        state.class_nodes[first + kind.members] = -1
+        if last != row:
+            groups.leave_for_good(state.handle(), last)
+            state.class_nodes[first + pos], state.nodes.pos[last] = last, pos
+            self._move_masks(first + kind.members, first + pos)
+            groups.join_new(state.handle(), last)
+        self.examples[kind.row] = int(state.class_nodes[first]) if kind.members else -1
+
+    def _move_masks(self, source: int, target: int) -> None:
+        """Every constraint's bit of one place goes to another."""
+        masks = self.state.masks
+        bits = (masks[:, source // _WORD] >> np.uint64(source % _WORD)) & np.uint64(1)
+        at = np.uint64(target % _WORD)
+        masks[:, target // _WORD] = masks[:, target // _WORD] & ~(np.uint64(1) << at) | bits << at
+
     def _drop_class(self, key: Any, kind: _Class) -> None:
         row = self.state.classes[kind.row]
         self._places.give(int(row.first), int(row.room))
         self._grid.give(int(row.grid_first), int(row.grid_n))
         self.examples[kind.row] = -1
+        self.state.class_ok[:, kind.row] = 0
         del self._classes[key]
         heapq.heappush(self._class_rows, kind.row)
 
@@ -222,18 +242,15 @@ class NodeBook:
         if self._places.used > len(table):
             self.state.replace(class_nodes=grown(table, 2 * self._places.used, -1))
             words = len(self.state.class_nodes) // _WORD
-            self.state.replace(masks=widened(self.state.masks, words, _ALL))
+            self.state.replace(masks=widened(self.state.masks, words))
         return first
 
     def _stand(self, row: int, kind: _Class) -> None:
         """Give a node its position among those of its class."""
         state = self.state
-        if kind.free:
-            pos = heapq.heappop(kind.free)
-        else:
-            if kind.high == int(state.classes.room[kind.row]):
-                self._widen_class(kind)
-            pos, kind.high = kind.high, kind.high + 1
+        if kind.members == int(state.classes.room[kind.row]):
+            self._widen_class(kind)
+        pos = kind.members
         kind.members += 1
         state.classes.count[kind.row] = kind.members
         state.class_nodes[int(state.classes.first[kind.row]) + pos] = row
@@ -307,9 +324,6 @@ class NodeBook:
             if sleep is not None:
                 own = np.inf if sleep.after_s is None else sleep.after_s
                 self.state.classes.sleep_after_s[kind.row] = own if after_s is None else after_s
-
-
-_ALL = ~np.uint64(0)
 
 
 def intern_bit(names: dict[str, int], name: str, what: str) -> int:

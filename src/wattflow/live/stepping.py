@@ -102,6 +102,16 @@ def _arrive_later(state, desk, task):
 
 
 @inner
+def _note_change(state, desk, w):
+    """List a workflow whose tasks or edges changed in this step, once."""
+    words = desk.words[0]
+    if w > 0 and state.workflows[w].dirty == 1:
+        state.workflows[w].dirty = 2
+        desk.changed[words.changed] = w
+        words.changed += 1
+
+
+@inner
 def _fold_task(state, desk, i, row):
     w = state.tasks[row].workflow
     if w > 0 and state.workflows[w].sealed == 1:
@@ -110,6 +120,11 @@ def _fold_task(state, desk, i, row):
         structure.cancel(state, row)
         return
     structure.add_task(state, row)
+    _note_change(state, desk, w)
+    if w == 0:
+        words = desk.words[0]
+        desk.fresh[words.fresh] = row
+        words.fresh += 1
     if state.tasks[row].form == 0:
         state.tasks[row].state = UNKNOWN
     else:
@@ -128,6 +143,8 @@ def _fold_edge(state, desk, i, parent):
         _reject(desk, i, answer)
         if answer == structure.DEAD_PARENT:
             structure.cancel(state, child)
+    else:
+        _note_change(state, desk, state.tasks[child].workflow)
     return OK
 
 
@@ -167,6 +184,11 @@ def _fold_node(state, event, node, priority):
     kind = event.kind
     if kind == GONE:
         reports.node_state(state, node, 4, priority)
+    elif kind == LOAD and event.other > 0:
+        if event.b == 1:
+            reports.add_count(state, node, event.other - 1, event.a)
+        else:
+            reports.load_count(state, node, event.other - 1, event.a)
     elif kind == LOAD:
         reports.load(state, node, event.a, event.b)
     else:
@@ -241,14 +263,17 @@ def _due(state, desk, priority):
         timers.pop(state)
 
 
-def fold_events(state, desk, priority, now):  # type: ignore[no-untyped-def]
+def fold_events(state, desk, functions, now):  # type: ignore[no-untyped-def]
     """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    priority = functions.priority
     clock = state.clock[0]
     words = desk.words[0]
     if words.folded == 0:
         clock.now = now
         clock.instant += 1
         words.arriving = 0
+        words.fresh = 0
+        words.changed = 0
         words.placements = 0
         words.actions = 0
         words.rejected = 0
@@ -354,8 +379,10 @@ def _apply_policy_actions(state, first):
     counts.action_n = kept
 
 
-def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-def]
+def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
     """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
+    priority = functions.priority
+    score = functions.score
     clock = state.clock[0]
     counts = state.counts[0]
     words = desk.words[0]
@@ -378,13 +405,22 @@ def decide_all(state, desk, priority, score, act):  # type: ignore[no-untyped-de
             return GROW_ATTEMPTS
         if words.ramps == 1:
             grows = fold.next_growth(state)
+    end_step(state, desk, functions, grows)
+    return OK
+
+
+@inner
+def end_step(state, desk, functions, grows):
+    """After the decisions: let the policy act, list the actions, say when to come back."""
+    clock = state.clock[0]
+    counts = state.counts[0]
+    words = desk.words[0]
     if state.rules[0].has_act == 1:
         before = counts.action_n
-        act(state)
+        functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
-    return OK
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):
@@ -407,11 +443,38 @@ def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline
     return structure.task_id(state, task)
 
 
-def open_workflow(state, deadline, tag):  # type: ignore[no-untyped-def]
+def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
     """A new workflow; its id, or −1 when the table is full."""
-    w = rows.new_workflow(state, state.clock[0].now)
+    w = rows.new_workflow(state, submit)
     if w < 0:
         return np.int64(-1)
     state.workflows[w].deadline = deadline
     state.workflows[w].tag = tag
     return rows.make_id(_WORKFLOW_ID, w, state.workflows[w].generation)
+
+
+def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
+    """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
+    counts = state.counts[0]
+    for at in range(counts.shapes_n):
+        form = state.shapes[state.active_shapes[at]]
+        form.waiting = 0
+        form.failed = 0
+        form.head = -1
+        form.tail = -1
+    for f in range(state.functions.size):
+        state.functions[f].waiting = 0
+    counts.shapes_n = 0
+    counts.waiting = 0
+    rules = state.rules[0]
+    for i in range(tasks.size):
+        row = state.tasks[tasks[i]]
+        row.key = 0.0
+        if rules.has_priority == 1 and rules.dynamic == 0:
+            row.key = functions.priority(state, tasks[i])
+        queue.push(state, tasks[i])
+
+
+def add_lane(state, earlier, later):  # type: ignore[no-untyped-def]
+    """A plan has one task of a workflow wait for another; False when the table of edges is full."""
+    return structure.add_edge(state, earlier, later, 0.0) != structure.FULL

@@ -239,6 +239,10 @@ class Workload:
         return columns.build()
 
 
+MOST_CORES, MOST_BYTES = 1e6, 1 << 60
+"""What one task may ask of one machine before it is taken for a mistake."""
+LONGEST_S = 3.2e9
+"""Longest runtime that is believed: beyond it sums of seconds lose their milliseconds."""
 UNKNOWN_RUNTIME_S = 1.0
 """Stands in for a runtime that nobody recorded, so that the structure can be looked at and simulated."""
 
@@ -317,8 +321,13 @@ class _Columns:
         index, sizes, writers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
         unknown = task.runtime_s is None and self.allow_unknown_runtimes
-        if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s < float("inf")):
-            self.problems.append(Problem(where, f"runtime {task.runtime_s} is not a number of seconds ≥ 0"))
+        if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s <= LONGEST_S):
+            what = f"runtime {task.runtime_s} is not a number of seconds of 0 … {LONGEST_S:g} (a century)"
+            self.problems.append(Problem(where, what))
+        for variant in shape.variants:
+            if not 0 <= variant.cores <= MOST_CORES or not 0 <= variant.memory_bytes <= MOST_BYTES:
+                what = f"{variant.cores:g} cores and {variant.memory_bytes:g} bytes are beyond any machine"
+                self.problems.append(Problem(where, what))
         handed: dict[str, float] = dict.fromkeys(task.parents, 0.0)
         outside = 0.0
         for file in task.inputs:

@@ -12,6 +12,7 @@ import numpy as np
 
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import State
+from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy
@@ -139,11 +140,15 @@ class Simulation:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
         step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
+        if jit.CHECKED:
+            limit = 1
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
                 status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
             self.seconds += time.perf_counter() - started
+            if jit.CHECKED and status != kernel.GROW:
+                validate_state(self.state)
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
@@ -198,6 +203,7 @@ class Simulation:
         }
         values |= {name: float(counts[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
         return values | {
+            "random_draws": float(int(self.state.clock.random[0]) != int(random.stream(self.seed))),
             "kernel_s": self.seconds,
             "plan_s": self.plan_seconds,
             "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(counts.decisions)),

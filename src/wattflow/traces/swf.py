@@ -186,8 +186,11 @@ def _numbers_slowly(clean: bytes, skipped: _Skipped) -> Floats:
 
 
 def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Workload:
+    given = len(rows)
     rows, more = _usable(rows)
     notes += more
+    if given and not len(rows):
+        raise InvalidInput(name, f"none of its {given:,} jobs can be run: {'; '.join(more)}")
     job, submit, wait, run = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
     width = np.where(rows[:, 4] > 0, rows[:, 4], rows[:, 7])
     if np.count_nonzero(width <= 0):

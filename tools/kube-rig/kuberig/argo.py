@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from kuberig import images
@@ -18,19 +17,23 @@ WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def start(processes: Processes, users: Accounts, api: Api, parallel: int = 32) -> Process:
+def start(processes: Processes, users: Accounts, api: Api, requeue_s: float | None = None) -> Process:
     """Installs Argo's resource definitions and settings and starts the controller.
 
     Args:
         processes: Takes the started program.
         users: Accounts of the rig.
         api: The administrator's access.
-        parallel: Workflow workers of the controller.
+        requeue_s: How long a workflow whose pods changed may wait until it is looked at again; `None` is as shipped
+            (10 s, which lies between a task and the next in short workflows).
     """
     _install_definitions(api)
     api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}, exists_ok=True)
     (port,) = free_ports(1)
     _settings(api, port)
+    environment = {"LEADER_ELECTION_DISABLE": "true"}
+    if requeue_s is not None:
+        environment["DEFAULT_REQUEUE_TIME"] = f"{requeue_s}s"
     process = processes.start(
         "workflow-controller",
         [
@@ -39,11 +42,10 @@ def start(processes: Processes, users: Accounts, api: Api, parallel: int = 32) -
             f"--namespace={NAMESPACE}",
             f"--executor-image={images.ARGOEXEC}",
             "--executor-image-pull-policy=Never",
-            f"--workflow-workers={parallel}",
             "--qps=500",
             "--burst=1000",
         ],
-        {"LEADER_ELECTION_DISABLE": "true"},
+        environment,
     )
     until_ready(process, lambda: listening(port), 60)
     return process
@@ -51,7 +53,7 @@ def start(processes: Processes, users: Accounts, api: Api, parallel: int = 32) -
 
 def _install_definitions(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for file in sorted(part_dir(BY_NAME["workflow-controller"]).glob("argoproj.io_*.yaml")):
+    for file in sorted(part_dir(BY_NAME["argo"]).glob("argoproj.io_*.yaml")):
         try:
             api.request("POST", path, file.read_bytes(), "application/yaml")
         except ApiError as error:
@@ -63,7 +65,8 @@ def _install_definitions(api: Api) -> None:
 def _established(definition: JSON) -> bool:
     if definition["spec"]["group"] != "argoproj.io":
         return False
-    return any(c["type"] == "Established" and c["status"] == "True" for c in definition["status"].get("conditions", []))
+    conditions = definition["status"].get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 def _settings(api: Api, port: int) -> None:
@@ -114,8 +117,3 @@ def await_end(api: Api, namespace: str, name: str, timeout_s: float) -> JSON:
     ended = ("Succeeded", "Failed", "Error")
     path = WORKFLOWS.format(namespace)
     return api.await_one(path, name, lambda found: found.get("status", {}).get("phase") in ended, timeout_s)
-
-
-def definitions_folder() -> Path:
-    """Where Argo's resource definitions lie."""
-    return part_dir(BY_NAME["workflow-controller"])

@@ -53,8 +53,6 @@ def _build_part(part: parts.Part) -> None:
             _build_vendored(part, made, Path(scratch) / "module")
         else:
             _build_module(part, made, parts.HERE / part.module)
-        if part.name == "workflow-controller":
-            _copy_crds(made)
         target = parts.part_dir(part)
         shutil.rmtree(target, ignore_errors=True)
         made.rename(target)
@@ -79,16 +77,17 @@ def _install(part: parts.Part, made: Path) -> None:
 
 
 def _build_vendored(part: parts.Part, made: Path, folder: Path) -> None:
-    """Argo's executor: its module archive lacks a symbolic link, so the file is put in place in a vendored copy."""
+    """Argo: its module archive lacks a symbolic link, so the file is put in place in a vendored copy."""
     shutil.copytree(parts.HERE / part.module, folder)
     _go(["mod", "vendor"], folder)
     source = folder / "vendor" / parts.ARGO_MODULE / "workflow" / "executor" / "osspecific"
     if not (source / "signal_linux.go").exists():
         shutil.copyfile(source / "signal_darwin.go", source / "signal_linux.go")
     _build_module(part, made, folder, mod="vendor")
+    _copy_definitions(made)
 
 
-def _copy_crds(made: Path) -> None:
+def _copy_definitions(made: Path) -> None:
     where = _go(["list", "-m", "-f", "{{.Dir}}", parts.ARGO_MODULE], parts.HERE / "argo").strip()
     for file in sorted((Path(where) / _CRDS).glob("argoproj.io_*.yaml")):
         (made / file.name).write_bytes(file.read_bytes())

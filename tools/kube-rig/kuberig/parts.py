@@ -65,8 +65,16 @@ PARTS = (
         tags="no_btrfs no_devmapper no_zfs",
     ),
     Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
-    Part("workflow-controller", ARGO, ("workflow-controller",), (f"{ARGO_MODULE}/cmd/workflow-controller",), "argo"),
-    Part("argoexec", ARGO, ("argoexec",), (f"{ARGO_MODULE}/cmd/argoexec",), "argo", vendored=True),
+    Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
+    # Both from one vendored copy, so that what they share is compiled once.
+    Part(
+        "argo",
+        ARGO,
+        ("workflow-controller", "argoexec"),
+        (f"{ARGO_MODULE}/cmd/workflow-controller", f"{ARGO_MODULE}/cmd/argoexec"),
+        "argo",
+        vendored=True,
+    ),
 )
 BY_NAME = {part.name: part for part in PARTS}
 BY_PROGRAM = {program: part for part in PARTS for program in part.programs}

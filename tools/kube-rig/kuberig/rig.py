@@ -119,9 +119,9 @@ class Rig:
         """The real nodes that were started."""
         return [node.RealNode(n, self.folder / n) for n in accounts.REAL_NODES if (self.folder / n).is_dir()]
 
-    def start_argo(self) -> Process:
-        """Starts Argo's workflow-controller."""
-        return argo.start(self.processes, self.users, self.api)
+    def start_argo(self, requeue_s: float | None = None) -> Process:
+        """Starts Argo's workflow-controller (`requeue_s`: see `argo.start`)."""
+        return argo.start(self.processes, self.users, self.api, requeue_s)
 
     def stop(self) -> None:
         """Ends every process of the rig and removes its folder."""

@@ -42,6 +42,23 @@ def selects(
     return selectors.matches(term.label_selector, other.metadata.labels)
 
 
+def selects_as_newcomer(
+    term: objects.PodAffinityTerm,
+    owner: objects.Pod,
+    other: objects.Pod,
+    namespaces: Mapping[str, Mapping[str, str]],
+) -> bool:
+    """Whether a term of a pod that is being placed speaks of ``other``.
+
+    kube-scheduler 1.36 asks the namespace selector of such a term about empty labels too, so one that only excludes
+    (``DoesNotExist``, ``NotIn``) selects every namespace; pods of running owners are asked about the real labels. We
+    do the same, or the two schedulers would contradict each other on one cluster.
+    """
+    if term.namespace_selector is not None and selectors.matches(term.namespace_selector, {}):
+        return selectors.matches(term.label_selector, other.metadata.labels)
+    return selects(term, owner, other, namespaces)
+
+
 def _in_namespaces(
     term: objects.PodAffinityTerm, owner: objects.Pod, namespace: str, known: Mapping[str, Mapping[str, str]]
 ) -> bool:
@@ -69,12 +86,12 @@ class Counts:
             for other in view.pods.values():
                 refused = [term for term in anti_affinity_terms(other) if selects(term, other, pod, names)]
                 _note(counts.existing_anti, refused, view.labels)
-                if wanted and all(selects(term, pod, other, names) for term in wanted):
+                if wanted and all(selects_as_newcomer(term, pod, other, names) for term in wanted):
                     _note(counts.affinity, wanted, view.labels)
                 if unwanted:
-                    met = [term for term in unwanted if selects(term, pod, other, names)]
+                    met = [term for term in unwanted if selects_as_newcomer(term, pod, other, names)]
                     _note(counts.anti_affinity, met, view.labels)
-        counts.matches_itself = bool(wanted) and all(selects(term, pod, pod, names) for term in wanted)
+        counts.matches_itself = bool(wanted) and all(selects_as_newcomer(term, pod, pod, names) for term in wanted)
         return counts
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wattflow.lab.figures.energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.ideal import ideal_s
+from wattflow.lab.figures.response import response_values
 from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Node
 from wattflow.model.profile import Provenance
@@ -60,6 +61,8 @@ METRICS: dict[str, Metric] = {
     "decision_us": Metric("time per decision, its events included", "µs"),
     **{f"wait_{stage}_s": Metric(f"mean {stage.replace('_', ' ')} time of a task", "s") for stage in STAGES},
     "response_mean_s": Metric("mean response time", "s"),
+    "workflow_response_mean_s": Metric("response of a workflow, mean", "s"),
+    "workflow_response_p95_s": Metric("response of a workflow, 95th percentile", "s"),
     "deadlines_missed": Metric("tasks past their deadline", ""),
     "tasks": Metric("tasks", "", None),
     "unfinished": Metric("tasks not finished", ""),
@@ -94,6 +97,7 @@ def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
     values |= _shares(run)
     values |= _slowdowns(tasks, ideal)
     values |= _waits(tasks)
+    values |= response_values(run, tasks.end_s)
     values |= _money(run)
     decision_s = run.scalars.get("decision_s")
     values["decision_us"] = None if decision_s is None else decision_s * 1e6

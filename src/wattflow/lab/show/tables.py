@@ -236,10 +236,10 @@ def _table(comparison: Comparison, workload: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def explanation(comparison: Comparison) -> str:
-    """How to read the tables."""
+def explanation(comparison: Comparison, front: bool = True) -> str:
+    """How to read the tables; ``front`` where they mark the Pareto front."""
     lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
-    if len(comparison.policies) > 4:
+    if front and len(comparison.policies) > 4:
         lines.append("● no policy beats it in both makespan and energy")
     if len(comparison.seeds) > 1 and all(s.deterministic for s in comparison.summaries(("makespan_s", "energy_j"))):
         lines.append("every seed gave the same run: nothing here is random, so intervals are 0")

@@ -1,0 +1,10 @@
+.PHONY: test-check test-numba
+NUMBAS ?= 0.63.1 0.68.1
+
+test-check: $(BIN)/.dev ## Golden, reference and property tests with range checks and validate_state after every event
+	WATTFLOW_CHECK=1 WATTFLOW_CASES=40 $(BIN)/pytest -n 2 --dist loadgroup tests/golden tests/unit/kernel \
+	  tests/unit/engine tests/differential/test_reference.py tests/differential/test_live_replay.py \
+	  tests/property/test_simulator.py
+
+test-numba: $(BIN)/.dev ## The kernel and the golden runs under the oldest and the newest numba allowed (own environments)
+	@for version in $(NUMBAS); do sh scripts/test-numba.sh $(PYTHON) $$version || exit 1; done

@@ -1,0 +1,133 @@
+"""Workflows inside the engine: every task of the graph is there before its pod, held back by a gate until it comes.
+
+The engine then ranks and plans with the whole workflow. A gate is a placeholder that is sealed when the pod appears, so
+nothing is placed that does not exist. Argo decides when a pod exists; the engine's own edges must never hold one back:
+where they would (an OR in ``depends``, a retry, a shape that was guessed wrong) the pod goes outside the structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.argo.graph import GraphTask
+from wattflow.kube.argo.watching import Flow, Flows
+from wattflow.kube.power import PREFIX
+from wattflow.live import Engine, protocol
+
+RUNTIME = f"{PREFIX}runtime-s"
+
+
+@dataclass(slots=True)
+class Inside:
+    """A workflow in the engine: ids of its tasks and gates, the shapes guessed, and what has ended."""
+
+    workflow: int
+    tasks: dict[str, int] = field(default_factory=dict)
+    gates: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, int] = field(default_factory=dict)
+    tags: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+
+
+class Structure:
+    """Opens workflows in an engine and answers which of its tasks a pod is.
+
+    Args:
+        shape_of: The engine's shape for a pod with these amounts.
+        next_tag: A fresh tag; whichever pod takes the task gets it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        flows: Flows,
+        shape_of: Callable[[objects.Pod, accounting.Amounts], int],
+        next_tag: Callable[[], int],
+    ) -> None:
+        self.engine, self.flows = engine, flows
+        self._shape_of, self._next_tag = shape_of, next_tag
+        self._inside: dict[str, Inside] = {}
+        self._by_uid: dict[str, tuple[str, str]] = {}
+        flows.on_ended = self.close
+
+    def enter(self, pod: objects.Pod, shape: int, now_s: float) -> tuple[int, int] | None:
+        """The task in the engine that this pod is, and its tag; its gate is opened. None: outside the structure."""
+        found = self.flows.of(pod)
+        if found is None:
+            return None
+        flow, id = found
+        inside = self._inside.get(flow.key) or self._open(flow, pod, now_s)
+        if id not in inside.gates or id in inside.used or inside.shapes[id] != shape:
+            return None
+        if not set(inside.parents[id]) <= inside.done:
+            return None
+        inside.used.add(id)
+        self._by_uid[pod.metadata.uid] = (flow.key, id)
+        self.engine.put(protocol.SEAL, inside.gates[id])
+        return inside.tasks[id], inside.tags[id]
+
+    def ended(self, uid: str) -> None:
+        """A pod of a workflow is over."""
+        key, id = self._by_uid.pop(uid, ("", ""))
+        if key in self._inside:
+            self._inside[key].done.add(id)
+
+    def close(self, key: str) -> None:
+        """A workflow has ended: what is left of it in the engine is not wanted."""
+        inside = self._inside.pop(key, None)
+        if inside is not None:
+            self.engine.put(protocol.CANCEL, inside.workflow)
+
+    def _open(self, flow: Flow, pod: objects.Pod, now_s: float) -> Inside:
+        deadline = None if flow.deadline_s is None else now_s + flow.deadline_s
+        inside = Inside(self.engine.workflow(deadline_s=deadline))
+        self._inside[flow.key] = inside
+        own = self.flows.of(pod)
+        extra = _overhead(pod, flow.graph.tasks[own[1]]) if own is not None else {}
+        for id, task in flow.graph.tasks.items():
+            self._add(inside, id, task, pod, extra)
+        for id, task in flow.graph.tasks.items():
+            for parent in task.parents:
+                self.engine.put(protocol.EDGE, inside.tasks[parent], inside.tasks[id])
+        return inside
+
+    def _add(self, inside: Inside, id: str, task: GraphTask, pod: objects.Pod, extra: accounting.Amounts) -> None:
+        inside.parents[id] = task.parents
+        if task.placeholder:
+            inside.tasks[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
+            inside.shapes[id] = protocol.PLACEHOLDER
+            return
+        amounts = {**extra}
+        for name, value in accounting.amounts(task.requests).items():
+            amounts[name] = amounts.get(name, 0) + value
+        amounts = {name: value for name, value in amounts.items() if value > 0} | {accounting.PODS: 1}
+        shape = inside.shapes[id] = self._shape_of(pod, amounts)
+        inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
+        inside.tags[id] = self._next_tag()
+        inside.tasks[id] = self.engine.put(
+            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s(task.annotations),
+            tag=inside.tags[id],
+        )  # fmt: skip
+        self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])
+
+
+def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:
+    """What Argo's own containers add to a template's requests, seen at one pod."""
+    stated = accounting.amounts(task.requests)
+    return {
+        name: value - stated.get(name, 0)
+        for name, value in accounting.pod_requests(pod).items()
+        if name != accounting.PODS
+    }
+
+
+def estimate_s(annotations: Mapping[str, str]) -> float | None:
+    """The runtime that annotations state, or None."""
+    try:
+        return float(annotations[RUNTIME])
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,121 @@
+"""Argo's workflows as they come: their graphs, priorities and deadlines, known before most of their pods exist."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wattflow.kube import objects
+from wattflow.kube.argo.collect import NODE_NAME, WORKFLOW
+from wattflow.kube.argo.fetch import ENDED
+from wattflow.kube.argo.graph import Graph, Raw
+from wattflow.kube.power import PREFIX
+from wattflow.kube.reflect import DELETED
+from wattflow.model.errors import InvalidInput
+
+log = logging.getLogger(__name__)
+DEADLINE = f"{PREFIX}deadline-s"
+
+
+class _Status(objects.Object):
+    phase: str = ""
+
+
+class ArgoWorkflow(objects.Object):
+    """A Workflow object: its spec as it stands, and of its status the phase alone."""
+
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
+    spec: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def plain(self) -> Raw:
+        """The object as `Graph.of` reads it."""
+        spec: Raw = msgspec.json.decode(self.spec) if bytes(self.spec) else {}
+        return {"metadata": {"name": self.metadata.name}, "spec": spec}
+
+
+class ArgoTemplate(objects.Object):
+    """A WorkflowTemplate or ClusterWorkflowTemplate."""
+
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
+    spec: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+@dataclass(slots=True)
+class Flow:
+    """One workflow that is under way.
+
+    Attributes:
+        order: Workflows in the order in which they were first seen.
+        priority: The workflow's own ``spec.priority``.
+        deadline_s: Seconds from its creation, where it has one.
+    """
+
+    key: str
+    graph: Graph
+    order: int
+    priority: int = 0
+    deadline_s: float | None = None
+
+
+@dataclass(slots=True)
+class Flows:
+    """All workflows that have not ended. ``on_ended`` is told the key of each that has."""
+
+    on_ended: Callable[[str], None] = lambda key: None
+    known: dict[str, Flow] = field(default_factory=dict)
+    templates: dict[str, Raw] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def on_template(self, kind: str, template: ArgoTemplate) -> None:
+        """A template that workflows may refer to."""
+        if kind == DELETED:
+            self.templates.pop(template.key, None)
+        else:
+            self.templates[template.key] = {"spec": msgspec.json.decode(template.spec)}
+
+    def on_workflow(self, kind: str, workflow: ArgoWorkflow) -> None:
+        """A workflow came, changed or went."""
+        key = workflow.key
+        if kind == DELETED or workflow.status.phase in ENDED:
+            if self.known.pop(key, None) is not None:
+                self.on_ended(key)
+            return
+        if key in self.known:
+            return
+        try:
+            plain = workflow.plain()
+            graph = Graph.of(plain, lambda name, template, whole: self._template(workflow, name, whole))
+        except InvalidInput as error:
+            log.warning("%s: %s", key, error)
+            return
+        spec = plain["spec"]
+        priority = spec.get("priority") if isinstance(spec, dict) else None
+        deadline = workflow.metadata.annotations.get(DEADLINE)
+        self.known[key] = Flow(
+            key, graph, next(self._numbers), int(priority or 0), float(deadline) if deadline else None
+        )
+
+    def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
+        return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
+
+    def of(self, pod: objects.Pod) -> tuple[Flow, str] | None:
+        """The workflow of a pod and the task it is, or None."""
+        name = pod.metadata.labels.get(WORKFLOW)
+        flow = self.known.get(f"{pod.metadata.namespace}/{name}") if name else None
+        if flow is None:
+            return None
+        id = flow.graph.find(pod.metadata.annotations.get(NODE_NAME, ""))
+        return (flow, id) if id is not None else None

@@ -1,0 +1,39 @@
+"""Compile what a simulation and a live engine need, by running a little of both: `python -m wattflow.live.warm`."""
+
+from __future__ import annotations
+
+import sys
+
+from wattflow.live.engine import Engine
+from wattflow.live.protocol import FINISHED, STARTED, TASK, NotLive
+from wattflow.model.workflow import Variant
+from wattflow.policy import registry
+from wattflow.sim.simulate import Simulation
+from wattflow.testing.sample_states import sample_states
+
+
+def warm(names: list[str]) -> None:
+    """One small simulation and one live task under each policy."""
+    plain, device_sample, *_ = sample_states()
+    for name in names or registry.names():
+        for sample in (plain, device_sample):
+            Simulation(sample.workload, sample.cluster, name).run()
+        try:
+            _live(name)
+        except NotLive:
+            continue
+
+
+def _live(name: str) -> None:
+    engine = Engine(name, sample_states()[1].cluster)
+    shape = engine.shape((Variant(cores=1),))
+    flow = engine.workflow()
+    engine.put(TASK, shape, workflow=flow, estimate_s=1.0)
+    for placement in engine.step(0.0).placements:
+        engine.put(STARTED, placement.attempt)
+        engine.put(FINISHED, placement.attempt)
+    engine.step(1.0)
+
+
+if __name__ == "__main__":
+    warm(sys.argv[1:])
