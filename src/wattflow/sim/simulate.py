@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numba
 import numpy as np
 
 from wattflow.engine.build import build_state
@@ -223,6 +224,8 @@ class Simulation:
             "policy": self.policy.name,
             "params": dict(self.policy.params),
             "seed": self.seed,
+            "options": asdict(self.options),
+            "versions": {"numpy": np.__version__, "numba": numba.__version__},
             "simulated": True,
             "power_provenance": sorted(sources),
             "power_scope": sorted(scopes),
