@@ -10,9 +10,15 @@ opponent of that scenario. Numbers of our policy were chosen on seeds from 1000 
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
