@@ -440,7 +440,9 @@ def _small_disk(folder: Path) -> bool:
     folder.mkdir()
     if os.geteuid() != 0:
         return False
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)], check=False).returncode == 0
+    return (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)], check=False).returncode == 0
+    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ def dask_cluster() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -129,7 +131,9 @@ def side_by_side(dask: Any, pool: ProcessPoolExecutor, htex: Any, options: argpa
     workers = sorted(dask.scheduler_info()["workers"])
 
     def pinned_submit(count: int) -> list[Any]:
-        return [dask.submit(same, n, workers=[workers[n % 2]], allow_other_workers=False, pure=False) for n in range(count)]
+        return [
+            dask.submit(same, n, workers=[workers[n % 2]], allow_other_workers=False, pure=False) for n in range(count)
+        ]
 
     def pinned_map(count: int) -> list[Any]:
         half = count // 2
@@ -150,7 +154,10 @@ def side_by_side(dask: Any, pool: ProcessPoolExecutor, htex: Any, options: argpa
                 "dask_map": (options.tasks, pinned_map),
                 "process_pool": (options.tasks, lambda n: [pool.submit(same, i) for i in range(n)]),
                 "parsl_htex": (options.tasks // 4, lambda n: [htex(i) for i in range(n)]),
-                "wattflow_process_per_task": (options.tasks // 10, lambda n: [client.submit(alone, i) for i in range(n)]),
+                "wattflow_process_per_task": (
+                    options.tasks // 10,
+                    lambda n: [client.submit(alone, i) for i in range(n)],
+                ),
             }
             for side, (count, start) in sides.items():
                 rates.setdefault(side, []).append(rate(count, start))
@@ -166,7 +173,10 @@ def side_by_side(dask: Any, pool: ProcessPoolExecutor, htex: Any, options: argpa
             print(f"# rate {side}: {', '.join(f'{value:.0f}' for value in values)} tasks/s")
             if side != "wattflow":
                 figure(f"runtime_rate_{side}", statistics.median(values), "tasks/s")
-        ours, theirs = statistics.median(rates["wattflow"]), max(statistics.median(rates[s]) for s in ("dask_submit", "dask_map"))
+        ours, theirs = (
+            statistics.median(rates["wattflow"]),
+            max(statistics.median(rates[s]) for s in ("dask_submit", "dask_map")),
+        )
         figure("runtime_rate", ours, "tasks/s")
         figure("runtime_rate_over_dask", ours / theirs, "x", ">=1.5", ours >= 1.5 * theirs)
         for side, values in trips.items():
@@ -209,8 +219,12 @@ def energy_closes(home: Path) -> None:
     with sqlite3.connect(home / "store.db") as store:
         mine = store.execute("select sum(energy_j) from attempts a join tasks t on t.id = a.task where t.workflow = ?",
                              (client.workflow,)).fetchone()[0]  # fmt: skip
-        counted, accounts = store.execute("select sum(counted_j), sum(idle_j + tasks_j + unattributed_j) from energy").fetchone()
-        charged, windows = store.execute("select (select sum(energy_j) from attempts), (select sum(tasks_j) from energy)").fetchone()
+        counted, accounts = store.execute(
+            "select sum(counted_j), sum(idle_j + tasks_j + unattributed_j) from energy"
+        ).fetchone()
+        charged, windows = store.execute(
+            "select (select sum(energy_j) from attempts), (select sum(tasks_j) from energy)"
+        ).fetchone()
     error = 100 * max(abs(told - mine) / mine, abs(accounts - counted) / counted, abs(charged - windows) / windows)
     figure("runtime_energy_error", error, "%", "<=1", error <= 1)
 
