@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from wattflow.model.run import Run
     from wattflow.model.workflow import Workflow
     from wattflow.model.workload import Workload
+    from wattflow.runtime.client import Client
+    from wattflow.runtime.task import task
     from wattflow.sim.simulate import SimOptions, simulate
     from wattflow.traces import load, save
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Client": "wattflow.runtime.client",
     "Cluster": "wattflow.model.cluster",
     "Comparison": "wattflow.lab.compare.comparison",
     "InvalidInput": "wattflow.model.errors",
@@ -48,14 +51,15 @@ _HOME = {
     "metrics": "wattflow.lab.figures.metrics",
     "save": "wattflow.traces",
     "simulate": "wattflow.sim",
+    "task": "wattflow.runtime.task",
     "write_report": "wattflow.lab.show.report",
 }
 _PACKAGES = ("generate", "policy")
 
 __all__ = [
-    "Cluster", "Comparison", "InvalidInput", "Node", "Recipe", "Run", "Setup", "SimOptions", "WattflowError",
+    "Client", "Cluster", "Comparison", "InvalidInput", "Node", "Recipe", "Run", "Setup", "SimOptions", "WattflowError",
     "Workflow", "Workload", "__version__", "compare", "generate", "load", "load_cluster", "metrics", "policy", "save",
-    "simulate", "write_report",
+    "simulate", "task", "write_report",
 ]  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def up(
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
     from wattflow.policy import registry
-    from wattflow.server.serve import Settings, listen
+    from wattflow.server.settings import Settings, listen
     from wattflow.store.database import open_store
 
     place = home_of(home)

@@ -176,6 +176,7 @@ class Client(concurrent.futures.Executor):
         self._sender.join()
         if wait and self._receiver is not None:
             self._receiver.join()
+        # The threads' own connections close with them; this one serves energy() even after the end.
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an error in the block nobody waits for the rest.

@@ -20,6 +20,7 @@ class Connection:
     """Calls, one at a time. A connection that broke is made anew once before the call is given up."""
 
     def __init__(self, server: str, token: str, ca: str | None = None, timeout_s: float = 60.0) -> None:
+        self._http: http.client.HTTPConnection | None = None
         parts = urllib.parse.urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput("server", f"{server!r} is not a URL such as http://127.0.0.1:8765")
@@ -27,7 +28,6 @@ class Connection:
         self._parts, self._timeout_s = parts, timeout_s
         self._headers = {"authorization": f"Bearer {token}", "content-type": MSGPACK, "accept": MSGPACK}
         self._context = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
-        self._http: http.client.HTTPConnection | None = None
 
     def call(self, method: str, path: str, body: object = None, type: Any = Any) -> Any:
         """A typed answer. Raises Unreachable or Denied."""
@@ -68,6 +68,9 @@ class Connection:
         if self._http is not None:
             self._http.close()
             self._http = None
+
+    def __del__(self) -> None:
+        self.close()
 
     def _open(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wattflow.runtime.messages import Blob, Lease, Outcome, Task
@@ -69,3 +70,15 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+
+
+def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:
+    """Outcomes beyond a sequence number; they are in order."""
+    low, high = 0, len(outcomes)
+    while low < high:
+        middle = (low + high) // 2
+        if outcomes[middle].sequence <= sequence:
+            low = middle + 1
+        else:
+            high = middle
+    return list(outcomes[low : low + most])

@@ -17,15 +17,16 @@ from wattflow.live import CANCEL, EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, S
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
-from wattflow.model.errors import InvalidInput, Problem
+from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime.checks import problems
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.estimates import Estimates
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord, outcomes_after
 from wattflow.store.schema import Change, Row
 from wattflow.store.writer import Writer
 
@@ -129,7 +130,7 @@ class Service:
         record = self.workflows[workflow]
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
-            found = _after(record.outcomes, after)
+            found = outcomes_after(record.outcomes, after)
             left_s = deadline - asyncio.get_running_loop().time()
             if found or left_s <= 0:
                 last = found[-1].sequence if found else after
@@ -265,9 +266,9 @@ class Service:
             raise InvalidInput(name, "belongs to somebody else")
         if workflow is not None and workflow.sealed and new:
             raise InvalidInput(name, "is sealed: it takes no more tasks")
-        problems = list(_problems(new, set(workflow.keys) if workflow is not None else set()))
-        if problems:
-            raise InvalidInput(name, problems)
+        found = list(problems(new, set(workflow.keys) if workflow is not None else set()))
+        if found:
+            raise InvalidInput(name, found)
         wanted = POLICY_OF.get(submission.objective or "")
         if wanted is not None and wanted != self.decider.policy:
             others = [w.id for w in self.workflows.values() if w.state == "open" and w is not workflow]
@@ -405,10 +406,10 @@ class Service:
         task = self.tasks.get(end.tag)
         if task is None or task.state in STATE_OF.values():
             return None
-        task.state = STATE_OF[end.outcome]
-        if task.state == "failed" and task.attempts == 0:
-            task.reason = "a task that it waits for failed"
         workflow = task.workflow
+        task.state = STATE_OF[end.outcome]
+        if task.state != "done" and task.attempts == 0 and self._parent_failed(task):
+            task.state, task.reason = "failed", "a task that it waits for failed"
         self.sequence += 1
         outcome = m.Outcome(key=task.spec.key, task=task.id, state=task.state, sequence=self.sequence,  # type: ignore[arg-type]
                             result=task.result, reason=task.reason if task.state != "done" else None)  # fmt: skip
@@ -418,6 +419,10 @@ class Service:
             listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
         self._close_if_over(workflow)
         return workflow, outcome
+
+    def _parent_failed(self, task: TaskRecord) -> bool:
+        keys = {*task.spec.parents, *task.spec.results}
+        return any(self.tasks[task.workflow.keys[key]].state == "failed" for key in keys)
 
     def _close_if_over(self, workflow: WorkflowRecord) -> None:
         if workflow.sealed and workflow.open == 0 and workflow.state == "open":
@@ -493,34 +498,6 @@ class Service:
 
 def _row_key(attempt: AttemptRecord) -> dict[str, object]:
     return {"b_task": attempt.task.id, "b_number": attempt.number}
-
-
-def _after(outcomes: Sequence[m.Outcome], sequence: int, most: int = 1000) -> list[m.Outcome]:
-    """Outcomes beyond a sequence number; they are in order."""
-    low, high = 0, len(outcomes)
-    while low < high:
-        middle = (low + high) // 2
-        if outcomes[middle].sequence <= sequence:
-            low = middle + 1
-        else:
-            high = middle
-    return list(outcomes[low : low + most])
-
-
-def _problems(new: Sequence[m.Task], known: set[str]) -> Iterable[Problem]:
-    for task in new:
-        where = f"task {task.key}"
-        if task.key in known:
-            yield Problem(where, "the key appears twice")
-        for key in {*task.parents, *task.results} - known:
-            yield Problem(where, f"waits for {key!r}, which is not in the workflow before it")
-        if (task.command is None) == (task.function is None):
-            yield Problem(where, "needs either a command or a function")
-        if task.function is not None and (task.python is None or task.call is None):
-            yield Problem(where, "a function needs its call and the Python version that made it")
-        if task.command is not None and not task.command:
-            yield Problem(where, "the command is empty")
-        known.add(task.key)
 
 
 def _settle(waiters: Iterable[asyncio.Future[None]]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
-from wattflow.server.serve import Settings, listen, serve
+from wattflow.server.serve import serve
+from wattflow.server.settings import Settings, listen
 from wattflow.store.objects import Objects, open_objects
 
 

@@ -42,6 +42,9 @@ async def status(request: Request) -> Response:
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(task.state == "waiting" for task in service.tasks.values()), "trouble": service.writer.message,
         "commits": service.writer.figures.commits,
+        "commit_p50_s": _quantile(service.writer.figures.commit_s, 0.5),
+        "commit_p99_s": _quantile(service.writer.figures.commit_s, 0.99),
+        "turn_p99_s": _quantile(service.turn_s, 0.99),
     })  # fmt: skip
 
 
@@ -195,6 +198,11 @@ async def shutdown(request: Request) -> Response:
     allowed(request, "operator")
     house_of(request).shut_down()
     return answer(request, {"stopping": True}, 202)
+
+
+def _quantile(values: list[float], share: float) -> float | None:
+    ordered = sorted(values)
+    return ordered[int(share * (len(ordered) - 1))] if ordered else None
 
 
 async def _owned(request: Request, workflow: str) -> Found:

@@ -7,44 +7,19 @@ import json
 import logging
 import os
 import socket
-from dataclasses import dataclass
-from pathlib import Path
 
 from wattflow.files.whole import write_text
-from wattflow.model.errors import InvalidInput
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
+from wattflow.server.settings import Settings
 from wattflow.server.tokens import ROLES, Tokens, write_secret
 from wattflow.store.database import open_store
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How a server is run.
-
-    Attributes:
-        store: URL of a database; the home's own file where None.
-        host: Loopback unless told otherwise.
-        port: 0 takes a free one.
-        keep_s: How long ended workflows are kept.
-    """
-
-    home: Home
-    policy: str = "least-energy"
-    store: str | None = None
-    objects: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 0
-    keep_s: float = 30 * 86400.0
-    upgrade: bool = False
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
 
 
 def open_house(settings: Settings, driver: Driver, objects: Objects | None = None) -> House:
@@ -66,21 +41,6 @@ def open_tokens(home: Home) -> Tokens:
         if not path.exists():
             write_secret(path, tokens.make(role, role))
     return tokens
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The socket, taken before anything else is done, so that a port in use costs nothing."""
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        listener.close()
-        raise InvalidInput(
-            f"{settings.host}:{settings.port}", f"{error.strerror}; choose another with --port (0 takes any free one)"
-        ) from None
-    listener.listen(512)
-    return listener
 
 
 def serve(settings: Settings, driver: Driver, listener: socket.socket, objects: Objects | None = None) -> None:

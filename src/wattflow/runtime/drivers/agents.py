@@ -29,6 +29,7 @@ class _Agent:
     leases: dict[int, Lease] = field(default_factory=dict)
     sent_s: dict[int, float] = field(default_factory=dict)
     stops: set[int] = field(default_factory=set)
+    stopped_s: dict[int, float] = field(default_factory=dict)
     sleep: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -165,6 +166,8 @@ class AgentsDriver:
                 leases.append(lease)
         # An attempt that the agent holds and nobody knows is an orphan of an earlier life of the server.
         stop = [fence for fence in held if fence in agent.stops or fence not in agent.leases]
+        stop = [fence for fence in stop if now_s - agent.stopped_s.get(fence, 0.0) > RESEND_AFTER_S]
+        agent.stopped_s.update(dict.fromkeys(stop, now_s))
         for fence in agent.stops - held:
             if fence in agent.leases and fence not in agent.sent_s:
                 self._forget(agent, fence)
@@ -177,6 +180,7 @@ class AgentsDriver:
         agent.leases.pop(fence, None)
         agent.sent_s.pop(fence, None)
         agent.stops.discard(fence)
+        agent.stopped_s.pop(fence, None)
         self._where.pop(fence, None)
 
     def _lose(self, node: str, reason: str) -> None:

@@ -200,7 +200,10 @@ def main(control_fd: int, preload: list[str]) -> None:
                 os.read(wake_read, 4096)
             _reap(control, children)
         if control in readable:
-            data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
+            try:
+                data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
+            except ConnectionResetError:
+                break
             if not data:
                 break
             request = json.loads(data)

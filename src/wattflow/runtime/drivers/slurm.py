@@ -1,0 +1,263 @@
+"""Slurm executes, we place: one job per attempt, pinned to the node that the engine chose.
+
+Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a few times a
+second for all jobs together; the folder, not Slurm, says how an attempt ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime import messages as m
+from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.drivers.bytes_of import brought_home, errand_of, modelled
+from wattflow.runtime.executors.once import write_whole
+from wattflow.store.objects import Objects
+
+log = logging.getLogger(__name__)
+POLL_S = 0.5
+NODES_S = 2.0
+MISSING_S = 5.0
+WATTS_PER_CPU = 10.0
+_DOWN = ("down", "drain", "fail", "unknown", "not_responding", "power_down", "powered_down", "reboot")
+_ENDED = {
+    "TIMEOUT": ("time_limit", "Slurm ended it at its time limit"),
+    "OUT_OF_MEMORY": ("failed", "used more memory than it asked for (Slurm)"),
+    "NODE_FAIL": ("node_lost", "its node failed (Slurm)"),
+    "PREEMPTED": ("node_lost", "preempted by Slurm"),
+    "CANCELLED": ("cancelled", "cancelled"),
+}
+
+
+class SlurmDriver:
+    """Nodes are those of a partition.
+
+    Args:
+        folder: Seen by all nodes under the same path.
+        partition: Slurm's default one where None.
+        sleep: Power saving is Slurm's own (SuspendProgram, ResumeProgram); we ask for it with ``scontrol``.
+    """
+
+    name = "slurm"
+
+    def __init__(self, objects: Objects, folder: Path, partition: str | None = None) -> None:
+        self._objects, self._folder, self._partition = objects, folder.absolute(), partition
+        self._sink: Sink | None = None
+        self._jobs: dict[int, str] = {}
+        self._missing: dict[int, float] = {}
+        self._logged: dict[int, int] = {}
+        self._started: set[int] = set()
+        self._nodes: dict[str, bool] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(4)
+
+    @property
+    def sink(self) -> Sink:
+        """The service; there from `start` on."""
+        assert self._sink is not None
+        return self._sink
+
+    async def start(self, sink: Sink) -> None:
+        """Announce Slurm's nodes; watch them and the jobs."""
+        if shutil.which("sbatch") is None:
+            raise InvalidInput("--driver slurm", "sbatch is not here; run the server where Slurm's commands are")
+        self._sink = sink
+        self._folder.mkdir(parents=True, exist_ok=True)
+        await self._look_at_nodes()
+        self._loops = [asyncio.create_task(self._every(NODES_S, self._look_at_nodes)),
+                       asyncio.create_task(self._every(POLL_S, self._look_at_jobs))]  # fmt: skip
+
+    async def stop(self) -> None:
+        """Jobs go on; the next server finds their ends in the folder."""
+        for task in (*self._loops, *self._errands):
+            task.cancel()
+        await asyncio.gather(*self._loops, *self._errands, return_exceptions=True)
+
+    def resume(self, nodes: Sequence[str], leases: Sequence[m.Lease]) -> None:
+        """Jobs that were submitted are watched again; the others are submitted now."""
+        for lease in leases:
+            with contextlib.suppress(FileNotFoundError):
+                self._jobs[lease.fence] = (self._place(lease.fence) / "job").read_text()
+        self.launch([lease for lease in leases if lease.fence not in self._jobs])
+
+    def launch(self, leases: Sequence[m.Lease]) -> None:
+        """Submit one pinned job for each."""
+        for lease in leases:
+            task = asyncio.create_task(self._submit(lease))
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    def cancel(self, fences: Sequence[int]) -> None:
+        """Cancel the jobs; their ends are seen like any others."""
+        for fence in fences:
+            task = asyncio.create_task(self._cancel(fence))
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    def power(self, node: str, *, on: bool) -> None:
+        """Slurm's own power saving: its SuspendProgram and ResumeProgram do the work."""
+        task = asyncio.create_task(self._power(node, on))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    # ---- jobs
+
+    async def _submit(self, lease: m.Lease) -> None:
+        place = self._place(lease.fence)
+        spec, variant = lease.spec, lease.spec.variants[lease.variant]
+        command = ["sbatch", "--parsable", "-w", lease.node, "-N", "1", "-n", "1",
+                   "-c", str(max(1, math.ceil(variant.cpus))), "-J", f"wattflow-{lease.task}.{lease.number}",
+                   "-o", str(place / "log"), "--export", "ALL", "--oversubscribe", "--no-requeue"]  # fmt: skip
+        command += ["-p", self._partition] if self._partition else []
+        command += ["--mem", f"{max(1, variant.memory_bytes >> 20)}M"] if variant.memory_bytes else []
+        command += ["-t", str(max(1, math.ceil(spec.timeout_s / 60)))] if spec.timeout_s else []
+        command += [f"--gres=gpu:{max(1, math.ceil(variant.gpu))}"] if variant.gpu else []
+        command += ["--wrap", f"exec {sys.executable} -m wattflow.runtime.executors.once {place}"]
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            write_whole(place / "lease", m.pack(errand_of(lease, self._objects)))
+            async with self._slots:
+                code, out = await _run(*command)
+        except (OSError, KeyError) as error:
+            code, out = 1, str(error)
+        if code != 0:
+            self.sink.ended(m.Ended(fence=lease.fence, outcome="refused", reason=f"Slurm took no job: {out[:500]}"))
+            return
+        job = out.strip().splitlines()[-1].split(";")[0]
+        self._jobs[lease.fence] = job
+        write_whole(place / "job", job.encode())
+
+    async def _cancel(self, fence: int) -> None:
+        job = self._jobs.get(fence)
+        if job is not None:
+            await _run("scancel", job)
+        else:
+            self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled before it was submitted"))
+
+    async def _look_at_jobs(self) -> None:
+        """Ends first from the folder; a job that Slurm has forgotten and that left none is asked after."""
+        if not self._jobs:
+            return
+        for fence in list(self._jobs):
+            self._follow(fence)
+            self._take_end(fence)
+        if not self._jobs:
+            return
+        code, out = await _run("squeue", "-h", "-o", "%i %T")
+        if code != 0:
+            log.warning("squeue: %s", out.strip()[:300])
+            return
+        known = dict(line.split(None, 1) for line in out.splitlines() if " " in line)
+        for fence, job in list(self._jobs.items()):
+            if known.get(job) in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"):
+                self._missing.pop(fence, None)
+            elif not self._take_end(fence):
+                await self._maybe_lost(fence, job)
+
+    def _take_end(self, fence: int) -> bool:
+        try:
+            data = (self._place(fence) / "ended").read_bytes()
+        except FileNotFoundError:
+            return False
+        end = brought_home(msgspec.msgpack.decode(data, type=m.Ended), self._objects)
+        self._follow(fence)
+        self._forget(fence)
+        self.sink.ended(end)
+        self.sink.energy(modelled(end, WATTS_PER_CPU))
+        return True
+
+    async def _maybe_lost(self, fence: int, job: str) -> None:
+        """The job is over for Slurm and left no end: say what Slurm says, once the folder had time to show one."""
+        since_s = self._missing.setdefault(fence, time.monotonic())
+        _, out = await _run("scontrol", "-o", "show", "job", job)
+        state = next((part[9:] for part in out.split() if part.startswith("JobState=")), "")
+        if state in _ENDED or time.monotonic() - since_s > MISSING_S:
+            outcome, reason = _ENDED.get(
+                state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})")
+            )
+            if self._take_end(fence):
+                return
+            self._forget(fence)
+            self.sink.ended(m.Ended(fence=fence, outcome=outcome, reason=reason))  # type: ignore[arg-type]
+
+    def _follow(self, fence: int) -> None:
+        """Pass on new output, and the start."""
+        place, seen = self._place(fence), self._logged.get(fence, 0)
+        with contextlib.suppress(OSError):
+            if fence not in self._started and (place / "started").exists():
+                self._started.add(fence)
+                self.sink.started(fence, (place / "started").stat().st_mtime, 0.0)
+            with (place / "log").open("rb") as file:
+                file.seek(seen)
+                data = file.read(1 << 20)
+            if data:
+                self.sink.log(fence, seen, data)
+                self._logged[fence] = seen + len(data)
+
+    def _forget(self, fence: int) -> None:
+        self._jobs.pop(fence, None)
+        self._missing.pop(fence, None)
+        self._logged.pop(fence, None)
+        self._started.discard(fence)
+        shutil.rmtree(self._place(fence), ignore_errors=True)
+
+    # ---- nodes
+
+    async def _look_at_nodes(self) -> None:
+        command = ["sinfo", "-h", "-N", "-o", "%N|%c|%m|%T"]
+        code, out = await _run(*command, *(["-p", self._partition] if self._partition else []))
+        if code != 0:
+            log.warning("sinfo: %s", out.strip()[:300])
+            return
+        for line in dict.fromkeys(out.splitlines()):
+            name, cpus, memory, state = line.split("|")
+            up = not (state.endswith("*") or any(word in state for word in _DOWN))
+            if up and not self._nodes.get(name):
+                self.sink.announce(m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20))
+            elif not up and self._nodes.get(name, True):
+                self._lose(name, state)
+            self._nodes[name] = up
+
+    def _lose(self, name: str, state: str) -> None:
+        self.sink.gone(name, f"Slurm says {state}")
+
+    async def _power(self, node: str, on: bool) -> None:
+        state = "POWER_UP" if on else "POWER_DOWN"
+        code, out = await _run("scontrol", "update", f"NodeName={node}", f"State={state}")
+        if code != 0:
+            log.warning("scontrol %s %s: %s", node, state, out.strip()[:300])
+        elif not on:
+            self._nodes[node] = False
+            self.sink.asleep(node)
+
+    async def _every(self, seconds: float, call: object) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await call()  # type: ignore[operator]
+            except (OSError, ValueError) as error:
+                log.warning("slurm: %s", error)
+
+    def _place(self, fence: int) -> Path:
+        return self._folder / f"attempt-{fence}"
+
+
+async def _run(*command: str) -> tuple[int, str]:
+    """Exit code and output of a command."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode(errors="replace")

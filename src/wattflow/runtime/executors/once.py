@@ -1,0 +1,87 @@
+"""One attempt in one process, for engines that start processes themselves (Slurm, Dask).
+
+`python -m wattflow.runtime.executors.once FOLDER` reads the lease and its bytes from ``FOLDER/lease`` and leaves ``FOLDER/ended``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from wattflow.runtime import messages as m
+from wattflow.runtime.executors import zygote
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """A lease with its bytes: function, call, then results of parents."""
+
+    lease: m.Lease
+    blobs: list[bytes] = []
+
+
+def run_errand(errand: Errand, folder: Path) -> m.Ended:
+    """Run it here. Large results are left as ``FOLDER/result`` and brought into the store by whoever reads them."""
+    spec, began_s, began_cpu_s = errand.lease.spec, time.time(), _cpu_s()
+    os.environ.update({"WATTFLOW_TASK": str(errand.lease.task), "WATTFLOW_ATTEMPT": str(errand.lease.number)})
+    result: bytes | None = None
+    if spec.command is not None:
+        outcome, reason = _command(spec, folder)
+    else:
+        variant = spec.variants[errand.lease.variant]
+        header = {"python": spec.python, "function": variant.function or spec.function, "env": spec.environment}
+        answer, data = zygote._call(header, list(errand.blobs), {})
+        outcome = "done" if answer["ok"] else "refused" if answer.get("refused") else "failed"
+        reason, result = answer.get("reason"), data or None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return m.Ended(fence=errand.lease.fence, outcome=outcome, started_s=began_s, ended_s=time.time(),  # type: ignore[arg-type]
+                   cpu_s=_cpu_s() - began_cpu_s, peak_bytes=peak, reason=reason,
+                   result=m.Blob(data=result) if result is not None else None)  # fmt: skip
+
+
+def _command(spec: m.Task, folder: Path) -> tuple[str, str | None]:
+    assert spec.command is not None
+    try:
+        done = subprocess.run(spec.command, cwd=folder, env={**os.environ, **spec.environment}, timeout=spec.timeout_s,
+                              check=False)  # fmt: skip
+    except FileNotFoundError:
+        return "failed", "exit code 127"
+    except PermissionError:
+        return "failed", "exit code 126"
+    except subprocess.TimeoutExpired:
+        return "time_limit", f"ran longer than its {spec.timeout_s:g} s"
+    code = done.returncode
+    return ("done", None) if code == 0 else ("failed", f"exit code {code}" if code > 0 else f"ended by signal {-code}")
+
+
+def _cpu_s() -> float:
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A file that appears whole."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def main(folder: Path) -> int:
+    """Run the errand of a folder."""
+    errand = msgspec.msgpack.decode((folder / "lease").read_bytes(), type=Errand)
+    with contextlib.suppress(OSError):
+        (folder / "started").touch()
+    work = folder.parent / "work" / errand.lease.workflow
+    work.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "ended", m.pack(run_errand(errand, work)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,48 @@
+"""How a server is run, and the socket that it listens on. Light: the command line loads it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime.home import Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server is run.
+
+    Attributes:
+        store: URL of a database; the home's own file where None.
+        host: Loopback unless told otherwise.
+        port: 0 takes a free one.
+        keep_s: How long ended workflows are kept.
+    """
+
+    home: Home
+    policy: str = "least-energy"
+    store: str | None = None
+    objects: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    keep_s: float = 30 * 86400.0
+    upgrade: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket, taken before anything else is done, so that a port in use costs nothing."""
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(
+            f"{settings.host}:{settings.port}", f"{error.strerror}; choose another with --port (0 takes any free one)"
+        ) from None
+    listener.listen(512)
+    return listener

@@ -1,0 +1,272 @@
+"""The runtime as a person meets it: processes of their own, HTTP, a real store, real tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wattflow
+from wattflow.runtime.connection import Connection
+from wattflow.runtime.home import Home
+from wattflow.runtime.transport import Denied
+
+pytestmark = pytest.mark.xdist_group("runtime")
+WORKFLOW = {
+    "name": "little",
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {"name": "write", "id": "write", "parents": [], "children": ["read"]},
+                {"name": "read", "id": "read", "parents": ["write"], "children": []},
+            ],
+            "files": [],
+        },
+        "execution": {
+            "makespanInSeconds": 2,
+            "executedAt": "2024-01-01T00:00:00Z",
+            "tasks": [
+                {
+                    "id": "write",
+                    "runtimeInSeconds": 1,
+                    "command": {"program": "sh", "arguments": ["-c", "echo hi > f"]},
+                },
+                {"id": "read", "runtimeInSeconds": 1, "command": {"program": "cat", "arguments": ["f"]}},
+            ],
+            "machines": [],
+        },
+    },
+}
+
+
+def cli(home: Path, *args: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"WATTFLOW_HOME": str(home), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "wattflow.cli", *args]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("home")
+    started = cli(folder, "up", "--port", "0")
+    assert started.returncode == 0, started.stderr
+    yield folder
+    ended = cli(folder, "down")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[wattflow.Client]:
+    place = Home.of(home)
+    with wattflow.Client(place.url(), place.token("user")) as made:
+        yield made
+
+
+double = eval("lambda x: 2 * x")  # of no module that a worker could import: travels by value
+
+
+def test_submit_map_and_dags(client: wattflow.Client) -> None:
+    first = client.submit(double, 1)
+    second = client.submit(double, first)
+    total = client.submit(lambda values, *, extra: sum(values) + extra, [first, second, 10], extra=first)
+    assert total.result(60) == 2 + 4 + 10 + 2
+    assert list(client.map(double, range(5), timeout=60)) == [0, 2, 4, 6, 8]
+
+
+def test_large_arguments_and_results_travel_as_objects(client: wattflow.Client) -> None:
+    data = os.urandom(300_000)
+    assert client.submit(lambda value: value[::-1], data).result(60) == data[::-1]
+
+
+def test_errors_come_back_as_themselves_and_children_are_given_up(client: wattflow.Client) -> None:
+    bad = client.submit(int, "x")
+    child = client.submit(double, bad)
+    with pytest.raises(ValueError, match="invalid literal"):
+        bad.result(60)
+    with pytest.raises(wattflow.WattflowError, match="waits for failed"):
+        child.result(60)
+
+
+def test_retries_count_and_time_limits_hold(client: wattflow.Client, tmp_path: Path) -> None:
+    @wattflow.task(retries=2)
+    def third_time(path: str) -> int:
+        with open(path, "a") as file:
+            file.write("x")
+        if os.path.getsize(path) < 3:
+            raise OSError("not yet")
+        return os.path.getsize(path)
+
+    @wattflow.task(timeout=0.5)
+    def forever() -> None:
+        time.sleep(100)
+
+    assert client.submit(third_time, str(tmp_path / "count")).result(60) == 3
+    with pytest.raises(wattflow.WattflowError, match="longer than"):
+        client.submit(forever).result(60)
+
+
+def test_cancelling_a_running_task(client: wattflow.Client, home: Path) -> None:
+    future = client.submit(time.sleep, 100)
+    connection = Connection(Home.of(home).url(), Home.of(home).token("user"))
+    deadline = time.monotonic() + 60
+
+    def attempts() -> list[dict[str, Any]]:
+        known = [row["id"] for row in connection.call("GET", "/v1/workflows")]
+        path = f"/v1/workflows/{client.workflow}/attempts"
+        return connection.call("GET", path) if client.workflow in known else []
+
+    while not any(row["started_s"] for row in attempts()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert future.cancel()
+    with pytest.raises(CancelledError):
+        future.result(60)
+    while not (rows := attempts())[0]["outcome"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert rows[0]["outcome"] == "cancelled"
+
+
+def test_joules_of_tasks_close_on_the_meter(client: wattflow.Client, home: Path) -> None:
+    """What tasks were charged is what the node's windows say tasks used, to one per cent."""
+
+    def burn(seconds: float) -> float:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+        return seconds
+
+    futures = [client.submit(burn, 0.3) for _ in range(6)]
+    energies = [future.energy(60) for future in futures]
+    assert all(energy.joules > 0 and energy.low_j <= energy.joules <= energy.high_j for energy in energies)
+    assert {energy.provenance for energy in energies} <= {"modelled", "attributed"}
+    import sqlite3
+
+    with sqlite3.connect(home / "store.db") as store:
+        windows = store.execute("select counted_j, idle_j + tasks_j + unattributed_j, tasks_j from energy").fetchall()
+        charged = store.execute("select sum(energy_j) from attempts").fetchone()[0]
+        for counted, accounts, _ in windows:
+            assert accounts == pytest.approx(counted, rel=0.01)
+        assert charged == pytest.approx(sum(window[2] for window in windows), rel=0.01)
+
+
+def test_a_workflow_file_runs_and_its_run_is_a_run(home: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "little.json", tmp_path / "run.parquet"
+    path.write_text(json.dumps(WORKFLOW))
+    done = cli(home, "run", str(path), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(out)
+    assert table.column("task_id").to_pylist() == ["write", "read"]
+    assert table.column("outcome_name").to_pylist() == ["done", "done"]
+    manifest = json.loads(table.schema.metadata[b"wattflow"])
+    assert manifest["simulated"] is False and manifest["nodes"]
+    listed = json.loads(cli(home, "ps", "-o", "json").stdout)["rows"]
+    workflow = next(row for row in listed if row["name"] == "little")
+    assert workflow["state"] == "done" and workflow["tasks"] == {"done": 2}
+    assert cli(home, "logs", f"{workflow['id']}/read").stdout == "hi\n"
+
+
+def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(WORKFLOW))
+    document["workflow"]["execution"]["tasks"][0]["command"]["arguments"] = ["-c", "exit 7"]
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(document))
+    done = cli(home, "run", str(path))
+    assert done.returncode == 1 and "exit code 7" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("up", "--port", "0"), "running already"),
+        (("run", "nothing.json"), "no such file"),
+        (("why", "999999999"), "no task"),
+        (("cancel", "nothing"), "no workflow"),
+        (("up", "--home", "{other}", "--port", "{port}"), "choose another with --port"),
+        (("ps", "--home", "{other}"), "wattflow up"),
+    ],
+)
+def test_mistakes_are_told_in_one_message(home: Path, tmp_path: Path, args: tuple[str, ...], message: str) -> None:
+    port = Home.of(home).url().rsplit(":", 1)[1]
+    done = cli(home, *(arg.format(other=tmp_path / "other", port=port) for arg in args))
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_passes_without_the_right_token(home: Path) -> None:
+    place = Home.of(home)
+    paths = ["/v1/status", "/v1/workflows", "/openapi.json", "/v1/objects/" + "0" * 64, "/nothing"]
+    for path in paths:
+        with pytest.raises(Denied, match="token"):
+            Connection(place.url(), "wf_user_wrong").call("GET", path)
+    agent, user = (Connection(place.url(), place.token(role)) for role in ("agent", "user"))
+    for connection, method, path in ((agent, "GET", "/v1/workflows"), (user, "POST", "/v1/shutdown"),
+                                     (user, "POST", "/v1/agents/sync"), (user, "POST", "/v1/policy")):  # fmt: skip
+        with pytest.raises(Denied, match="role"):
+            connection.call(method, path, {})
+    for path in ("/v1/objects/../tokens.json", "/v1/objects/..%2f..%2fetc%2fpasswd"):
+        with pytest.raises(Denied):
+            user.raw("GET", path)
+    assert not any(place.token(role) in (home / "server.log").read_text() for role in ("user", "agent", "operator"))
+
+
+def test_too_large_a_body_is_refused_before_it_is_read(home: Path) -> None:
+    import http.client
+
+    place = Home.of(home)
+    connection = http.client.HTTPConnection(place.url().removeprefix("http://"), timeout=30)
+    connection.putrequest("POST", "/v1/submissions")
+    connection.putheader("authorization", f"Bearer {place.token('user')}")
+    connection.putheader("content-length", str(10**12))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Kill −9 in the middle: running tasks are kept, waiting ones run later, none runs twice, the client sees no error."""
+    folder = tmp_path / "home"
+    assert cli(folder, "up", "--port", "0").returncode == 0
+    place = Home.of(folder)
+    url = place.url()
+    try:
+        counter = tmp_path / "count"
+
+        def note(path: str, seconds: float) -> int:
+            time.sleep(seconds)
+            with open(path, "a") as file:
+                file.write("x")
+            return os.getpid()
+
+        with wattflow.Client(url, place.token("user")) as client:
+            first = client.submit(note, str(counter), 0.1)
+            first.result(60)
+            futures = [client.submit(note, str(counter), 0.5) for _ in range(12)]
+            after = client.submit(lambda values: len(values), futures)
+            time.sleep(0.6)
+            about = place.server()
+            assert about is not None
+            os.kill(int(str(about["pid"])), signal.SIGKILL)
+            port = url.rsplit(":", 1)[1]
+            again = cli(folder, "up", "--port", port, "--no-agent")
+            assert again.returncode == 0, again.stderr
+            assert after.result(90) == 12
+        assert counter.read_text() == "x" * 13
+        rows: list[dict[str, Any]] = Connection(url, place.token("user")).call(
+            "GET", f"/v1/workflows/{client.workflow}/attempts"
+        )
+        assert [row["outcome"] for row in rows] == ["done"] * 14
+    finally:
+        assert cli(folder, "down").returncode == 0

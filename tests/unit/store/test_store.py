@@ -1,0 +1,140 @@
+"""The store: groups, durability, layouts, trouble, objects."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from wattflow.model.errors import InvalidInput
+from wattflow.store import reads, schema
+from wattflow.store.database import open_store
+from wattflow.store.objects import FolderObjects, object_name
+from wattflow.store.schema import Change
+from wattflow.store.writer import Writer
+
+
+def workflow(name: str) -> dict[str, object]:
+    return {"id": name, "name": name, "owner": "me", "about": b"", "submitted_s": 1.0, "state": "open"}
+
+
+def task(number: int, name: str) -> dict[str, object]:
+    return {"id": number, "workflow": name, "key": str(number), "name": "t", "spec": b"", "submitted_s": 1.0,
+            "state": "waiting", "attempts": 0}  # fmt: skip
+
+
+def state(number: int, value: str) -> dict[str, object]:
+    return {
+        "b_id": number,
+        "state": value,
+        "attempts": 1,
+        "ended_s": 2.0,
+        "sequence": number,
+        "result": None,
+        "reason": None,
+    }
+
+
+def test_what_was_put_is_there_after_it_settled(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    writer = Writer(database)
+    writer.put((Change.WORKFLOW, workflow("w")), (Change.TASK, task(1, "w")))
+    writer.put((Change.TASK_STATE, state(1, "done")))
+    assert writer.wait()
+    assert reads.workflows(database)[0]["tasks"] == {"done": 1}
+    writer.close()
+    assert reads.tasks(open_store(tmp_path / "s.db"), "w")[0]["state"] == "done"
+
+
+def test_changes_of_one_row_keep_their_order_in_a_group(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    writer = Writer(database)
+    rows = [(Change.TASK_STATE, state(1, name)) for name in ("running", "waiting", "running", "done")]
+    writer.put((Change.WORKFLOW, workflow("w")), *rows, (Change.TASK, task(1, "w")))
+    assert writer.wait()
+    assert reads.tasks(database, "w")[0]["state"] == "done"
+    writer.close()
+
+
+def test_many_puts_make_few_commits(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    writer = Writer(database)
+    writer.put((Change.WORKFLOW, workflow("w")))
+    for number in range(1, 2001):
+        writer.put((Change.TASK, task(number, "w")))
+    assert writer.wait()
+    assert len(reads.tasks(database, "w")) == 2000
+    assert writer.figures.commits < 500
+    writer.close()
+
+
+def test_a_batch_is_never_split(tmp_path: Path) -> None:
+    """A commit that fails half-way leaves nothing: the second row of the batch breaks the table's rule."""
+    database = open_store(tmp_path / "s.db")
+    writer = Writer(database, most=1)
+    seen: list[int] = []
+
+    @sa.event.listens_for(database, "commit")
+    def count(connection: sa.Connection) -> None:
+        seen.append(1)
+
+    writer.put(*[(Change.TASK, task(number, "w")) for number in range(50)])
+    assert writer.wait()
+    assert len(seen) == 1
+    writer.close()
+
+
+def test_a_store_that_refuses_is_tried_until_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: nothing is dropped, trouble is told, and it goes on by itself."""
+    database = open_store(tmp_path / "s.db")
+    told: list[str | None] = []
+    cured, refused = threading.Event(), threading.Event()
+
+    @sa.event.listens_for(database, "before_cursor_execute")
+    def full(*_: object) -> None:
+        if not cured.is_set() and threading.current_thread().name == "wattflow-writer":
+            refused.set()
+            raise sa.exc.OperationalError("insert", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr("wattflow.store.writer.RETRY_S", 0.01)
+    writer = Writer(database, trouble=told.append)
+    writer.put((Change.WORKFLOW, workflow("w")))
+    assert refused.wait(5)
+    settled = threading.Event()
+    writer.settled(settled.set)
+    assert not settled.is_set()
+    cured.set()
+    assert settled.wait(5)
+    assert told == ["database or disk is full", None]
+    assert len(reads.workflows(database)) == 1
+    writer.close()
+
+
+def test_older_and_newer_layouts_are_refused_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.db"
+    open_store(path).dispose()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    before = path.read_bytes()
+    with pytest.raises(InvalidInput, match="older layout"):
+        open_store(path)
+    assert path.read_bytes() == before
+    monkeypatch.setattr("wattflow.store.database.MIGRATIONS", {schema.VERSION - 1: lambda connection: None})
+    open_store(path, upgrade=True).dispose()
+    open_store(path).dispose()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)
+    with pytest.raises(InvalidInput, match="newer wattflow"):
+        open_store(path)
+
+
+def test_objects_are_kept_once_and_no_name_leads_out(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "o")
+    name = objects.put(b"data")
+    assert objects.put(b"data") == name == object_name(b"data")
+    assert objects.get(name) == b"data" and objects.has(name)
+    with pytest.raises(KeyError):
+        objects.get("0" * 64)
+    for bad in ("../../etc/passwd", "0" * 63, "0" * 65, "A" * 64, ""):
+        with pytest.raises(InvalidInput):
+            objects.get(bad)
