@@ -144,9 +144,7 @@ class Simulation:
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(
-                    self.state.handle(), self.world.handle(), self.functions, until_s, 1 if jit.CHECKED else limit
-                )
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, at_once)
             self.seconds += time.perf_counter() - started
             if jit.CHECKED and status != kernel.GROW:
                 validate_state(self.state)
