@@ -69,16 +69,20 @@ class Engine:
         self._now = -math.inf
         self._count = 0
         self._gone: list[int] = []
-        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
             self.use(self.policy)
-        self._refresh()
+        self._take_up()
         if cluster is not None:
             for zone in cluster.zones:
                 self._nodes.zones.setdefault(zone.name, len(self._nodes.zones))
             for node in cluster.nodes:
                 self.node(node)
+
+    def _take_up(self) -> None:
+        """What is made from the rest, at the start and for a copy."""
+        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
+        self._refresh()
 
     # What there is
 

@@ -11,7 +11,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.predict import conformal, text, training
 from wattflow.predict.core import BEYOND, MEMBERS, REGIMES, Core, Names, Rows, numbers
-from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
+from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts, in_order
 
 KNOWN, NEW_SOURCE = training.KNOWN, training.NEW_SOURCE
 NEW_MACHINE, NEW_TASK = training.NEW_MACHINE, training.NEW_TASK
@@ -177,7 +177,7 @@ def fit(
         kinds: Novelties to calibrate intervals for; rows that are new in another way get no interval.
     """
     known = np.isfinite(observations.runtime_s) & (observations.runtime_s > 0)
-    observations = observations.take(known)
+    observations = in_order(observations.take(known))
     if len(observations) < _LEAST_ROWS:
         raise InvalidInput("training rows", f"{len(observations)} with a runtime; at least {_LEAST_ROWS} are needed")
     trainer = training.Trainer(observations, benchmarks or {}, seed)

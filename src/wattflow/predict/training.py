@@ -222,7 +222,7 @@ def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> tu
     new = parts[0] or parts[1] or conformal.calibrate(residual, task, missed.group, tasks)
     if parts[1] is None:
         assumed = np.minimum(np.hypot(_REPEAT_ERROR, _REPEAT_SHARE * new.scale), np.maximum(new.scale, _REPEAT_ERROR))
-        return new, replace(new, scale=assumed, shift=0.0)
+        return new, replace(new, scale=assumed, shift=0.0, median_error=np.nan, mean_error=np.nan)
     return new, parts[1]
 
 
