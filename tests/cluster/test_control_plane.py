@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from kuberig.api import Api, ApiError
+from kuberig.api import JSON, Api, ApiError
 from kuberig.control import Options
+from kuberig.machine import Machine, process_cpu_s
 from kuberig.parts import KUBERNETES
 from kuberig.rig import CONTROL_PLANE, Rig
 from under_test import Cluster
@@ -20,31 +20,13 @@ def test_the_api_server_says_its_version(cluster: Cluster) -> None:
         assert version["gitVersion"] == f"v{KUBERNETES}"
 
 
-def cpu_s(rig: Rig) -> float:
-    """CPU seconds that the rig's processes have used."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    used = 0
-    for process in rig.processes.running:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        used += int(fields[11]) + int(fields[12])
-    return used / ticks
-
-
-def machine_s() -> tuple[float, float]:
-    """CPU seconds that the machine has been busy and idle since it started."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    idle = fields[3] + fields[4]
-    return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK"), idle / os.sysconf("SC_CLK_TCK")
-
-
 def test_the_control_plane_is_up_within_five_seconds(cluster: Cluster) -> None:
     """Five seconds of a machine of its own: the share of the CPUs that other work took meanwhile is taken off."""
     cluster.own()
-    busy_before, idle_before = machine_s()
+    machine = Machine()
     rig = Rig.start(die_with_parent=True)
     try:
-        busy, idle = (now - before for now, before in zip(machine_s(), (busy_before, idle_before)))
-        others = max(0.0, busy - cpu_s(rig)) / (busy + idle)
+        others = machine.others_share(process_cpu_s(process.pid for process in rig.processes.running))
         own_s = rig.start_s * (1 - others)
         print(f"control plane up in {rig.start_s:.2f} s, others had {others:.0%} of the CPUs: {own_s:.2f} s")
         assert own_s <= 5.0
@@ -90,3 +72,24 @@ def test_no_token_no_entry(cluster: Cluster) -> None:
     with pytest.raises(ApiError) as refused:
         stranger.get("/api/v1/nodes")
     assert refused.value.status == 401
+
+
+def test_a_watch_that_the_server_ends_goes_on_where_it_was(cluster: Cluster, namespace: str) -> None:
+    """As when a reader falls behind: the server closes the stream, and no event may be lost or come twice."""
+
+    class Cut(Api):
+        def _watch_once(self, path: str, timeout_s: float, query: dict[str, str]) -> Iterator[JSON]:
+            yield next(super()._watch_once(path, timeout_s, query))
+
+    api = Cut.of_kubeconfig(cluster.kubeconfig)
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    names = [f"map-{i}" for i in range(10)]
+    seen: list[str] = []
+    cluster.api.create(maps, {"metadata": {"name": names[0]}})
+    for event in api.watch(maps, 30):
+        if event["object"]["metadata"]["name"] in names:
+            seen.append(event["object"]["metadata"]["name"])
+            if len(seen) == len(names):
+                break
+            cluster.api.create(maps, {"metadata": {"name": names[len(seen)]}})
+    assert seen == names

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, remark
+from wattflow.cli.screen import check_folder, never_onto, remark
 
 
 def convert(
@@ -25,6 +25,7 @@ def convert(
     """
     from wattflow import traces
 
+    never_onto([source], target)
     check_folder(target if not target.is_dir() else None)
     done = traces.convert(source, target)
     remark(f"wrote {target}: {done.tasks:,} tasks, {done.source_format} to {done.target_format}", quiet)

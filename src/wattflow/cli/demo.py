@@ -10,9 +10,10 @@ from wattflow.cli.screen import check_folder, progress_bar, remark
 def demo(
     policies: o.Policies = "all",
     seeds: o.Seeds = 3,
-    baseline: o.Baseline = "fifo",
+    baseline: o.Baseline = "kubernetes",
     report: o.Report = None,
     workers: o.Workers = None,
+    full: o.Full = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Three bundled workflows under every policy.
@@ -22,18 +23,20 @@ def demo(
     """
     from wattflow.clusters import load_cluster
     from wattflow.generate import DEMOS
+    from wattflow.kernel import jit
     from wattflow.lab.compare.comparison import compare
     from wattflow.lab.figures.metrics import HEADLINE
     from wattflow.lab.run.points import Setup
 
     check_folder(report)
     cluster = load_cluster("mixed")
-    remark("compiling the simulator on first use, then three workloads under every policy", quiet)
+    if not jit.has_compiled():
+        remark("compiling the simulator for this machine, once; then three workloads under every policy", quiet)
     with progress_bar(quiet) as progress:
         setup = Setup(keep_runs=report is not None, workers=workers, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
     if report is not None:
         write(comparison, report, quiet, "wattflow demo")
-    show(comparison, o.Form.table, None, HEADLINE)
+    show(comparison, o.Form.table, None, HEADLINE, full)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import remark
+from wattflow.cli.screen import never_onto, remark
 from wattflow.model.errors import InvalidInput
 
 
@@ -38,6 +38,7 @@ def enrich(
     from wattflow.clusters import load_cluster
     from wattflow.energy.enrich import enrich as fill
 
+    never_onto([source, nodes], target)
     cluster = load_cluster(nodes)
     curves = {node.name: node.power for node in cluster.nodes if node.power is not None}
     if default is not None and default not in curves:

@@ -9,6 +9,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import print_tables, progress_bar, remark
+from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from wattflow.lab.explore.exploration import Exploration
@@ -41,6 +42,8 @@ def explore(
     chosen = _workers(workers)
     wanted = read_design(design)
     folder = out if out is not None else Path("out") / wanted.name
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"--out {folder}", "is a file; name a folder")
     for note in wanted.skipped:
         remark(f"left out, cannot work: {note}", quiet)
     if plan:
@@ -62,8 +65,6 @@ def explore(
 
 
 def _workers(text: str) -> int | str | None:
-    from wattflow.model.errors import InvalidInput
-
     if not text:
         return None
     if text.startswith("dask://") and len(text) > len("dask://"):

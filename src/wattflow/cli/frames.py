@@ -19,7 +19,7 @@ def frames(
 
     console = Console()
     if name and source:
-        console.print(library.frame_text(name), markup=False, highlight=False)
+        typer.echo(library.frame_text(name), nl=False)
     elif name:
         _explain(console, name)
     elif mechanisms:

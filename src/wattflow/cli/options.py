@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from wattflow.lab.run.points import Setup
@@ -38,7 +41,7 @@ OneWorkflow = Annotated[
     str, typer.Argument(metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.")
 ]
 ClusterName = Annotated[
-    str,
+    list[str],
     typer.Option("--cluster", "-c", metavar="NAME|FILE", help="Preset name or TOML file; `wattflow clusters` lists."),
 ]
 Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
@@ -55,7 +58,13 @@ Baseline = Annotated[
     str, typer.Option("--baseline", "-b", metavar="NAME", help="Policy that the others are measured against.")
 ]
 Policies = Annotated[
-    str, typer.Option("--policies", "-p", metavar="NAMES", help="Names with commas between, or `all`.")
+    str,
+    typer.Option(
+        "--policies",
+        "-p",
+        metavar="NAMES",
+        help="Names with commas between, or `all`; NAME:key=value sets a number, FILE.py:NAME is one of your own.",
+    ),
 ]
 Metrics = Annotated[
     str,
@@ -102,7 +111,15 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
 ]
+Full = Annotated[bool, typer.Option("--full", help="Every policy in the table, not the best eight.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
+
+
+def one_cluster(names: list[str]) -> str:
+    """The cluster that was named; two would leave one of them out without a word."""
+    if len(names) != 1:
+        raise InvalidInput("--cluster", f"is given {len(names)} times ({', '.join(names)}); name one")
+    return names[0]
 
 
 def sim_options(
@@ -110,6 +127,13 @@ def sim_options(
 ) -> SimOptions:
     """The simulator's options from what was typed; ``errors`` are those of runtime and power."""
     from wattflow.sim import SimOptions
+
+    for name, value, most in (("--runtime-error", errors[0], 5.0), ("--power-error", errors[1], 5.0)):
+        if not 0.0 <= value <= most:
+            raise InvalidInput(name, f"is a spread (σ of log) of 0 … {most:g}, not {value:g}")
+    for name, seconds in (("--round-s", round_s), ("--sleep-after", sleep_after_s or 0.0)):
+        if not math.isfinite(seconds):
+            raise InvalidInput(name, f"must be a finite number of seconds, not {seconds:g}")
 
     return SimOptions(
         queue=None if queue is None else queue.value,
@@ -121,8 +145,10 @@ def sim_options(
 
 
 def names_of(text: str) -> list[str]:
-    """``a,b,c`` as a list."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Policies as they were typed: ``a,b:key=value,my.py:name``."""
+    from wattflow.policy import spec
+
+    return spec.split(text)
 
 
 def with_progress(setup: Setup, progress: object) -> Setup:

@@ -38,6 +38,8 @@ def profiles(
 
     form = chosen_form(output, out)
     check_folder(plot)
+    if plot is not None and plot.suffix not in PICTURES:
+        raise InvalidInput(str(plot), f"ends in none of {', '.join(PICTURES)}, the pictures that can be drawn")
     wanted = search.lower()
     found = [
         profile
@@ -60,6 +62,7 @@ def profiles(
     print_tables([table])
 
 
+PICTURES = (".svg", ".png", ".pdf")
 _NUMBERS = ("threads", "idle W", "full W", "points", "age")
 
 

@@ -105,6 +105,14 @@ def check_folder(*paths: Path | None) -> None:
             raise InvalidInput(str(path), "is a folder; name a file")
 
 
+def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
+    """What is read is never written over."""
+    read = {Path(source).resolve() for source in inputs if Path(source).exists()}
+    for path in outputs:
+        if path is not None and path.resolve() in read:
+            raise InvalidInput(str(path), "is read by this command; name another file to write")
+
+
 def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
     """Rows as JSON, CSV or parquet, to the file or to stdout."""
     from wattflow.lab.show.tables import as_text, write_rows

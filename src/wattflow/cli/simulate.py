@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables, progress_bar, remark
+from wattflow.cli.screen import check_folder, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
 
 
 def simulate(
     workflow: o.OneWorkflow,
-    cluster: o.ClusterName = "mixed",
+    cluster: o.ClusterName = ["mixed"],  # noqa: B006
     policy: Annotated[
         str, typer.Option("--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.")
     ] = "fifo",
@@ -49,9 +49,11 @@ def simulate(
     from wattflow.lab.show.tables import metric_names, run_rows, run_table
 
     form = chosen_form(output, out)
+    named = o.one_cluster(cluster)
     check_folder(report, attempts)
+    never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
     names = metric_names(metrics)
-    source, machine = estimated(workload_of(workflow), estimates), load_cluster(cluster)
+    source, machine = estimated(workload_of(workflow), estimates), load_cluster(named)
     setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
     with progress_bar(quiet) as progress:
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))

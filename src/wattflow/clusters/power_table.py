@@ -48,12 +48,18 @@ def _curve(table: StrictTable, size: tuple[int, int]) -> PowerProfile | None:
         table.finish()
 
 
+def _check_ends(idle_w: float, full_w: float) -> None:
+    if idle_w > full_w:
+        raise ValueError(f"idle_w {idle_w:g} is above full_w {full_w:g}; are they swapped?")
+
+
 def _by_form(table: StrictTable, size: tuple[int, int], scope: Scope) -> PowerProfile:
     form = table.choice("form", tuple(FORMS), "linear")
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
     provenance = table.choice("provenance", _PROVENANCES, "modelled")
     source = table.text("source", f"{form} between idle and full watts")
     about = {"scope": scope, "provenance": provenance, "source": source}
+    _check_ends(idle_w, full_w)
     if form == "linear":
         return ends_profile(idle_w, full_w, size[0], size[1], **about)
     return PowerProfile.from_form(form, size[0] * size[1], idle_w, full_w, **about)
@@ -102,6 +108,7 @@ def _shares(table: StrictTable) -> DeviceProfile:
 
 def _knee(table: StrictTable, kind: str) -> DeviceProfile:
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
+    _check_ends(idle_w, full_w)
     knee = table.number("knee", GPU_KNEE if kind == "gpu" else 1.0)
     about = {"provenance": table.choice("provenance", _PROVENANCES, "modelled")}
     source = table.value("source")

@@ -215,6 +215,7 @@ class _Builder:
         for s in used.tolist():
             first = shapes.variant_first[s]
             if class_ok[first : first + shapes.variant_n[s]].any():
+                problems += self._too_many_parts(s, class_ok[first])
                 continue
             task = int(np.flatnonzero(self.workload.shape == s)[0])
             variant = self.workload.shapes[s].variants[0]
@@ -224,6 +225,27 @@ class _Builder:
             problems.append(Problem(f"task {self.workload.task_id(task)}{more}", "; ".join(reasons[:3])))
         if problems:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
+
+    def _too_many_parts(self, s: int, fits: Any) -> list[Problem]:
+        """A job of several parts that even the empty cluster cannot hold at once."""
+        shape = self.workload.shapes[s]
+        if shape.parts <= 1 or len(shape.variants) > 1:
+            return []
+        variant, classes = shape.variants[0], self.tables["classes"]
+        room = 0
+        for c, node in enumerate(self.class_example):
+            if fits[c]:
+                by_cores = micro(node.request_cores) // max(1, micro(variant.cores * min(self._guarantees())))
+                by_memory = node.memory_bytes // variant.memory_bytes if variant.memory_bytes else by_cores
+                room += int(classes.count[c]) * min(by_cores, by_memory)
+        if room >= shape.parts:
+            return []
+        task = int(np.flatnonzero(self.workload.shape == s)[0])
+        text = f"needs {shape.parts:,} parts of {variant.cores:g} cores at once; the empty cluster holds {room:,}"
+        return [Problem(f"task {self.workload.task_id(task)}", text)]
+
+    def _guarantees(self) -> tuple[float, ...]:
+        return (1.0, *self.settings.guarantees)
 
     def _tasks(self) -> None:
         workload = self.workload
@@ -287,6 +309,7 @@ class _Builder:
             "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
@@ -306,7 +329,7 @@ def class_key(node: Node) -> Any:
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
         mapping, node.architecture, node.features, node.zone, node.power, node.tdp_w, node.devices, node.network,
         node.frequencies, node.sleep, node.keep_alive_s, node.cold_start_factor, node.serverless, node.faults,
-        node.price_per_hour,
+        node.price_per_hour, node.sharing,
     )  # fmt: skip
 
 

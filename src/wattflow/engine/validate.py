@@ -58,7 +58,7 @@ def _differ(what: str, kept: Any, true: Any) -> Iterator[str]:
 
 def _walk(first: int, after: Any, limit: int) -> list[int] | None:
     """Rows of a linked list; None when it does not end."""
-    rows = []
+    rows: list[int] = []
     while first >= 0:
         if len(rows) > limit or first >= len(after):
             return None

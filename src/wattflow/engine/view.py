@@ -254,9 +254,8 @@ def cold_start_s(state, task, variant, candidate):
     if function.cold_start_s > 0.0 and find_container(state, node, fn) < 0:
         seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
     device = candidate_row.device
-    device_row = state.devices[device]
-    if device >= 0 and state.variants[variant].device != NO_DEVICE and device_row.loaded != fn:
-        seconds += state.device_classes[device_row.cls].reconfigure_s
+    if device >= 0 and state.variants[variant].device != NO_DEVICE and state.devices[device].loaded != fn:
+        seconds += state.device_classes[state.devices[device].cls].reconfigure_s
     return seconds
 
 
@@ -325,8 +324,8 @@ def request_action(state, kind, node, value, at_s):
     """Append a row to the action table; extra rows beyond its capacity are dropped."""
     counts = state.counts[0]
     n = counts.action_n
-    action = state.actions[n]
     if n < state.actions.size:
+        action = state.actions[n]
         action.kind = kind
         action.node = node
         action.value = value

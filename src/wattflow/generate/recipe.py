@@ -16,6 +16,9 @@ from wattflow.model.units import GIB, MB, duration_s, size_bytes
 from wattflow.model.workflow import File, Function, Task, Variant, Workflow
 from wattflow.model.workload import Workload
 
+MOST_TASKS = 5_000_000
+"""Tasks of a generated workload: each is drawn as an object (about 2 KB) before it becomes a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -53,6 +56,9 @@ class Recipe:
             problems.append(Problem("tasks", f"{self.family} needs at least {SMALLEST[self.family]}, not {self.tasks}"))
         if self.workflows < 1:
             problems.append(Problem("workflows", f"must be at least 1, not {self.workflows}"))
+        if self.tasks * self.workflows > MOST_TASKS:
+            text = f"{self.tasks:,} × {self.workflows:,} are more than the {MOST_TASKS:,} that fit into memory"
+            problems.append(Problem("tasks × workflows", text))
         if self.cores <= 0 or self.memory_bytes < 0 or self.cold_start_s < 0:
             problems.append(Problem("cores, memory_bytes, cold_start_s", "must not be negative, and cores above 0"))
         if self.slack is not None and self.slack <= 0:

@@ -32,10 +32,11 @@ CARRIED = _PACKAGE / "compiled"
 
 @functools.cache
 def name(*parts: str, marks: str = "") -> str:
-    """Name of the folder for compiled code of these packages: a hash of all their sources."""
+    """Name of the folder for compiled code of these packages (or single files): a hash of all their sources."""
     digest = hashlib.sha256((numba.__version__ + marks).encode())
     for part in parts:
-        for source in sorted((_PACKAGE / part).glob("**/*.py")):
+        place = _PACKAGE / part
+        for source in [place] if part.endswith(".py") else sorted(place.glob("**/*.py")):
             digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -126,6 +126,17 @@ address_of: Any = intrinsic(_address_of)
 """Address of the directory, for compiled code that has to find the Python object again."""
 
 
+def _tables_at(typing_context, like, address):  # type: ignore[no-untyped-def]
+    def code(context, builder, called, values):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(values[1], _I64.as_pointer())
+
+    return like(like, types.int64), code
+
+
+tables_at: Any = intrinsic(_tables_at)
+"""Tables (or functions) of the same type as the first argument, at an address; nothing guards them."""
+
+
 @infer_getattr
 class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
     key = TablesType

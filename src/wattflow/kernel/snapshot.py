@@ -35,8 +35,9 @@ def dump(tables: Tables) -> bytes:
 def write(tables: Tables, file: IO[bytes]) -> None:
     """Write the archive; `numpy.load` reads it too."""
     tables._refuse_if_busy("saved")
-    arrays = {name: _plain_rows(getattr(tables, name)) for name in tables.NAMES}
-    np.savez(file, **arrays, **{_SCHEMA: np.frombuffer(schema(tables).encode(), np.uint8)})
+    arrays: dict[str, Any] = {name: _plain_rows(getattr(tables, name)) for name in tables.NAMES}
+    arrays[_SCHEMA] = np.frombuffer(schema(tables).encode(), np.uint8)
+    np.savez(file, **arrays)
 
 
 def read(file: IO[bytes], like: Kind, source: str = "snapshot") -> Kind:

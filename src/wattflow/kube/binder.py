@@ -58,7 +58,7 @@ class Binder:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }  # fmt: skip
         try:
-            await self.client.call("POST", f"{path}/binding", body, timeout_s=self.timeout_s)
+            await self.client.quick("POST", f"{path}/binding", body, self.timeout_s)
             return Bound.DONE, ""
         except ApiError as error:
             if error.code == 404:
@@ -126,6 +126,7 @@ class Binder:
                           "uid": meta.uid},
         }  # fmt: skip
         try:
-            await self.client.call("POST", f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events", body)
+            path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
+            await self.client.quick("POST", path, body, self.timeout_s)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
             log.info("%s: event not written: %s", pod.key, error)

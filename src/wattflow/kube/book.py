@@ -56,6 +56,7 @@ class Book:
     _dirty: set[str] = field(default_factory=set)
     _shy: dict[str, objects.Pod] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
+    _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
     # what watches say
 
@@ -108,12 +109,14 @@ class Book:
         view = self.cluster.nodes.get(node)
         if pod is None or view is None:
             return "the pod or the node is gone"
-        reason = self._against(pod, view)
+        amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
+        reason = self._against(pod, amounts, view)
         if reason is not None:
             return reason
         del self.waiting[uid]
+        self._amounts.pop(uid, None)
         self._counted.pop(uid, None)
-        self._put(Record(pod, node, accounting.pod_requests(pod), held=True, assumed=True))
+        self._put(Record(pod, node, amounts, held=True, assumed=True))
         return None
 
     def forget(self, uid: str, now_s: float) -> None:
@@ -167,11 +170,13 @@ class Book:
             nodes = tuple(name for name, view in views if feasible.counted_against(asked, view) is None)
         else:
             self._counted.pop(uid, None)
-        self.decider.want(Wanted(pod, accounting.pod_requests(pod), nodes, self.estimate_of(pod)))
+        amounts = self._amounts[uid] = accounting.pod_requests(pod)
+        self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod)))
 
     def _unwant(self, uid: str) -> None:
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
+        self._amounts.pop(uid, None)
         self.since_s.pop(uid, None)
         if self.waiting.pop(uid, None) is not None:
             self.decider.unwant(uid)
@@ -224,7 +229,7 @@ class Book:
         self._by_node.setdefault(record.node, set()).add(uid)
         view = self.cluster.nodes.get(record.node)
         if view is not None:
-            view.add(record.pod)
+            view.add(record.pod, record.amounts)
         if interpod.anti_affinity_terms(record.pod):
             self._shy[uid] = record.pod
         if not record.held:
@@ -261,9 +266,9 @@ class Book:
             for term in interpod.anti_affinity_terms(other)
         )
 
-    def _against(self, pod: objects.Pod, view: snapshot.NodeView) -> str | None:
+    def _against(self, pod: objects.Pod, amounts: accounting.Amounts, view: snapshot.NodeView) -> str | None:
         """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any."""
-        short = feasible.lacking(accounting.pod_requests(pod), view)
+        short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
         reason = feasible.standing(pod, view.node)

@@ -7,7 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 
-from wattflow.kube import accounting, objects, power, wishes
+from wattflow.kube import accounting, gangs, objects, power, wishes
 from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
@@ -19,6 +19,7 @@ from wattflow.policy.base import Policy
 
 FUNCTION = f"{power.PREFIX}function"
 _MOST_SHAPES = 2048
+_MOST_PRIORITY, _ORDERS = 200_000, 10_000  # levels are 32-bit
 _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
@@ -33,6 +34,7 @@ class EngineDecider:
         score_limit: int = 512,
         capped: Capped = lambda name, amounts: amounts,
         flows: Flows | None = None,
+        finish_first: bool = False,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self._capped = capped
@@ -49,7 +51,11 @@ class EngineDecider:
         self._own: dict[str, tuple[int, int]] = {}
         self._resources = [accounting.PODS]
         self._now_s = 0.0
+        self._gangs: dict[str, gangs.Gang] = {}
+        self._gang_of: dict[str, str] = {}
+        self._alone: set[str] = set()
         self._flows = flows
+        self._finish_first = finish_first
         self._structure: Structure | None = None
         if flows is not None:
             self._structure = Structure(self.engine, flows, self._shape_like, lambda: next(self._tags))
@@ -108,6 +114,8 @@ class EngineDecider:
         """A pod wants a place; the same pod again replaces the wish."""
         uid = wanted.pod.metadata.uid
         self.unwant(uid)
+        if self._join(wanted):
+            return
         shape = self._shape(wanted)
         found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
         if found is None:
@@ -118,6 +126,7 @@ class EngineDecider:
 
     def unwant(self, uid: str) -> None:
         """It wants none any more; nothing where it is not waiting."""
+        self._part(uid)
         task = self._tasks.pop(uid, None)
         if task is None:
             return
@@ -129,13 +138,24 @@ class EngineDecider:
         attempt = self._attempts.get(uid)
         if attempt is not None:
             self.engine.put(protocol.STARTED, attempt)
+            if uid in self._gang_of:
+                self._gangs[self._gang_of[uid]].started.add(uid)
 
     def refused(self, uid: str, until_s: float) -> None:
         """The choice could not be carried out."""
         attempt = self._attempts.pop(uid, None)
-        if attempt is not None:
-            self._leave_node(uid)
-            self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
+        if attempt is None:
+            return
+        self._leave_node(uid)
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        if gang is not None and gang.started:
+            # the others run already: this one follows them by itself
+            self.engine.put(protocol.FINISHED, attempt)
+            del self._gang_of[uid]
+            self._alone.add(uid)
+            self.want(gang.members[uid])
+            return
+        self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
 
     def ended(self, uid: str) -> None:
         """The pod holds nothing any more."""
@@ -144,6 +164,7 @@ class EngineDecider:
             return
         self._leave_node(uid)
         self._tasks.pop(uid, None)
+        self._part(uid, ended=True)
         self.engine.put(protocol.FINISHED, attempt)
         self._forget(uid)
         if self._structure is not None:
@@ -162,24 +183,64 @@ class EngineDecider:
         result = self.engine.step(now_s)
         choices = []
         for placement in result.placements:
-            uid = self._uids.get(placement.tag)
+            whose = self._uids.get(placement.tag)
             name = self._names.get(placement.node)
-            if uid is None or name is None:
+            if whose is None or name is None:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
+            gang = self._gangs.get(whose)
+            uid = whose if gang is None else gang.uids()[placement.part]
             self._attempts[uid] = placement.attempt
             self._on_node.setdefault(name, set()).add(uid)
             self._place[uid] = name
-            choices.append(Choice(uid, name))
+            choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
         return Chosen(choices, result.wake_at)
 
     def why(self, uid: str) -> str:
         """Why a wanted pod is not placed."""
         task = self._tasks.get(uid)
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        if gang is not None:
+            if gang.task is None:
+                return f"its gang has {len(gang.members)} of {gang.size} pods"
+            task = gang.task
         if task is None:
             return "not wanted"
-        why = getattr(self.engine, "why", None)
-        return str(why(task)) if why is not None else "no node fits it now"
+        return str(self.engine.why(task))
+
+    # gangs
+
+    def _join(self, wanted: Wanted) -> bool:
+        """Whether the pod waits as part of a gang; the last one to come makes it a task."""
+        named, uid = gangs.gang_of(wanted.pod), wanted.pod.metadata.uid
+        if named is None or uid in self._alone:
+            return False
+        key, size = named
+        gang = self._gangs.setdefault(key, gangs.Gang(size))
+        if gang.task is not None:
+            return False
+        gang.members[uid] = wanted
+        self._gang_of[uid] = key
+        if gang.complete:
+            shape = self._shape(Wanted(wanted.pod, gang.amounts()), gang.size)
+            tag = next(self._tags)
+            self._uids[tag], self._tag_of[key] = key, tag
+            gang.task = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
+        return True
+
+    def _part(self, uid: str, ended: bool = False) -> None:
+        """A pod leaves its gang. Before the gang has started, the others wait for a full number again."""
+        key = self._gang_of.pop(uid, None)
+        if key is None:
+            return
+        gang = self._gangs[key]
+        del gang.members[uid]
+        if gang.task is not None and not ended and not gang.started:
+            self.engine.put(protocol.CANCEL, gang.task)
+            gang.task = None
+        if not gang.members:
+            del self._gangs[key]
+            self._forget(key)
 
     # inside
 
@@ -198,25 +259,26 @@ class EngineDecider:
         return self._shape(Wanted(pod, amounts))
 
     def _level(self, pod: objects.Pod) -> int:
-        """Who goes first: the pod's priority class, and its workflow's own priority."""
+        """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""
         found = self._flows.of(pod) if self._flows is not None else None
-        return pod.spec.priority + (found[0].priority if found is not None else 0)
+        priority = pod.spec.priority + (found[0].priority if found is not None else 0)
+        level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS
+        return level - found[0].order % _ORDERS if found is not None and self._finish_first else level
 
-    def _shape(self, wanted: Wanted) -> int:
+    def _shape(self, wanted: Wanted, parts: int = 1) -> int:
         pod, amounts = wanted.pod, wanted.amounts
         level = self._level(pod)
         wish = wishes.constraint(pod, wanted.nodes)
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
-        key = (tuple(sorted(amounts.items())), wish, function, level)
+        key = (tuple(sorted(amounts.items())), wish, function, level, parts)
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
         variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
-        constraint = getattr(self.engine, "constraint", None)
-        rule = constraint(wish) if wish != wishes.FREE and constraint is not None else None
-        shape = self.engine.shape([variant], function, level=level, constraint=rule, counts=counts)
-        if wanted.nodes is not None and rule is not None:
+        rule = self.engine.constraint(wish)
+        shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts)
+        if wanted.nodes is not None:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape
         self._shapes[key] = shape

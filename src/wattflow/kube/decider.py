@@ -29,10 +29,11 @@ class Wanted:
 
 
 class Choice(NamedTuple):
-    """A pod goes to a node."""
+    """A pod goes to a node. Choices of one group (not 0) are carried out all or none."""
 
     uid: str
     node: str
+    group: int = 0
 
 
 class Chosen(NamedTuple):

@@ -72,7 +72,7 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
     flows = Flows() if chosen.argo else None
-    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows)
+    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first)
     scheduler = Scheduler(client, chosen, decider, watts)
     scheduler.book.estimate_of = lambda pod: estimate_s(pod.metadata.annotations)
     if flows is not None:

@@ -165,17 +165,29 @@ class Scheduler:
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
+        together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:
-            self._take(choice, began_s)
+            if choice.group:
+                together.setdefault(choice.group, []).append(choice)
+            else:
+                self._take([choice], began_s)
+        for choices in together.values():
+            self._take(choices, began_s)
         return chosen.wake_at_s
 
-    def _take(self, choice: Choice, began_s: float) -> None:
-        """Assume a placement and send it off, or undo it with the reason."""
-        reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
-        if reason is not None:
-            self._undo(choice.uid, reason, began_s)
-        elif self.settings.mode == "schedule":
-            self._queue.put_nowait((choice.uid, choice.node, began_s))
+    def _take(self, choices: list[Choice], began_s: float) -> None:
+        """Assume placements and send them off, or undo all of them with the reason."""
+        for i, choice in enumerate(choices):
+            reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
+            if reason is not None:
+                for done in choices[:i]:
+                    self.book.forget(done.uid, began_s)
+                for other in choices:
+                    self._undo(other.uid, reason, began_s)
+                return
+        if self.settings.mode == "schedule":
+            for choice in choices:
+                self._queue.put_nowait((choice.uid, choice.node, began_s))
 
     def _capped(self, choice: Choice) -> str | None:
         cap_w = self.settings.cluster_cap_w

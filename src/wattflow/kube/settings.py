@@ -51,6 +51,7 @@ class Settings:
     node_cap_w: float | None = None
     cluster_cap_w: float | None = None
     argo: bool = True
+    finish_first: bool = False
     profiles: bool = True
 
     @property
@@ -104,7 +105,7 @@ def _read(root: StrictTable) -> Settings:
         ("lease", ("leader_elect", "lease_namespace", "lease_name", "identity", "lease_s", "renew_s", "retry_s")),
         ("http", ("address", "port", "stale_after_s")),
         ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles")),
-        ("workflows", ("argo",)),
+        ("workflows", ("argo", "finish_first")),
     ):
         table = root.table(section)
         if table is not None:

@@ -27,11 +27,16 @@ class Kernels:
     add_lane: Any
 
 
+def cache_folder() -> str:
+    """Where the compiled code of a live engine belongs."""
+    return jit.cache_folder("kernel", "engine", "live/stepping.py", "live/wanting.py")
+
+
 @functools.cache
 def _compiled(state: Any, desk: Any) -> Kernels:
     functions = bind.functions_type(state)
     whole, real = types.int64, types.float64
-    folder = jit.cache_folder("kernel", "engine", "live")
+    folder = cache_folder()
 
     def entry(signature: Any, function: Any) -> Any:
         return jit.direct(jit.compiled(signature, function, folder=folder))

@@ -184,6 +184,11 @@ def _fold_node(state, event, node, priority):
     kind = event.kind
     if kind == GONE:
         reports.node_state(state, node, 4, priority)
+    elif kind == LOAD and event.other > 0:
+        if event.b == 1:
+            reports.add_count(state, node, event.other - 1, event.a)
+        else:
+            reports.load_count(state, node, event.other - 1, event.a)
     elif kind == LOAD:
         reports.load(state, node, event.a, event.b)
     else:
@@ -400,13 +405,22 @@ def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
             return GROW_ATTEMPTS
         if words.ramps == 1:
             grows = fold.next_growth(state)
+    end_step(state, desk, functions, grows)
+    return OK
+
+
+@inner
+def end_step(state, desk, functions, grows):
+    """After the decisions: let the policy act, list the actions, say when to come back."""
+    clock = state.clock[0]
+    counts = state.counts[0]
+    words = desk.words[0]
     if state.rules[0].has_act == 1:
         before = counts.action_n
         functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
-    return OK
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):

@@ -29,8 +29,7 @@ def _live(name: str) -> None:
     shape = engine.shape((Variant(cores=1),))
     flow = engine.workflow()
     engine.put(TASK, shape, workflow=flow, estimate_s=1.0)
-    placements, _, _ = engine.step(0.0)
-    for placement in placements:
+    for placement in engine.step(0.0).placements:
         engine.put(STARTED, placement.attempt)
         engine.put(FINISHED, placement.attempt)
     engine.step(1.0)

@@ -73,9 +73,14 @@ class BrokenPolicy(WattflowError):
     """A policy returned NaN, or something the contract does not allow."""
 
 
+LISTED = 60
+"""Names that an error lists before it counts the rest."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
     """Build the error for a name that is not registered, with the nearest registered one."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names[:30])}"
+    shown = names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"]
+    meant = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(shown)}"
     return UnknownName(kind, f"no {kind} named {name!r}{meant}{' ' + hint if hint else ''}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,28 @@ class Shape:
     function: int
     variants: tuple[Variant, ...]
     parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedNames(Sequence[str]):
+    """``stem-0``, ``stem-1`` …: names of the many workflows of a log, none of which is kept in memory."""
+
+    stem: str
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(self.size)))
+        if not -self.size <= index < self.size:
+            raise IndexError(index)
+        return self.stem if self.size == 1 else f"{self.stem}-{index % self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +88,7 @@ class Workload:
     parent_bytes: Floats
     shapes: tuple[Shape, ...]
     functions: tuple[Function, ...]
-    workflow_names: tuple[str, ...]
+    workflow_names: Sequence[str]
     workflow_submit_s: Floats
     ids: tuple[str, ...] | None = None
     machines: tuple[Machine, ...] = ()
@@ -75,6 +98,11 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.runtime_s)
+
+    @property
+    def one_task_each(self) -> bool:
+        """Whether every task is a workflow of its own, as the jobs of a log are."""
+        return len(self.workflow_names) == len(self) and self.edge_count == 0
 
     @property
     def edge_count(self) -> int:
@@ -156,6 +184,8 @@ class Workload:
                 np.asarray(columns.pop("edge_bytes", np.zeros(len(parents))), np.float64)[order]
             )
             np.cumsum(np.bincount(children, minlength=count), out=parent_start[1:])
+        if columns.pop("one_each", False):  # a log: every job or invocation is a workflow of its own
+            columns |= {"workflow": np.arange(count, dtype=np.int32), "workflow_names": NumberedNames(name, count)}
         workflow = np.asarray(columns.pop("workflow", np.zeros(count, np.int32)), np.int32)
         workflows = int(workflow.max()) + 1 if count else 0
         defaults: dict[str, object] = {
@@ -164,8 +194,10 @@ class Workload:
             "input_bytes": zeros,
             "output_bytes": zeros,
             "deadline_s": np.full(count, np.inf),
-            "workflow_names": tuple(f"{name}-{i}" if workflows > 1 else name for i in range(workflows)),
         }
+        if "workflow_names" not in columns:
+            names = tuple(f"{name}-{i}" if workflows > 1 else name for i in range(workflows))
+            defaults["workflow_names"] = names
         if "workflow_submit_s" not in columns:
             submit = np.full(workflows, np.inf)
             np.minimum.at(submit, workflow, np.asarray(release_s, np.float64))
@@ -207,6 +239,10 @@ class Workload:
         return columns.build()
 
 
+MOST_CORES, MOST_BYTES = 1e6, 1 << 60
+"""What one task may ask of one machine before it is taken for a mistake."""
+LONGEST_S = 3.2e9
+"""Longest runtime that is believed: beyond it sums of seconds lose their milliseconds."""
 UNKNOWN_RUNTIME_S = 1.0
 """Stands in for a runtime that nobody recorded, so that the structure can be looked at and simulated."""
 
@@ -285,8 +321,13 @@ class _Columns:
         index, sizes, writers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
         unknown = task.runtime_s is None and self.allow_unknown_runtimes
-        if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s < float("inf")):
-            self.problems.append(Problem(where, f"runtime {task.runtime_s} is not a number of seconds ≥ 0"))
+        if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s <= LONGEST_S):
+            what = f"runtime {task.runtime_s} is not a number of seconds of 0 … {LONGEST_S:g} (a century)"
+            self.problems.append(Problem(where, what))
+        for variant in shape.variants:
+            if not 0 <= variant.cores <= MOST_CORES or not 0 <= variant.memory_bytes <= MOST_BYTES:
+                what = f"{variant.cores:g} cores and {variant.memory_bytes:g} bytes are beyond any machine"
+                self.problems.append(Problem(where, what))
         handed: dict[str, float] = dict.fromkeys(task.parents, 0.0)
         outside = 0.0
         for file in task.inputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from wattflow.model.errors import unknown_name
+from wattflow.policy import spec
 from wattflow.policy.base import Policy
 
 POLICIES = {
@@ -55,9 +56,17 @@ def names() -> list[str]:
 
 
 def load(name: str, **params: float) -> Policy:
-    """A policy by name, with other values for its tunable numbers."""
+    """A policy by name or as it is typed (`wattflow.policy.spec`), with other values for its tunable numbers."""
+    base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
+    policy = spec.from_file(base) if ":" in base else _registered(base)
+    if not spec.is_plain(name):
+        policy = spec.configured(policy, name, settings)
+    return policy.with_params(**params) if params else policy
+
+
+def _registered(name: str) -> Policy:
     if name not in POLICIES:
-        raise unknown_name("policy", name, POLICIES, f"`wattflow policies` lists all {len(POLICIES)}")
+        raise unknown_name("policy", name, POLICIES, f"(`wattflow policies` lists all {len(POLICIES)})")
     module, attribute = POLICIES[name].split(":")
     policy: Policy = getattr(importlib.import_module(module), attribute)
-    return policy.with_params(**params) if params else policy
+    return policy

@@ -11,28 +11,57 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wattflow.predict.observations import Floats
+from wattflow.predict.observations import Floats, Ints
 
-_STEPS = 16
+_STEPS, _BAGS, _ROWS_MOST = 10, 5, 800
 _LEAST_GAIN = 2e-3
 Cost = Callable[[Floats], float]
 
 
-def relative_cost(residual: Floats) -> float:
-    """Of log residuals: median plus mean relative error, each error at most 1, so that no wild row decides."""
-    error = np.minimum(np.abs(np.expm1(-np.clip(residual, -1.0, 5.0))), 1.0)
+def relative_cost(residual: Floats, most: float = 4.0) -> float:
+    """Of log residuals: median plus mean relative error, each error at most ``most``, so that no wild row decides."""
+    error = np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
     return float(np.median(error) + error.mean())
 
 
-def choose(residual: Floats, cost: Cost = relative_cost) -> Floats:
-    """Weights [member] that sum to 1, from log residuals [row, member] without gaps."""
+def wild_cost(residual: Floats) -> float:
+    """The same for data in which factors of ten are common: an error counts at most 1."""
+    return relative_cost(residual, 1.0)
+
+
+def choose(
+    residual: Floats, block: Ints | None = None, cost: Cost = relative_cost, handicap: Floats | None = None
+) -> Floats:
+    """Weights [member] that sum to 1, from log residuals [row, member] without gaps.
+
+    Selection runs on several samples of the blocks (tasks: their rows err together) and its counts are averaged, so
+    that members that are nearly as good share the weight instead of the luckiest taking all of it.
+
+    Args:
+        block: Which rows belong together; none: each row for itself.
+        handicap: Raises the cost of members whose advantage on these rows is known to be partly chance.
+    """
+    burden = np.zeros(residual.shape[1]) if handicap is None else handicap
+    blocks = np.arange(len(residual)) if block is None else np.unique(block, return_inverse=True)[1]
+    number = int(blocks.max()) + 1
+    rng = np.random.default_rng(0)
+    total = np.zeros(residual.shape[1])
+    for _ in range(_BAGS):
+        drawn = np.bincount(rng.integers(0, number, number), minlength=number)
+        rows = np.repeat(np.arange(len(residual)), drawn[blocks])
+        total += _greedy(residual[rng.permutation(rows)[:_ROWS_MOST]], cost, burden)
+    return np.asarray(total / total.sum())
+
+
+def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
     members = residual.shape[1]
-    single = [cost(residual[:, m]) for m in range(members)]
+    single = [cost(residual[:, m]) * (1.0 + burden[m]) for m in range(members)]
     count = np.zeros(members)
     count[int(np.argmin(single))] = 1.0
     best, chosen, total = min(single), count.copy(), residual @ count
     for _ in range(_STEPS):
-        costs = [cost((total + residual[:, m]) / (count.sum() + 1.0)) for m in range(members)]
+        size, carried = count.sum() + 1.0, float(burden @ count)
+        costs = [cost((total + residual[:, m]) / size) * (1.0 + (carried + burden[m]) / size) for m in range(members)]
         added = int(np.argmin(costs))
         total = total + residual[:, added]
         count[added] += 1.0

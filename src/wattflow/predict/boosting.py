@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattflow.model.errors import MissingExtra
-from wattflow.predict import trees
+from wattflow.predict import blend, trees
 from wattflow.predict.evaluate import group_folds
 from wattflow.predict.observations import Floats, Texts
 
@@ -89,7 +89,7 @@ class Chosen:
 
 
 def choose(rows: Floats, target: Floats, group: Texts, settings: tuple[Setting, ...] = SETTINGS) -> Chosen:
-    """Fit the setting of least left-out error over grouped folds; an error counts at most 1, so no wild row decides."""
+    """Fit the setting of least left-out error over grouped folds, by `blend.wild_cost` of log residuals."""
     best: tuple[float, Setting, Floats] | None = None
     costs: dict[str, float] = {}
     folds = list(group_folds(group, 3))
@@ -97,7 +97,7 @@ def choose(rows: Floats, target: Floats, group: Texts, settings: tuple[Setting, 
         residual = np.full(len(target), np.nan)
         for train, test in folds:
             residual[test] = target[test] - fit(rows[train], target[train], setting).predict(rows[test])
-        cost = float(np.mean(np.minimum(np.abs(residual), 1.0)))
+        cost = blend.wild_cost(residual)
         costs[f"{setting.trainer}-{setting.loss}-{setting.leaves}"] = cost
         if best is None or cost < best[0]:
             best = (cost, setting, residual)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wattflow.predict import blend
 from wattflow.predict.observations import Floats, Ints
 
 _PRIOR_ROWS, _KEPT = 5.0, 1001
@@ -55,10 +56,18 @@ class Calibration:
         """The point of least expected relative error."""
         return log_value - self.shift * np.minimum(self.scale[task] ** 2, _SHIFT_MOST)
 
-    def interval(self, log_value: Floats, task: Ints, level: float) -> tuple[Floats, Floats]:
-        """Lower and upper end on the log scale."""
+    def interval(
+        self, log_value: Floats, task: Ints, level: float, extra: float | Floats = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Lower and upper end on the log scale; ``extra`` is a further, independent error of each row."""
         low, high = split_conformal(self.scores, level)
-        return log_value + low * self.scale[task], log_value + high * self.scale[task]
+        scale = np.hypot(self.scale[task], extra)
+        return log_value + low * scale, log_value + high * scale
+
+
+def unknown(tasks: int, count: int = 0) -> Calibration:
+    """Nothing measured yet: wide, and the same for all."""
+    return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, count)
 
 
 def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibration:
@@ -66,7 +75,7 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
     known = np.isfinite(residual)
     residual, task, group = residual[known], task[known], group[known]
     if len(residual) < 20:
-        return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, len(residual))
+        return unknown(tasks, len(residual))
     scores = np.zeros(len(residual))
     for g in np.unique(group).tolist():
         out = group == g
@@ -77,7 +86,7 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
         scores[rows] = residual[rows] / scale[task[rows]]
     scale = _scales(residual, task, tasks)
     lower = np.minimum(scale[task] ** 2, _SHIFT_MOST)
-    shift = min(_SHIFTS, key=lambda c: float(np.mean(_relative_errors(residual, c * lower))))
+    shift = min(_SHIFTS, key=lambda c: blend.relative_cost(residual + c * lower))
     ordered = np.sort(scores)
     if len(ordered) > _KEPT:
         ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)

@@ -8,51 +8,98 @@ import numba
 import numpy as np
 
 from wattflow.predict import runtime
+from wattflow.predict.core import LARGE
 
 
 class RowPredictor:
     """Point predictions of a fitted runtime model for single rows, equal to `RuntimeModel.predict` on known tasks."""
 
     def __init__(self, model: runtime.RuntimeModel) -> None:
-        core, process = model.core, model.core.process
+        core, process, plain = model.core, model.core.process, model.core.plain
         self._task = {name: i for i, name in enumerate(model.names.tasks)}
         self._machine = {name: i for i, name in enumerate(model.names.machines)}
         self._data = {name: i for i, name in enumerate(model.names.data)}
         self._ran = core.ran
+        self._inputs, self._machines = plain.inputs, plain.pair.shape[2]
+        same = zip(plain.data.key.tolist(), plain.data.value.tolist(), plain.steadied.value.tolist(), strict=True)
+        self._same = {key: (value, steadied) for key, value, steadied in same}
+        self._here = dict(zip(plain.here.key.tolist(), plain.here.value.tolist(), strict=True))
         scales = np.exp(process.scales)
         near = np.exp(-(process.distance**2) / (2 * scales[5] ** 2))
-        self._arrays = (
+        highest = np.where(plain.spread > 0, np.log(np.maximum(core.backbone.highest, 1.0)), np.inf)
+        self._process = (
             np.ascontiguousarray(np.column_stack([
                 core.backbone.intercept, core.backbone.slope, core.backbone.floor,
-                np.sqrt(np.maximum(core.backbone.lowest, 1.0) * np.maximum(core.backbone.highest, 1.0)),
+                np.sqrt(np.maximum(core.backbone.lowest, 1.0) * np.maximum(core.backbone.highest, 1.0)), highest,
             ])),
             np.ascontiguousarray(core.backbone.offset), near, scales, process.start, process.places.machine,
             process.places.log_size, process.places.data, process.weight,
         )  # fmt: skip
+        self._plain = (np.ascontiguousarray(plain.pair), np.ascontiguousarray(plain.task))
+        self._weights = {kind: np.ascontiguousarray(table) for kind, table in model.weights.items()}
         self._shift = {
-            kind: np.asarray(found.shift * np.minimum(found.scale**2, 0.5))
-            for kind, found in model.calibrations.items()
+            (kind, same): np.asarray(found.shift * np.minimum(found.scale**2, 0.5))
+            for same, table in ((False, model.calibrations), (True, model.repeats))
+            for kind, found in table.items()
         }
 
     def predict_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> float:
-        """Seconds; NaN for a task that was never profiled."""
+        """Seconds; NaN for a task that was never profiled, or for a novelty the model was not fitted for."""
         k = self._task.get(task, -1)
         if k < 0:
             return math.nan
         m = self._machine.get(machine, self._ran.shape[1] - 1)
-        log_s = _log_seconds(k, m, size, self._data.get(data, -1), self._arrays)
         kind = runtime.KNOWN if self._ran[k, m] else runtime.NEW_MACHINE
-        shift = self._shift.get(kind)
-        return math.exp(log_s - (shift[k] if shift is not None else 0.0))
+        weights = self._weights.get(kind)
+        if weights is None:
+            return math.nan
+        d = self._data.get(data, -1)
+        key = k * self._inputs + d if d >= 0 else -1
+        same, steadied = self._same.get(key, (math.nan, math.nan))
+        here = self._here.get(key * self._machines + m, math.nan) if d >= 0 else math.nan
+        log_s, large = _log_seconds((k, m, size, d), (same, here, steadied), self._process, self._plain, weights)
+        return math.exp(log_s - (0.0 if large else self._shift[kind, same == same][k]))
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _log_seconds(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
+def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyped-def]
+    """(log seconds of the weighted members, whether the size is among the largest); see `Core.members`."""
+    k, m, size, data = row
+    same, here, steadied = inputs
+    line, smooth = _smooth(k, m, size, data, process)
+    pair, task = plain
+    median = task[0, k]
+    median_here = pair[0, k, m] if pair[0, k, m] == pair[0, k, m] else smooth
+    last_here = pair[1, k, m] if pair[1, k, m] == pair[1, k, m] else smooth
+    x = size / 1e9
+    along = _along(task[2, k], task[3, k], task[4, k], x, median)
+    line_here = _along(pair[2, k, m], pair[3, k, m], pair[4, k, m], x, median_here)
+    squares_here = _along(pair[5, k, m], pair[6, k, m], pair[4, k, m], x, line_here)
+    known = same == same
+    same = same if known else median
+    here = here if here == here else same
+    steadied = steadied if steadied == steadied else median
+    large = size == size and math.log(max(size, 1.0)) - process[0][k, 4] > -math.log(LARGE)
+    w = weights[(1 if known else 0) + (2 if large else 0)]
+    total = w[0] * smooth + w[1] * line + w[2] * median + w[3] * median_here + w[4] * last_here + w[5] * along
+    total += w[6] * line_here + w[7] * squares_here + w[8] * same + w[9] * here + w[10] * steadied
+    return total, large
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _along(intercept, slope, floor, x, otherwise):  # type: ignore[no-untyped-def]
+    seconds = intercept + slope * x
+    return math.log(max(seconds, floor)) if seconds == seconds else otherwise
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _smooth(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
     line, offset, near, scales, start, machines, log_sizes, datas, weight = arrays
     known = size if size == size else line[k, 3]
     seconds = max(line[k, 0] + line[k, 1] * known / 1e9, line[k, 2])
     log_size = math.log((size if size == size else 0.0) / 1e9 + 1e-6)
-    total = math.log(seconds) + offset[k, m]
+    straight = math.log(seconds) + offset[k, m]
+    total = straight
     for i in range(start[k], start[k + 1]):
         close = near[m, machines[i]]
         gap = log_size - log_sizes[i]
@@ -63,4 +110,4 @@ def _log_seconds(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
             scales[3] * scales[3] + scales[4] * scales[4] * close
         )
         total += value * weight[i]
-    return total
+    return straight, total

@@ -13,21 +13,25 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.files import whole
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
 from wattflow.predict import (
     backbone,
     boosting,
     conformal,
+    core,
     kriging,
     needs,
     network,
+    plain,
     runtime,
     serverless,
     tasks,
@@ -35,14 +39,15 @@ from wattflow.predict import (
     watts,
 )
 
-VERSION = 1
+VERSION = 2
 _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         backbone.Backbone, boosting.Chosen, boosting.Setting, conformal.Calibration, kriging.Kriging, kriging.Places,
-        needs.NeedModel, network.Network, runtime.Core, runtime.Names, runtime.RuntimeModel, serverless.CallModel,
+        needs.NeedModel, network.Network, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
+        serverless.CallModel,
         tasks.TaskModel,
-        trees.Trees, watts.Line, watts.WattsModel,
+        trees.Trees, watts.Corrected, watts.Familiar, watts.Line, watts.WattsModel,
     )
 }  # fmt: skip
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -72,15 +77,24 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
         "model": _encode(model, arrays, "m"),
     }  # fmt: skip
     document["sha256"] = _digest(document, arrays)
-    part = path.with_name(path.name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    with whole.whole_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "manifest.json", json.dumps(document, sort_keys=True, indent=1).encode())
         for name in sorted(arrays):
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
             _write(archive, f"{name}.npy", buffer.getvalue())
-    part.replace(path)
     return str(document["sha256"])
+
+
+def find(name: str | Path) -> Path:
+    """A model file by path, or a packaged one by name (with or without ``.model``)."""
+    path = Path(name)
+    packaged = Path(str(resources.files("wattflow") / "data" / "models"))
+    for candidate in (path, packaged / path.name, packaged / f"{path.name}.model"):
+        if candidate.is_file():
+            return candidate
+    known = ", ".join(sorted(entry.stem for entry in packaged.glob("*.model")))
+    raise InvalidInput(str(path), f"no such model file; `wattflow fit` writes one, packaged are: {known}")
 
 
 def load(path: Path) -> tuple[Any, Manifest]:

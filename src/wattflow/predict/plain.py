@@ -7,7 +7,8 @@ ensemble (`blend`) weighs them by what they missed on rows left out, so that it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -21,10 +22,15 @@ NAMES = (
     "last here",
     "line",
     "line here",
+    "least squares here",
     "same input",
     "same input here",
+    "same input, steadied",
 )
 """*Here* is on the same machine. A member that does not know a row answers NaN."""
+_REWEIGHTS, _TOLERANCE = 15, 0.1
+_LEAST_HELD, _LEAST_INPUTS, _LEAST_SPREAD = 10, 4, 0.02
+_REPEAT, _PRIOR_REPEATS = 0.1, 2.0  # runs on one input differ by about 10 %, until some were seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,10 @@ class Plain:
     """Fitted plain members, all in natural logs of seconds.
 
     Attributes:
-        pair: [median, last, intercept, slope, floor][task, machine]; NaN where unknown.
-        task: [median, intercept, slope, floor][task].
-        data: By task and input; ``here`` by task, input and machine.
+        pair: [median, last, intercept, slope, floor, and the line of least squares' two][task, machine]; NaN: unknown.
+        task: The same of [task].
+        data: By task and input; ``here`` by task, input and machine; ``steadied`` drawn towards the task's median by as
+            much as runs on one input differ among themselves; a wild single run is held in.
         spread: How much the size moves each task: standard deviation of its line over the sizes seen, in logs.
     """
 
@@ -64,6 +71,7 @@ class Plain:
     task: Floats
     data: Keyed
     here: Keyed
+    steadied: Keyed
     inputs: int
     spread: Floats
 
@@ -78,13 +86,17 @@ class Plain:
         """Natural log of seconds, [row, member] in the order of `NAMES`; NaN where a member does not know the row."""
         here, alone = self.pair[:, task, machine], self.task[:, task]
         gigabytes = size / lines.SIZE_UNIT
-        with np.errstate(invalid="ignore"):
-            line_here = np.log(np.maximum(here[2] + here[3] * gigabytes, here[4]))
-            line = np.log(np.maximum(alone[1] + alone[2] * gigabytes, alone[3]))
+        key = self.data_key(task, data)
         return np.column_stack([
-            alone[0], here[0], here[1], line, line_here, self.data.at(self.data_key(task, data)),
-            self.here.at(self.here_key(task, data, machine)),
+            alone[0], here[0], here[1], _line(alone[2], alone[3], alone[4], gigabytes),
+            _line(here[2], here[3], here[4], gigabytes), _line(here[5], here[6], here[4], gigabytes),
+            self.data.at(key), self.here.at(self.here_key(task, data, machine)), self.steadied.at(key),
         ])  # fmt: skip
+
+
+def _line(intercept: Floats, slope: Floats, floor: Floats, x: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.log(np.maximum(intercept + slope * x, floor)))
 
 
 def fit_plain(
@@ -92,31 +104,103 @@ def fit_plain(
 ) -> Plain:
     """Fit all members on rows in the order they finished. ``counts`` is (tasks, machines, inputs)."""
     tasks, machines, inputs = counts
-    pair = _by_group(task * machines + machine, size / lines.SIZE_UNIT, log_s, tasks * machines)
-    alone = _by_group(task, size / lines.SIZE_UNIT, log_s, tasks)
+    x = size / lines.SIZE_UNIT
+    pair = by_group(task * machines + machine, x, log_s, tasks * machines).reshape(7, tasks, machines)
+    alone = by_group(task, x, log_s, tasks)
     empty = Keyed(np.zeros(0, np.int64), np.zeros(0))
-    unfinished = Plain(pair.reshape(5, tasks, machines), alone[[0, 2, 3, 4]], empty, empty, max(inputs, 1), alone[0])
-    return Plain(
-        unfinished.pair, unfinished.task, Keyed.medians(unfinished.data_key(task, data), log_s),
-        Keyed.medians(unfinished.here_key(task, data, machine), log_s), unfinished.inputs,
-        _spread(task, size / lines.SIZE_UNIT, unfinished.task),
+    draft = Plain(pair, alone, empty, empty, empty, max(inputs, 1), np.zeros(0))
+    key = draft.data_key(task, data)
+    return replace(
+        draft, data=Keyed.medians(key, log_s), here=Keyed.medians(draft.here_key(task, data, machine), log_s),
+        steadied=_steadied(key, log_s, alone[0], draft.inputs),
+        spread=_spreads(_line(alone[2, task], alone[3, task], alone[4, task], x), task, tasks),
     )  # fmt: skip
 
 
-def _spread(task: Ints, x: Floats, alone: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        curve = np.log(np.maximum(alone[1, task] + alone[2, task] * x, alone[3, task]))
-    good = np.isfinite(curve)
-    count = np.maximum(np.bincount(task[good], minlength=alone.shape[1]), 1)
-    mean = np.bincount(task[good], weights=curve[good], minlength=alone.shape[1]) / count
-    squares = np.bincount(task[good], weights=(curve[good] - mean[task[good]]) ** 2, minlength=alone.shape[1])
-    return np.asarray(np.sqrt(squares / count))
+def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
+    """Medians by task and input, drawn towards the task's by v / n against the variance between inputs."""
+    some = key >= 0
+    found, group = np.unique(key[some], return_inverse=True)
+    if not len(found):
+        return Keyed(np.zeros(0, np.int64), np.zeros(0))
+    median = lines.medians(log_s[some], group.astype(np.int64), len(found))
+    count = np.bincount(group, minlength=len(found))
+    task, tasks = found // inputs, len(centre)
+    median = _held(median, task, count, centre)
+    inside = np.bincount(task[group], weights=np.minimum(log_s[some] - median[group], 1.0) ** 2, minlength=tasks)
+    spare = np.bincount(task, weights=count - 1.0, minlength=tasks)
+    within = (inside + _PRIOR_REPEATS * _REPEAT**2) / (spare + _PRIOR_REPEATS)
+    between = _spreads(median, task, tasks) ** 2
+    several = np.bincount(task, minlength=tasks) > 2
+    replicated = several[task] & (count > 1)
+    share = np.where(replicated, between[task] / (between[task] + within[task] / count + 1e-12), 1.0)
+    return Keyed(found.astype(np.int64), centre[task] + share * (median - centre[task]))
+
+
+def _held(median: Floats, task: Ints, count: Ints, centre: Floats) -> Floats:
+    """A single run far outside what the task's other inputs took is held at four of their (robust) deviations."""
+    away = median - centre[task]
+    typical = 1.4826 * lines.medians(np.abs(away), task, len(centre))
+    most = np.where(np.bincount(task, minlength=len(centre)) >= _LEAST_HELD, 4.0 * np.maximum(typical, _REPEAT), np.inf)
+    return np.where(count == 1, centre[task] + np.clip(away, -most[task], most[task]), median)
+
+
+def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
+    """Standard deviation of each task's values; 0 where there are none."""
+    good = np.isfinite(value)
+    value, task = value[good], task[good]
+    count = np.maximum(np.bincount(task, minlength=tasks), 1)
+    mean = np.bincount(task, weights=value, minlength=tasks) / count
+    return np.asarray(np.sqrt(np.bincount(task, weights=(value - mean[task]) ** 2, minlength=tasks) / count))
+
+
+def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: tuple[int, int]) -> Ints:
+    """The size column of each task whose lines, one per machine, miss the fewest seconds; the first of equals."""
+    tasks, machines = counts
+    if sizes.shape[1] < 2:
+        return np.zeros(tasks, np.int64)
+    pair, seconds = task * machines + machine, np.exp(log_s)
+    missed = np.zeros((sizes.shape[1], tasks))
+    for column in range(sizes.shape[1]):
+        x = sizes[:, column] / lines.SIZE_UNIT
+        found = by_group(pair, x, log_s, tasks * machines)[:, pair]
+        line = np.exp(_line(found[5], found[6], found[4], x))
+        line = np.where(np.isfinite(line), line, np.exp(found[0]))
+        missed[column] = np.bincount(task, weights=np.abs(line - seconds), minlength=tasks)
+    return np.asarray(np.argmin(missed > 1.001 * missed.min(axis=0) + 1e-12, axis=0), np.int64)
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
-    """[median, last, intercept, slope, floor] of each group's rows; a line only where two sizes were seen."""
-    found = np.full((5, count), np.nan)
+def _even_line(x, t):  # type: ignore[no-untyped-def]
+    """(a, b) of a line for errors that grow with the root of the seconds, by iteratively reweighted least squares."""
+    mean, weight = t.mean(), np.ones(t.size)
+    a, b = 0.0, 0.0
+    for _ in range(_REWEIGHTS):
+        s0, s1, s2, r0, r1 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(t.size):
+            w = weight[i] / t[i]
+            s0 += w
+            s1 += w * x[i]
+            s2 += w * x[i] * x[i]
+            r0 += w * t[i]
+            r1 += w * x[i] * t[i]
+        determinant = s0 * s2 - s1 * s1
+        if determinant <= 1e-9 * s0 * s2:
+            return r0 / s0, 0.0
+        a, b = (r0 * s2 - r1 * s1) / determinant, (r1 * s0 - r0 * s1) / determinant
+        for i in range(t.size):
+            weight[i] = 1.0 / max(abs(a + b * x[i] - t[i]) / math.sqrt(t[i] * mean), _TOLERANCE)
+    return a, b
+
+
+@numba.njit(cache=True, error_model="numpy")
+def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
+    """[median, last, intercept, slope, floor, least squares' two] of each group; lines only where two sizes were seen.
+
+    The first line stands between relative error and seconds, the second is fitted to seconds: it leans on the largest
+    rows, which lie nearest to what a larger input will take.
+    """
+    found = np.full((7, count), np.nan)
     order = np.argsort(group, kind="mergesort")
     begin = 0
     while begin < order.size:
@@ -128,7 +212,34 @@ def _by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
         known = rows[np.isfinite(x[rows])]
         if known.size > 1 and x[known].max() > x[known].min():
             seconds = np.exp(log_s[known])
-            a, b = lines.relative_line(x[known], seconds)
+            a, b = _even_line(x[known], seconds)
             found[2, g], found[3, g], found[4, g] = a, b, 0.5 * seconds.min()
+            apart = x[known] - x[known].mean()
+            slope = (apart * seconds).sum() / (apart * apart).sum()
+            found[5, g], found[6, g] = seconds.mean() - slope * x[known].mean(), slope
         begin = end
     return found
+
+
+def likeness_of_inputs(task: Ints, data: Ints, log_s: Floats) -> float:
+    """How much of a task's spread comes with the input, from one run of each: 0 none, 1 all.
+
+    An input that is large is slow for every task that reads it. So the correlation, over inputs, of how far different
+    tasks lie from their own medians tells identity from noise, without any input having run twice.
+    """
+    known = data >= 0
+    task, data, log_s = task[known], data[known], log_s[known]
+    if not len(task):
+        return 0.0
+    tasks, inputs = int(task.max()) + 1, int(data.max()) + 1
+    away = log_s - lines.medians(log_s, task, tasks)[task]
+    typical = np.maximum(1.4826 * lines.medians(np.abs(away), task, tasks), _LEAST_SPREAD)
+    score = np.clip(away / typical[task], -3.0, 3.0)
+    common = np.bincount(task, minlength=tasks)[task] >= _LEAST_INPUTS
+    pair, place = np.unique((task * inputs + data)[common], return_inverse=True)
+    if not len(pair):
+        return 0.0
+    mean = np.bincount(place, weights=score[common]) / np.bincount(place)
+    total, squares, count = (np.bincount(pair % inputs, weights=w) for w in (mean, mean**2, np.ones(len(pair))))
+    pairs = float((count * (count - 1.0)).sum())
+    return float(np.clip((total**2 - squares).sum() / max(pairs, 1.0) / max(np.mean(mean**2), 1e-12), 0.0, 1.0))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.predict import needs
 from wattflow.predict import runtime as times
-from wattflow.predict.observations import Benchmarks, Floats, Observations
+from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, in_order
 
-_LEAST_POWER_ROWS = 50
+_LEAST_POWER_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,28 @@ class TaskModel:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerPrediction:
+    """Watts per row with their interval, and what about the row was new to the model."""
+
+    power_w: Floats
+    low_w: Floats
+    high_w: Floats
+    novelty: Texts
+
+    @classmethod
+    def of(cls, found: times.Prediction) -> PowerPrediction:
+        """From the prediction of a model that was fitted to watts."""
+        return cls(found.runtime_s, found.low_s, found.high_s, found.novelty)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPrediction:
     """Per row. Unknown is NaN; ``power`` is None where no watts were learned."""
 
     runtime: times.Prediction
     request_bytes: Floats
     request_cores: Floats
-    power: times.Prediction | None
+    power: PowerPrediction | None
 
     @property
     def energy_j(self) -> tuple[Floats, Floats, Floats]:
@@ -39,25 +55,37 @@ class TaskPrediction:
         if watts is None:
             unknown = np.full(len(time_s.runtime_s), np.nan)
             return unknown, unknown, unknown
-        point = time_s.runtime_s * watts.runtime_s
-        centre = [np.log(np.sqrt(p.low_s * p.high_s)) for p in (time_s, watts)]
-        below = np.hypot(*(c - np.log(p.low_s) for c, p in zip(centre, (time_s, watts), strict=True)))
-        above = np.hypot(*(np.log(p.high_s) - c for c, p in zip(centre, (time_s, watts), strict=True)))
-        middle = centre[0] + centre[1]
-        return point, np.exp(middle - below), np.exp(middle + above)
+        point = time_s.runtime_s * watts.power_w
+        ends = [np.log([p[0], p[1]]) for p in ((time_s.low_s, time_s.high_s), (watts.low_w, watts.high_w))]
+        middle = sum(end.mean(axis=0) for end in ends)
+        apart = np.hypot(*((high - low) / 2 for low, high in ends))
+        return point, np.exp(middle - apart), np.exp(middle + apart)
 
 
 def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
-    """Fit everything the rows allow."""
+    """Fit everything the rows allow, in the order they finished; `not_learned` says what they did not allow."""
+    rows = in_order(rows)
     group = np.where(rows.run != "", rows.run, np.arange(len(rows)).astype(np.str_))
     memory = needs.fit(rows.task, rows.peak_bytes, group) if np.isfinite(rows.peak_bytes).any() else None
     cores = needs.fit(rows.task, rows.used_cores, group, 0.05) if np.isfinite(rows.used_cores).any() else None
-    known = np.isfinite(rows.energy_j) & (rows.energy_j > 0) & (rows.runtime_s > 0)
+    known = _with_energy(rows)
     power = None
     if known.sum() >= _LEAST_POWER_ROWS:
         some = rows.take(known)
         power = times.fit(replace(some, runtime_s=some.energy_j / some.runtime_s), benchmarks)
     return TaskModel(times.fit(rows, benchmarks), memory, cores, power)
+
+
+def _with_energy(rows: Observations) -> NDArray[np.bool_]:
+    return np.isfinite(rows.energy_j) & (rows.energy_j > 0) & (rows.runtime_s > 0)
+
+
+def not_learned(rows: Observations) -> tuple[str, ...]:
+    """What stands in the rows and was not learned, and why, one sentence each."""
+    count = int(_with_energy(rows).sum())
+    if np.isfinite(rows.energy_j).any() and count < _LEAST_POWER_ROWS:
+        return (f"energy_j was not learned: {count} rows have joules and a runtime, {_LEAST_POWER_ROWS} are needed",)
+    return ()
 
 
 def predict(model: TaskModel, rows: Observations, level: float = 0.9) -> TaskPrediction:
@@ -66,5 +94,5 @@ def predict(model: TaskModel, rows: Observations, level: float = 0.9) -> TaskPre
         model.runtime.predict(rows, level),
         model.memory.request(rows.task, rows.request_bytes) if model.memory else rows.request_bytes,
         model.cores.request(rows.task, rows.request_cores) if model.cores else rows.request_cores,
-        model.power.predict(rows, level) if model.power else None,
+        PowerPrediction.of(model.power.predict(rows, level)) if model.power else None,
     )

@@ -1,111 +1,234 @@
-"""Watts of a node from its usage counters: a line, boosted trees or a small neural network, whichever wins inside.
+"""Watts of a node from its usage counters: lines, boosted trees and a small neural network, weighed together.
 
-A watts model can stand in for P(k): `power_profile` reads it at k busy threads and gives a `PowerProfile`.
+The weights come from predicting each later block of time from the blocks before it, once for rows like those seen and
+once for rows unlike them: trees do well among what they saw and cannot go beyond it, lines go on. A watts model can
+stand in for P(k): `power_profile` reads it at k busy threads and gives a `PowerProfile`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Provenance, Scope
-from wattflow.predict import boosting, conformal, network, trees
+from wattflow.predict import blend, boosting, conformal, network, trees
 from wattflow.predict.observations import Floats, Ints
 
 COUNTERS = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
-_SETTINGS = (boosting.Setting(), boosting.Setting(loss="l2"), boosting.Setting(trainer="sklearn"))
-_BLOCKS = 6
+_LINES = {
+    "line": (0, 1, 2, 3),
+    "line in cycles": (2,),
+    "line in time and cycles": (0, 2),
+    "line in instructions": (2, 3),
+}
+_BOOSTED = {
+    "boosting": boosting.Setting(loss="l2", rounds=150),
+    "flat boosting": boosting.Setting(leaves=6, rounds=120),
+}
+_CORRECTION = boosting.Setting(loss="l2", leaves=8, rounds=60)
+_CORRECTED = {
+    "line and boosting": ("line", _CORRECTION),
+    "line in cycles and boosting": ("line in cycles", _CORRECTION),
+}
+KINDS = (*_LINES, *_BOOSTED, *_CORRECTED)
+_BLOCKS, _FIRST, _SETTLED = 8, 2, 3
+_REFERENCES, _NEIGHBOUR = 400, 5
+_UNIT, _REACH = 1e9, 1.5
+_LEAST_ROWS, _LEAST_WEIGHED = 24, 25
+NEAR, FAR = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Watts linear in the counters, fitted to relative error."""
+    """Watts linear in the counters; a counter counts at most half as much again as was ever seen of it."""
 
     weight: Floats
+    most: Floats
 
     def predict(self, rows: Floats) -> Floats:
-        return np.asarray(np.log(np.maximum(np.exp(rows[:, : len(self.weight) - 1]) @ self.weight[1:] / 1e9
-                                            + self.weight[0], 1e-3)))  # fmt: skip
+        raw = np.minimum(np.exp(rows[:, : len(self.most)]) / _UNIT, self.most)
+        return np.asarray(np.log(np.maximum(raw @ self.weight[1:] + self.weight[0], 1e-3)))
 
 
-Learner = Line | trees.Trees | network.Network
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A line, and trees for what it misses: between the rows seen the trees help, beyond them the line goes on."""
+
+    line: Line
+    trees: trees.Trees
+
+    def predict(self, rows: Floats) -> Floats:
+        return np.asarray(self.line.predict(rows) + self.trees.predict(rows))
+
+
+Learner = Line | Corrected | trees.Trees | network.Network
+
+
+@dataclass(frozen=True, slots=True)
+class Familiar:
+    """Tells rows like those of the training from others: distance to the fifth nearest of a sample of them."""
+
+    centre: Floats
+    width: Floats
+    reference: Floats
+    usual: float
+
+    @classmethod
+    def of(cls, rows: Floats) -> Familiar:
+        centre, width = np.median(rows, axis=0), np.maximum(rows.std(axis=0), 1e-6)
+        spaced = np.unique(np.linspace(0, len(rows) - 1, min(_REFERENCES, len(rows))).astype(np.int64))
+        draft = cls(centre, width, (rows[spaced] - centre) / width, 1.0)
+        return cls(centre, width, draft.reference, float(np.quantile(draft._distance(rows, _NEIGHBOUR + 1), 0.95)))
+
+    def _distance(self, rows: Floats, neighbour: int) -> Floats:
+        scaled = (rows - self.centre) / self.width
+        squares = ((scaled[:, None, :] - self.reference[None]) ** 2).sum(axis=2)
+        place = min(neighbour, len(self.reference)) - 1
+        return np.asarray(np.sqrt(np.partition(squares, place, axis=1)[:, place]))
+
+    def regime(self, rows: Floats) -> Ints:
+        """`NEAR` or `FAR` of each row."""
+        return (self.excess(rows) > 0).astype(np.int64)
+
+    def excess(self, rows: Floats) -> Floats:
+        """How far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
+        return np.maximum(self._distance(rows, _NEIGHBOUR) / max(self.usual, 1e-9) - 1.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class WattsModel:
-    """log watts from the logs of counters and their ratios; ``kind`` names the learner that won."""
+    """log watts from the logs of counters and their ratios.
 
-    kind: str
-    learner: Learner
+    Attributes:
+        learners: Members by name; ``weights`` [near or far, member].
+        costs: Mean relative error of each member, and of the ``blend``, on later blocks of time.
+        drift: Error added per unit of distance beyond ``reached``, what far rows had while the model was calibrated.
+    """
+
+    learners: Mapping[str, Learner]
+    weights: Floats
+    familiar: Familiar
     scope: Scope
     least_w: float
     most_w: float
     calibration: conformal.Calibration
     costs: Mapping[str, float]
+    drift: float
+    reached: float
 
     def predict(self, counters: Mapping[str, Floats], level: float = 0.9) -> tuple[Floats, Floats, Floats]:
-        """(watts, low, high) of each row; never beyond 10 % outside the watts seen in training."""
+        """(watts, low, high) of each row; never beyond half as much again as the watts seen in training."""
         rows = features(counters)
-        log_w = np.clip(self.learner.predict(rows), np.log(self.least_w * 0.9), np.log(self.most_w * 1.1))
-        group = _band(log_w, self.least_w, self.most_w)
-        low, high = self.calibration.interval(log_w, group, level)
+        regime, excess = self.familiar.regime(rows), self.familiar.excess(rows)
+        log_w = (_held(self.learners, rows, (self.least_w, self.most_w)) * self.weights[regime]).sum(axis=1)
+        extra = self.drift * np.clip(excess - self.reached, 0.0, 3.0)
+        low, high = self.calibration.interval(log_w, regime, level, extra)
         return np.exp(log_w), np.exp(low), np.exp(high)
+
+    @property
+    def kind(self) -> str:
+        """The member of most weight on rows like those seen."""
+        return list(self.learners)[int(np.argmax(self.weights[NEAR]))]
+
+
+def _held(learners: Mapping[str, Learner], rows: Floats, seen: tuple[float, float]) -> Floats:
+    """[row, member] log watts, each held within what is possible."""
+    found = np.column_stack([learner.predict(rows) for learner in learners.values()])
+    return np.clip(found, np.log(seen[0] * 0.9), np.log(seen[1] * _REACH))
 
 
 def features(counters: Mapping[str, Floats]) -> Floats:
     """Logs of the counters, cycles per busy second, instructions per cycle, misses per instruction."""
+    missing = [name for name in COUNTERS if name not in counters]
+    if missing:
+        raise InvalidInput("counters", f"{', '.join(missing)} missing; needed: {', '.join(COUNTERS)}")
     raw = np.column_stack([np.asarray(counters[name], np.float64) for name in COUNTERS])
     logs = np.log(np.maximum(raw, 0.0) + 1.0)
     return np.column_stack([logs, logs[:, 2] - logs[:, 0], logs[:, 3] - logs[:, 2], logs[:, 1] - logs[:, 3]])
 
 
-def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: tuple[str, ...] = ()) -> WattsModel:
-    """Fit every kind of learner on blocks of time, keep the one with the least left-out error, calibrate it."""
+def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequence[str] = KINDS) -> WattsModel:
+    """Fit members on rows in time order, weigh them by later blocks predicted from earlier ones, calibrate."""
     rows, target = features(counters), np.log(watts)
-    block = np.array([str(i * _BLOCKS // len(watts)) for i in range(len(watts))])
-    best: tuple[float, str, Floats] | None = None
-    costs: dict[str, float] = {}
-    for kind in kinds or ("line", "network", *(f"boosting {i}" for i in range(len(_SETTINGS)))):
-        residual = np.full(len(target), np.nan)
-        for b in np.unique(block):
-            out = block == b
-            residual[out] = target[out] - train(kind, rows[~out], target[~out]).predict(rows[out])
-        cost = float(np.mean(np.abs(np.expm1(-np.clip(residual, -1, 1)))))
-        costs[kind] = cost
-        if best is None or cost < best[0]:
-            best = (cost, kind, residual)
-    assert best is not None
-    least, most = float(watts.min()), float(watts.max())
-    group = _band(target - best[2], least, most)
-    number = np.unique(block, return_inverse=True)[1]
-    calibration = conformal.calibrate(best[2], group, number, _BANDS)
-    return WattsModel(best[1], train(best[1], rows, target), scope, least, most, calibration, costs)
+    if len(rows) < _LEAST_ROWS:
+        raise InvalidInput("training rows", f"{len(rows)} with watts; at least {_LEAST_ROWS} are needed")
+    block = np.arange(len(watts)) * _BLOCKS // len(watts)
+    residual, regime, excess = (
+        np.full((len(rows), len(kinds)), np.nan),
+        np.zeros(len(rows), np.int64),
+        np.zeros(len(rows)),
+    )
+    for b in range(_FIRST, _BLOCKS):
+        past, out = block < b, block == b
+        learners = {kind: train(kind, rows[past], target[past]) for kind in kinds}
+        seen = (float(watts[past].min()), float(watts[past].max()))
+        residual[out] = target[out, None] - _held(learners, rows[out], seen)
+        familiar = Familiar.of(rows[past])
+        regime[out], excess[out] = familiar.regime(rows[out]), familiar.excess(rows[out])
+    later = block >= _FIRST
+    weights = _weigh(residual[later], regime[later], block[later], kinds)
+    blended = (residual * weights[regime]).sum(axis=1)
+    settled = block >= _SETTLED  # with little past the errors are larger than they will be
+    calibration = conformal.calibrate(blended[settled], regime[settled], block[settled], 2)
+    costs = {kind: _cost(residual[later, i]) for i, kind in enumerate(kinds)} | {"blend": _cost(blended[later])}
+    return WattsModel(
+        {kind: train(kind, rows, target) for kind in kinds}, weights, Familiar.of(rows), scope, float(watts.min()),
+        float(watts.max()), calibration, costs, *_drift(blended[later], excess[later]),
+    )  # fmt: skip
+
+
+def _cost(residual: Floats) -> float:
+    return float(np.mean(np.abs(np.expm1(-np.clip(residual, -2.0, 2.0)))))
+
+
+def _weigh(residual: Floats, regime: Ints, block: Ints, kinds: Sequence[str]) -> Floats:
+    """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
+    weights = np.tile(blend.choose(residual, block, _cost), (2, 1))
+    if (regime == NEAR).sum() >= _LEAST_WEIGHED:
+        weights[NEAR] = blend.choose(residual[regime == NEAR], block[regime == NEAR], _cost)
+    going_on = [i for i, kind in enumerate(kinds) if kind in _LINES or kind in _CORRECTED]
+    far = regime == FAR if (regime == FAR).sum() >= _LEAST_WEIGHED else np.ones(len(regime), bool)
+    if going_on:
+        weights[FAR] = 0.0
+        weights[FAR, going_on] = blend.choose(residual[far][:, going_on], block[far], _cost)
+    return weights
+
+
+def _drift(residual: Floats, excess: Floats) -> tuple[float, float]:
+    """(typical error per unit of distance beyond the usual, the distance that most far rows kept within)."""
+    far = excess > 0.0
+    if far.sum() < 10:
+        return 0.1, 0.0
+    slope = np.minimum(np.abs(residual[far]) / np.maximum(excess[far], 0.5), 0.5)
+    return float(np.sqrt(np.mean(slope**2))), float(np.quantile(excess[far], 0.75))
 
 
 def train(kind: str, rows: Floats, target: Floats) -> Learner:
     """Train one kind of learner on all rows."""
-    match kind.split():
-        case ["line"]:
-            raw = np.exp(rows[:, : len(COUNTERS)]) / 1e9
-            design = np.column_stack([np.ones(len(raw)), raw]) / np.exp(target)[:, None]
-            return Line(np.asarray(np.linalg.lstsq(design, np.ones(len(raw)), rcond=None)[0], np.float64))
-        case ["network"]:
-            return network.fit_network(rows, target)
-        case ["boosting", number]:
-            return boosting.fit(rows, target, _SETTINGS[int(number)])
-        case _:
-            raise ValueError(f"no learner named {kind!r}; known: line, network, boosting N")
+    if kind in _LINES:
+        return _line(rows, target, _LINES[kind])
+    if kind in _BOOSTED:
+        return boosting.fit(rows, target, _BOOSTED[kind])
+    if kind in _CORRECTED:
+        name, setting = _CORRECTED[kind]
+        line = _line(rows, target, _LINES[name])
+        return Corrected(line, boosting.fit(rows, target - line.predict(rows), setting))
+    if kind == "network":
+        return network.fit_network(rows, target)
+    raise ValueError(f"no learner named {kind!r}; known: {', '.join((*KINDS, 'network'))}")
 
 
-_BANDS = 6
-
-
-def _band(log_w: Floats, least: float, most: float) -> Ints:
-    """Bands of predicted watts, so that idle and full load have intervals of their own."""
-    share = (log_w - np.log(least)) / max(np.log(most) - np.log(least), 1e-9)
-    return np.asarray(np.clip((share * _BANDS).astype(np.int64), 0, _BANDS - 1))
+def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
+    raw = np.exp(rows[:, : len(COUNTERS)]) / _UNIT
+    design = np.column_stack([np.ones(len(raw)), raw[:, columns]])
+    scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
+    found = np.linalg.lstsq(design / scale, np.exp(target), rcond=None)[0] / scale
+    weight = np.zeros(len(COUNTERS) + 1)
+    weight[[0, *(c + 1 for c in columns)]] = found
+    return Line(weight, raw.max(axis=0) * _REACH)
 
 
 def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dict[str, float]]:

@@ -84,6 +84,7 @@ def read(path: Path) -> Workload:
         shapes=[Shape(i, (Variant(memory_bytes=_of(memory, keys[f])),)) for i, f in enumerate(chosen)],
         functions=[Function(keys[f][2]) for f in chosen],
         shape=np.concatenate(shape)[order],
+        one_each=True,
         notes=tuple(notes),
     )
 

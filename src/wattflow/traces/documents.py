@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wattflow.model.profile import Provenance
-from wattflow.model.workflow import File, Task, Workflow
+from wattflow.model.workflow import File, Function, Task, Workflow
 from wattflow.model.workload import Workload
 
 _NUMBERS = ("avg_cpu_pct", "start_s", "energy_j", "avg_power_w", "energy_error", "priority")
@@ -94,7 +94,7 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
     known = workload.columns.get("runtime_known")
     recorded = _recorded(workload)
     members: list[list[Task]] = [[] for _ in workload.workflow_names]
-    bytes_of = _Files(workload, ids)
+    bytes_of, functions = _Files(workload, ids), _functions_of(workload)
     for t, id in enumerate(ids):
         number = int(workload.workflow[t])
         shape = workload.shapes[int(workload.shape[t])]
@@ -126,19 +126,31 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
             tasks=tuple(members[number]),
             files=tuple(bytes_of.files[number]),
             machines=workload.machines,
-            functions=tuple(
-                workload.functions[i]
-                for i in sorted({workload.shapes[s].function for s in set(_shapes_of(workload, number))})
-            ),
+            functions=functions[number],
             submit_s=float(workload.workflow_submit_s[number]),
         )
         for number, name in enumerate(workload.workflow_names)
     )
 
 
-def _shapes_of(workload: Workload, number: int) -> list[int]:
-    shapes: list[int] = np.unique(workload.shape[workload.workflow == number]).tolist()
-    return shapes
+def as_one_workflow(workload: Workload) -> Workload:
+    """The jobs of a log as the tasks of one workflow, each released when it was."""
+    return dataclasses.replace(
+        workload,
+        workflow=np.zeros(len(workload), np.int32),
+        workflow_names=(workload.name,),
+        workflow_submit_s=workload.release_s.min(keepdims=True) if len(workload) else np.zeros(0),
+    )
+
+
+def _functions_of(workload: Workload) -> list[tuple[Function, ...]]:
+    """The functions that each workflow uses, in order of number."""
+    function = np.array([shape.function for shape in workload.shapes] or [0], np.int64)
+    pairs = np.unique(workload.workflow * len(workload.functions) + function[workload.shape])
+    found: list[list[Function]] = [[] for _ in workload.workflow_names]
+    for number, index in zip(*(side.tolist() for side in np.divmod(pairs, len(workload.functions))), strict=True):
+        found[number].append(workload.functions[index])
+    return [tuple(each) for each in found]
 
 
 class _Files:

@@ -64,6 +64,7 @@ def read_azure2021(path: Path) -> Workload:
         functions=[Function(str(name)) for (name,) in names],
         shape=shape,
         columns={"app": np.array(apps, np.str_)},
+        one_each=True,
         notes=tuple(skips.notes),
     )
 
@@ -133,6 +134,7 @@ def read_iluvatar(path: Path) -> Workload:
         shapes=[Shape(i, (Variant(memory_bytes=memory),)) for i, (_, _, memory) in enumerate(functions)],
         functions=[function for function, _, _ in functions],
         shape=shape,
+        one_each=True,
         notes=tuple(skips.notes),
     )
 

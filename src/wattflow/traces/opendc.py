@@ -173,7 +173,7 @@ def _dropped(workload: Workload) -> tuple[str, ...]:
         lines.append("parts: a task of p parts of c cores is one of p·c cores")
     if any(v.device or len(shape.variants) > 1 for shape in workload.shapes for v in shape.variants):
         lines.append("devices and variants")
-    if len(workload.workflow_names) > 1:
+    if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append("which workflow a task belongs to")
     if (workload.input_bytes > 0).any() or (workload.output_bytes > 0).any() or (workload.parent_bytes > 0).any():
         lines.append("bytes read, written and handed over")

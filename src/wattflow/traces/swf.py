@@ -186,8 +186,11 @@ def _numbers_slowly(clean: bytes, skipped: _Skipped) -> Floats:
 
 
 def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Workload:
+    given = len(rows)
     rows, more = _usable(rows)
     notes += more
+    if given and not len(rows):
+        raise InvalidInput(name, f"none of its {given:,} jobs can be run: {'; '.join(more)}")
     job, submit, wait, run = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
     width = np.where(rows[:, 4] > 0, rows[:, 4], rows[:, 7])
     if np.count_nonzero(width <= 0):
@@ -220,6 +223,7 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
         estimate_s=np.where(requested > 0, requested, run),
         shape=shape,
         ids=tuple(map(str, job.astype(np.int64).tolist())) if whole else None,
+        one_each=True,
         columns=columns,
         notes=tuple(notes),
     )
@@ -367,7 +371,7 @@ def _dropped(workload: Workload, cores: Floats) -> tuple[str, ...]:
         lines.append("deadlines")
     if "energy_j" in workload.columns or "avg_power_w" in workload.columns:
         lines.append("energy")
-    if len(workload.workflow_names) > 1:
+    if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append(f"which of the {len(workload.workflow_names)} workflows a task belongs to")
     if any(re.fullmatch(r"app-\d+|job", function.name) is None for function in workload.functions):
         lines.append("names of functions: executables are numbered")

@@ -28,10 +28,14 @@ _NOT_STATED = frozenset({"schema_version", "tasks", "files"})
 
 def write(workload: Workload, path: Path) -> tuple[str, ...]:
     """Write one workflow as a file; several as a folder with one file each."""
-    found, dropped = documents.of_workload(workload)
+    as_file = path.name.lower().removesuffix(".gz").endswith(".json")
+    together = as_file and len(workload) > 1 and workload.one_task_each
+    found, dropped = documents.of_workload(documents.as_one_workflow(workload) if together else workload)
+    if together:
+        dropped = (*dropped, "that each job is a workflow of its own: the file holds them as the tasks of one")
     if len(found) == 1:
         write_document(found[0], path)
-    elif path.name.lower().removesuffix(".gz").endswith(".json"):
+    elif as_file:
         raise InvalidInput(
             str(path), f"WfFormat holds one workflow a file and this workload has {len(found)}; name a folder"
         )

@@ -178,7 +178,7 @@ def _dropped(workload: Workload) -> tuple[str, ...]:
         lines.append("bytes handed from task to task")
     if workload.ids is not None and workload.ids != tuple(str(t) for t in range(len(workload))):
         lines.append("ids of tasks: they are numbered")
-    if len(set(workload.workflow_names)) > 1:
+    if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append("names of workflows: they are numbered")
     held = {
         "energy_j", "energy_provenance", "wait_s", "disk_s", "network_s", "user", "group", "runtime_known",

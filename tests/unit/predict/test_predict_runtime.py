@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.predict import backbone, factors, fast, runtime, tasks, text
+from wattflow.predict.core import numbers
 from wattflow.predict.observations import Observations
 
 TASKS = {"wf/align": (2.0, 30.0, 1.0), "wf/sort": (1.0, 4.0, 0.3), "wf/report": (5.0, 0.0, 0.0)}
@@ -48,8 +50,8 @@ def test_relative_line_finds_the_line_in_spite_of_an_outlier() -> None:
 
 def test_the_backbone_recovers_machine_factors() -> None:
     rows = observed(("a", "b"), noise=0.0)
-    task = runtime.numbers(rows.task, tuple(TASKS))
-    machine = runtime.numbers(rows.machine, ("a", "b"))
+    task = numbers(rows.task, tuple(TASKS))
+    machine = numbers(rows.machine, ("a", "b"))
     fitted = backbone.fit_backbone(task, machine, rows.sizes[:, 0], np.log(rows.runtime_s), (3, 2))
     np.testing.assert_allclose(fitted.offset[:, 1] - fitted.offset[:, 0], math.log(1 / 0.7), atol=1e-6)
     np.testing.assert_allclose(fitted.predict(task, machine, rows.sizes[:, 0]), np.log(rows.runtime_s), atol=1e-6)
@@ -91,9 +93,53 @@ def test_an_unknown_task_has_no_point_and_a_wide_interval(model: runtime.Runtime
     assert "down-sampled" in found.advice()[0]
 
 
-def test_a_missing_size_is_taken_as_typical(model: runtime.RuntimeModel) -> None:
+def asked(task: str, size: float) -> Observations:
+    return Observations.of(task=[task], machine=["a"], sizes=np.array([[size]]), size_names=("size",))
+
+
+def width(found: runtime.Prediction) -> float:
+    return float(found.high_s[0] / found.low_s[0])
+
+
+def test_a_missing_size_is_taken_as_typical_and_makes_unsure(model: runtime.RuntimeModel) -> None:
     found = model.predict(Observations.of(task=["wf/align"], machine=["a"]))
     assert 5 < found.runtime_s[0] < 320
+    assert found.novelty[0] == runtime.NO_SIZE
+    assert found.low_s[0] < 2.0 + 30 * 0.2 < 2.0 + 30 * 5.0 < found.high_s[0], "sizes run from 0.1 to 10 GB"
+    assert "sizes are missing" in found.advice()[0]
+    constant = model.predict(Observations.of(task=["wf/report"], machine=["a"]))
+    assert width(constant) < 1.5, "a task whose size does not matter stays sure"
+
+
+def test_intervals_widen_beyond_the_sizes_seen(model: runtime.RuntimeModel) -> None:
+    inside, beyond, far = (model.predict(asked("wf/align", size)) for size in (5e9, 4e10, 83 * 1e10))
+    assert width(inside) < width(beyond) < width(far)
+    assert width(far) > 2.5
+    assert (inside.novelty[0], far.novelty[0]) == (runtime.KNOWN, runtime.BEYOND_SIZES)
+    assert far.runtime_s[0] == pytest.approx(2.0 + 30 * 830, rel=0.15), "the line goes on"
+    assert "outside those" in far.advice()[0]
+
+
+def test_the_same_input_is_known_again() -> None:
+    rng = np.random.default_rng(0)
+    work = np.exp(rng.normal(0, 1, 12))
+
+    def run(seed: int) -> Observations:
+        noise = np.exp(np.random.default_rng(seed).normal(0, 0.02, 48))
+        return Observations.of(
+            task=[f"wf/t{i // 12}" for i in range(48)], data=[f"s{i % 12}" for i in range(48)], run=[str(seed)] * 48,
+            runtime_s=np.tile(work, 4) * np.repeat([5.0, 20.0, 60.0, 9.0], 12) * noise,
+        )  # fmt: skip
+
+    found = runtime.fit(run(1)).predict(run(2))
+    assert np.median(np.abs(found.runtime_s / run(2).runtime_s - 1)) < 0.06
+
+
+def test_a_fit_of_a_workflow_takes_about_a_second(model: runtime.RuntimeModel) -> None:
+    rows = observed(("a", "b", "c", "d"), runs=120)
+    began = time.process_time()
+    runtime.fit(rows, BENCHMARKS)
+    assert time.process_time() - began < 4.0, "1 s on a quiet machine; make bench-predict measures it"
 
 
 def test_single_rows_equal_the_table(model: runtime.RuntimeModel) -> None:
@@ -129,9 +175,9 @@ def test_everything_of_a_task_is_predicted_apart() -> None:
     model = tasks.fit(rows, BENCHMARKS)
     found = tasks.predict(model, rows)
     assert found.power is not None
-    np.testing.assert_allclose(found.power.runtime_s, 20.0, rtol=0.05)
+    np.testing.assert_allclose(found.power.power_w, 20.0, rtol=0.05)
     energy, low, high = found.energy_j
-    np.testing.assert_allclose(energy, found.runtime.runtime_s * found.power.runtime_s)
+    np.testing.assert_allclose(energy, found.runtime.runtime_s * found.power.power_w)
     assert np.all((low <= energy * 1.001) & (energy <= high * 1.001))
     assert np.all(found.request_bytes >= rows.peak_bytes)
 

@@ -399,3 +399,19 @@ def test_the_catalogue_names_everything(tmp_path: Path) -> None:
     assert about["odd.bin"].about.startswith(catalog.OTHER)
     with pytest.raises(InvalidInput, match="no such folder"):
         catalog.walk(tmp_path / "none")
+
+
+def test_every_job_of_a_log_is_a_workflow_of_its_own(tmp_path: Path) -> None:
+    """Two jobs submitted a day apart do not belong together: each has its own submission."""
+    log = tmp_path / "two.swf"
+    log.write_text("1 0 -1 10 1 -1 -1 1 20 -1 1 1 1 1 1 1 -1 -1\n2 86400 -1 10 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1\n")
+    found = traces.load(log)
+    assert found.workflow.tolist() == [0, 1]
+    assert found.workflow_submit_s.tolist() == [0.0, 86400.0]
+    assert list(found.workflow_names) == ["two-0", "two-1"]
+    calls = tmp_path / "calls.csv"
+    calls.write_text("app,func,end_timestamp,duration\na,f,10,2\na,f,500,2\n")
+    assert traces.load(calls).workflow_submit_s.tolist() == [0.0, 490.0]
+    dropped = traces.save(found, tmp_path / "one.json")
+    assert any("workflow of its own" in line for line in dropped)
+    assert len(traces.load(tmp_path / "one.json")) == 2

@@ -98,7 +98,7 @@ class Api:
             except BaseException as error:
                 chosen.close()
                 # The server may have closed a kept connection meanwhile: once more, on a new one.
-                if connection is None or not isinstance(error, (ConnectionError, http.client.HTTPException)):
+                if connection is None or not isinstance(error, (ConnectionError, ssl.SSLError, http.client.HTTPException)):
                     raise
             else:
                 with self._lock:
@@ -152,10 +152,29 @@ class Api:
                 pass
 
     def watch(self, path: str, timeout_s: float, **query: str) -> Iterator[JSON]:
-        """Events of a list path (`{"type", "object"}`), beginning with what is there, for at most so many seconds."""
-        connection = self._connect(timeout_s)
+        """Events of a list path (`{"type", "object"}`), beginning with what is there, for at most so many seconds.
+
+        A server ends watches whose readers fall behind; this one then goes on where it was. Where the server no longer
+        knows that place, an event of type RESTART comes, and everything that is there follows once more.
+        """
         ends = time.monotonic() + timeout_s
+        version = ""
+        while (left := ends - time.monotonic()) > 0:
+            if not version:
+                listed = self.get(f"{path}?{urlencode(query)}" if query else path)
+                version = listed["metadata"]["resourceVersion"]
+                yield from ({"type": "ADDED", "object": found} for found in listed["items"])
+            for event in self._watch_once(path, left, {**query, "resourceVersion": version}):
+                if event["type"] == "ERROR":
+                    version = ""
+                    yield {"type": "RESTART", "object": {}}
+                    break
+                version = event["object"]["metadata"]["resourceVersion"]
+                yield event
+
+    def _watch_once(self, path: str, timeout_s: float, query: dict[str, str]) -> Iterator[JSON]:
         asked = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout_s)))}
+        connection = self._connect(timeout_s)
         try:
             connection.request("GET", f"{path}?{urlencode(asked)}", headers=self._headers)
             answer = connection.getresponse()
@@ -164,8 +183,6 @@ class Api:
             with contextlib.suppress(TimeoutError):
                 for line in answer:
                     yield json.loads(line)
-                    if time.monotonic() > ends:
-                        return
         finally:
             connection.close()
 
@@ -176,18 +193,16 @@ class Api:
             TimeoutError: fewer were in time; the message says how many.
         """
         good: set[str] = set()
-        ends = time.monotonic() + timeout_s
-        while (left := ends - time.monotonic()) > 0:
-            good.clear()
-            for event in self.watch(path, left, **query):
-                if event["type"] == "ERROR":
-                    break
-                name = f"{event['object']['metadata'].get('namespace', '')}/{event['object']['metadata']['name']}"
-                good.discard(name)
-                if event["type"] != "DELETED" and done(event["object"]):
-                    good.add(name)
-                if len(good) >= count:
-                    return
+        for event in self.watch(path, timeout_s, **query):
+            if event["type"] == "RESTART":
+                good.clear()
+                continue
+            name = f"{event['object']['metadata'].get('namespace', '')}/{event['object']['metadata']['name']}"
+            good.discard(name)
+            if event["type"] != "DELETED" and done(event["object"]):
+                good.add(name)
+            if len(good) >= count:
+                return
         raise TimeoutError(f"{len(good)} of {count} objects of {path} as awaited after {timeout_s:.0f} s")
 
     def await_one(self, path: str, name: str, done: Callable[[JSON], bool], timeout_s: float) -> JSON:

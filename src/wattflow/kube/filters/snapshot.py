@@ -29,7 +29,7 @@ class NodeView:
                 view.add(pod)
         return view
 
-    def add(self, pod: objects.Pod) -> None:
+    def add(self, pod: objects.Pod, amounts: accounting.Amounts | None = None) -> None:
         """Account a pod, or account it anew after a change."""
         uid = pod.metadata.uid or pod.key
         self.remove(uid)
@@ -37,7 +37,7 @@ class NodeView:
         wanted = ports.host_ports(pod)
         if wanted:
             self.used_ports[uid] = wanted
-        self.taken[uid] = accounting.pod_requests(pod)
+        self.taken[uid] = accounting.pod_requests(pod) if amounts is None else amounts
         for name, value in self.taken[uid].items():
             self.requested[name] = self.requested.get(name, 0) + value
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BASELINE = "fifo"
 SEEDS = 5
+MOST_SEEDS = 10_000
+"""A point is kept for every seed, workload and policy."""
 Source = Workload | Recipe
 
 
@@ -147,9 +149,12 @@ def compare(
     setup = setup or Setup()
     cluster = _cluster(cluster)
     sources = _named([workloads] if isinstance(workloads, Workload | Recipe) else list(workloads))
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else tuple(seeds)
     if not sources or not chosen:
         raise InvalidInput("compare", "needs at least one workload and one seed")
+    if len(chosen) > MOST_SEEDS:
+        raise InvalidInput("seeds", f"more than {MOST_SEEDS:,} are asked for; fifty give narrow intervals")
+    check_seeds(chosen)
     named, optional = chosen_policies(policies, baseline)
     jobs = [Job(title, source, cluster, policy, seed) for title, source in sources.items()
             for seed in chosen for policy in named.values()]  # fmt: skip
@@ -166,19 +171,48 @@ def chosen_policies(
     policies: Sequence[str | Policy] | str | Policy, baseline: str
 ) -> tuple[dict[str, str | Policy], bool]:
     """What to run by name, baseline first, and whether a policy that lacks an optional package may be left out."""
-    from wattflow.policy import registry
+    from wattflow.policy import registry, spec
 
     known = registry.names()
     asked = [policies] if isinstance(policies, str) or not isinstance(policies, Sequence) else list(policies)
     everything = asked == ["all"]
-    own = {policy.name: policy for policy in asked if not isinstance(policy, str)}
+    own = _own(asked, known)
     named: dict[str, str | Policy] = {}
     for policy in (baseline, *(known if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
-        if name not in known and name not in own:
+        if name not in known and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
+        if name not in known and name not in own:
+            registry.load(name)  # what is wrong with it is said before anything runs
         named.setdefault(name, own.get(name, name))
     return named, everything
+
+
+def _own(asked: Sequence[str | Policy], known: Sequence[str]) -> dict[str, Policy]:
+    """Policies given as objects, by name; a name of ours would stand for two policies in one table."""
+    own: dict[str, Policy] = {}
+    for policy in asked:
+        if isinstance(policy, str):
+            continue
+        if policy.name in known and not _is_registered(policy):
+            raise InvalidInput(f"policy {policy.name!r}", "is the name of one of ours; give yours another name")
+        if own.setdefault(policy.name, policy) is not policy:
+            raise InvalidInput(f"policy {policy.name!r}", "names two of the policies given; give one another name")
+    return own
+
+
+def _is_registered(policy: Policy) -> bool:
+    from wattflow.policy import registry
+
+    ours = registry.load(policy.name)
+    return ours is policy or (ours.score is policy.score and ours.priority is policy.priority)
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Seeds are whole numbers that fit 63 bits."""
+    for seed in seeds:
+        if not 0 <= seed < 1 << 63:
+            raise InvalidInput("seed", f"must be 0 … 2^63 − 1, not {seed}")
 
 
 def _cluster(cluster: Cluster | str) -> Cluster:

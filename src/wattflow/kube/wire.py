@@ -1,0 +1,134 @@
+"""One kept-alive HTTP/1.1 connection for small requests, without what a general client does beside.
+
+Requests go one after another; an answer has a length or comes in chunks. Anything unclear closes the connection, and
+whoever waited gets a ConnectionError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+from wattflow.kube.access import Access
+
+_END = b"\r\n\r\n"
+
+
+class Answer(NamedTuple):
+    """Status code, headers in lower case as they came, and the body."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of one header."""
+        at = self.head.find(b"\r\n" + name + b":")
+        if at < 0:
+            return None
+        return self.head[at + len(name) + 3 : self.head.index(b"\r\n", at + 2)].strip()
+
+
+class Wire(asyncio.Protocol):
+    """A connection. Make one with `connect`."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._head: bytes | None = None
+        self._waiting: asyncio.Future[Answer] | None = None
+
+    @classmethod
+    async def connect(cls, access: Access, timeout_s: float = 10.0) -> Wire:
+        """Open a connection to the API server."""
+        where = urlsplit(access.server)
+        port = where.port or (443 if where.scheme == "https" else 80)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_s):
+            _, wire = await loop.create_connection(cls, where.hostname or "", port, ssl=access.tls)
+        return wire
+
+    @property
+    def open(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
+
+    async def send(self, request: bytes) -> Answer:
+        """Send one request and wait for its answer. A cancelled wait closes the connection."""
+        if not self.open or self._waiting is not None:
+            raise ConnectionError("the connection is closed or busy")
+        self._waiting = asyncio.get_running_loop().create_future()
+        cast(asyncio.Transport, self.transport).write(request)
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            self._waiting = None
+
+    def close(self) -> None:
+        """Close it."""
+        if self.transport is not None:
+            self.transport.close()
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(ConnectionError(str(error or "the server closed the connection")))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._head is None:
+            end = self._buffer.find(_END)
+            if end < 0:
+                return
+            self._head = bytes(self._buffer[: end + 2]).lower()
+            del self._buffer[: end + 4]
+        body = self._body(self._head)
+        if body is None:
+            return
+        head, self._head = self._head, None
+        if self._waiting is None or self._waiting.done():
+            self.close()
+            return
+        answer = Answer(int(head[9:12]), head, body)
+        if answer.header(b"connection") == b"close":
+            self.close()
+        self._waiting.set_result(answer)
+
+    def _body(self, head: bytes) -> bytes | None:
+        """The whole body, or None while more is to come."""
+        at = head.find(b"\r\ncontent-length:")
+        if at >= 0:
+            length = int(head[at + 17 : head.index(b"\r\n", at + 2)])
+            if len(self._buffer) < length:
+                return None
+            body = bytes(self._buffer[:length])
+            del self._buffer[:length]
+            return body
+        if b"\r\ntransfer-encoding: chunked" in head:
+            return self._chunks()
+        self._buffer.clear()
+        return b""
+
+    def _chunks(self) -> bytes | None:
+        """The body of a chunked answer once its last chunk is here."""
+        parts, at = [], 0
+        while True:
+            line = self._buffer.find(b"\r\n", at)
+            if line < 0:
+                return None
+            size = int(bytes(self._buffer[at:line]).split(b";")[0], 16)
+            if len(self._buffer) < line + 2 + size + 2:
+                return None
+            parts.append(bytes(self._buffer[line + 2 : line + 2 + size]))
+            at = line + 4 + size
+            if size == 0:
+                del self._buffer[:at]
+                return b"".join(parts)

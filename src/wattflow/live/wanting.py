@@ -1,0 +1,337 @@
+"""The compiled half of `wanted`: an instant decided one choice at a time.
+
+`open_instant`, then `want` with each choice until it wants no more, then `close_instant` do together what one
+`decide_all` does; with the cheapest row chosen each time, they do the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattflow.engine import decide, fit, fold, queue, release, reports, rows, structure
+from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
+from wattflow.kernel.jit import inner
+from wattflow.kernel.lowering import tables_at
+from wattflow.live import stepping
+
+PLACE, WAIT, SLEEP, WAKE = 0, 1, 2, 3
+"""Kinds of rows."""
+NONE = -1
+"""As a choice: the task waits (or, jointly, all do)."""
+NOTHING, GROW, BAD = -1, -2, -3
+"""In place of a task: nothing wants a decision any more; attempt rows ran out; a cost is no number."""
+_NODE_ID = 1
+
+
+@inner
+def _row(state, ask, n, kind, task, variant, node, device, cost):
+    """Write a row; the cheapest, as the engine breaks ties, comes first."""
+    if n >= ask.rows.size:
+        ask.ask[0].lost += 1
+        return n
+    row = ask.rows[n]
+    row.kind = kind
+    row.task = structure.task_id(state, task) if task >= 0 else -1
+    row.task_row = task
+    row.variant = variant
+    row.origin = state.variants[variant].origin if kind == PLACE else -1
+    row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
+    row.node_row = node
+    row.device = device
+    row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
+    row.cost = cost
+    return n + 1
+
+
+@inner
+def _cheaper(ask, a, b):
+    """Whether row a goes before row b: cost, then node, then device; a later variant only if really cheaper."""
+    first = ask.rows[a]
+    second = ask.rows[b]
+    if first.cost != second.cost:
+        return first.cost < second.cost
+    if first.node_row != second.node_row:
+        return first.node_row < second.node_row
+    return first.device < second.device
+
+
+@inner
+def _best_first(ask, n):
+    best = 0
+    for r in range(1, n):
+        if ask.rows[r].kind == PLACE and _cheaper(ask, r, best):
+            best = r
+    if best > 0:
+        _swap(ask, 0, best)
+
+
+@inner
+def _swap(ask, a, b):
+    x = ask.rows[a]
+    y = ask.rows[b]
+    x.kind, y.kind = y.kind, x.kind
+    x.task, y.task = y.task, x.task
+    x.task_row, y.task_row = y.task_row, x.task_row
+    x.variant, y.variant = y.variant, x.variant
+    x.origin, y.origin = y.origin, x.origin
+    x.node, y.node = y.node, x.node
+    x.node_row, y.node_row = y.node_row, x.node_row
+    x.device, y.device = y.device, x.device
+    x.alike, y.alike = y.alike, x.alike
+    x.cost, y.cost = y.cost, x.cost
+
+
+@inner
+def _rows_of(state, ask, functions, task, n):
+    """Rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
+    counts = state.counts[0]
+    form = state.shapes[state.tasks[task].form]
+    pinned = state.tasks[task].pinned_variant
+    for v in range(form.variant_first, form.variant_first + form.variant_n):
+        if pinned >= 0 and v - form.variant_first != pinned:
+            continue
+        found = fit.candidates(state, v, task)
+        if found == 0:
+            continue
+        cost = state.cost[:found]
+        if state.rules[0].has_score == 1:
+            counts.candidate_n = found
+            functions.score(state, task, v, cost)
+            counts.scored += found
+        else:
+            cost[:] = 0.0
+        for c in range(found):
+            if math.isnan(cost[c]):
+                state.choice[0].bad_task = task
+                state.choice[0].bad_variant = v
+                return np.int64(BAD)
+            candidate = state.candidates[c]
+            n = _row(state, ask, n, PLACE, task, v, candidate.node, candidate.device, cost[c])
+    return n
+
+
+@inner
+def _set_aside(state, ask, task, fits):
+    """What the engine does with a task that was not placed; True when the instant is over by that (strict)."""
+    rule = state.rules[0].queue
+    shape = state.tasks[task].form
+    if rule == EASY:
+        if state.choice[0].reserved == decide._NO_RESERVATION:
+            decide.reserve(state, task)
+        decide._hold(state, task)
+        return False
+    if not fits and not decide._misfit_of_its_own(state, task):
+        state.shapes[shape].failed = state.clock[0].epoch
+    elif rule != STRICT:
+        decide._hold(state, task)
+    return rule == STRICT
+
+
+@inner
+def _undo_parts(state, ask):
+    """A gang that cannot be placed whole gives its first parts back."""
+    counts = state.counts[0]
+    asked = ask.ask[0]
+    while counts.placed_n > asked.before:
+        counts.placed_n -= 1
+        a = state.placed[counts.placed_n]
+        fit.give_back(state, a)
+        decide.drop_attempt(state, a)
+    asked.part = 0
+
+
+@inner
+def _carry_out(state, ask, chosen):
+    """Do what was chosen for the task that is open; True when the instant is over by that."""
+    asked = ask.ask[0]
+    counts = state.counts[0]
+    task = asked.task
+    if chosen < 0 or ask.rows[chosen].kind == WAIT:
+        asked.task = NONE
+        if asked.part > 0:
+            _undo_parts(state, ask)
+            return _set_aside(state, ask, task, True)
+        return True if asked.joint == 1 else _set_aside(state, ask, task, True)
+    row = ask.rows[chosen]
+    if row.kind != PLACE:
+        if row.kind == SLEEP:
+            reports.fall_asleep(state, row.node_row)
+        else:
+            reports.wake(state, row.node_row)
+        asked.task = NONE
+        return False
+    task = row.task_row
+    choice = state.choice[0]
+    choice.best_node = row.node_row
+    choice.best_device = row.device
+    choice.best_variant = row.variant
+    parts = state.shapes[state.tasks[task].form].parts
+    if asked.part == 0:
+        asked.before = counts.placed_n
+    decide._commit(state, task, asked.part)
+    counts.decisions += 1
+    asked.part += 1
+    if asked.part < parts:
+        asked.task = task
+        return False
+    for part in range(parts):
+        if parts > 1:
+            following = state.placed[asked.before + (part + 1) % parts]
+            state.attempts[state.placed[asked.before + part]].sibling = following
+    queue.remove(state, task)
+    state.tasks[task].state = PLACED
+    state.tasks[task].parts_left = parts
+    state.workflows[state.tasks[task].workflow].started = 1
+    asked.part = 0
+    asked.task = NONE
+    return False
+
+
+@inner
+def _enough_rows(state, task):
+    parts = state.shapes[state.tasks[task].form].parts
+    counts = state.counts[0]
+    return counts.running + parts <= state.attempts.size and counts.placed_n + parts <= state.placed.size
+
+
+@inner
+def _next_ordered(state, ask, functions):
+    """The next task in queue order that fits somewhere; how many rows it has."""
+    asked = ask.ask[0]
+    while True:
+        task = asked.task
+        if task < 0:
+            task = decide._next_task(state, functions.priority)
+            if task < 0:
+                return np.int64(NOTHING), 0
+            if not _enough_rows(state, task):
+                return np.int64(GROW), 0
+        n = 0
+        if asked.part > 0 or state.shapes[state.tasks[task].form].failed != state.clock[0].epoch:
+            n = _rows_of(state, ask, functions, task, 0)
+        if n == BAD:
+            return np.int64(BAD), 0
+        if n > 0:
+            _best_first(ask, n)
+            asked.task = task
+            return structure.task_id(state, task), n
+        if asked.part > 0:
+            _undo_parts(state, ask)
+        asked.task = NONE
+        if _set_aside(state, ask, task, False):
+            return np.int64(NOTHING), 0
+
+
+@inner
+def _next_joint(state, ask, functions):
+    """Rows for the first task of every waiting shape, then waiting, sleeping and waking."""
+    asked = ask.ask[0]
+    counts = state.counts[0]
+    n = 0
+    for at in range(counts.shapes_n):
+        form = state.shapes[state.active_shapes[at]]
+        if form.failed == state.clock[0].epoch:
+            continue
+        if not _enough_rows(state, form.head):
+            return np.int64(GROW), 0
+        before = n
+        n = _rows_of(state, ask, functions, form.head, n)
+        if n == BAD:
+            return np.int64(BAD), 0
+        if n == before and not decide._misfit_of_its_own(state, form.head):
+            form.failed = state.clock[0].epoch
+    if n == 0:
+        return np.int64(NOTHING), 0
+    _best_first(ask, n)
+    first = ask.rows[0].task
+    asked.task = ask.rows[0].task_row
+    n = _row(state, ask, n, WAIT, -1, 0, -1, -1, math.inf)
+    for at in range(counts.active_n):
+        group = state.groups[state.active_groups[at]]
+        node = state.class_nodes[state.classes[group.cls].first + group.low]
+        if group.power_state == ON and fold.may_sleep(state, node):
+            n = _row(state, ask, n, SLEEP, -1, 0, node, -1, math.inf)
+        elif group.power_state == ASLEEP or group.power_state == FALLING:
+            n = _row(state, ask, n, WAKE, -1, 0, node, -1, math.inf)
+    return first, n
+
+
+@inner
+def want_one(state, ask, functions, chosen):
+    """Carry out a choice and go to the next decision."""
+    asked = ask.ask[0]
+    if asked.open == 0:
+        return np.int64(NOTHING), 0
+    if asked.task >= 0 and asked.shown == 1:
+        asked.shown = 0
+        if _carry_out(state, ask, chosen):
+            asked.open = 0
+            decide._restore_held(state)
+            return np.int64(NOTHING), 0
+    if asked.joint == 1 and asked.part == 0:
+        task, n = _next_joint(state, ask, functions)
+    else:
+        task, n = _next_ordered(state, ask, functions)
+    if task == NOTHING or task == BAD:
+        asked.open = 0
+        decide._restore_held(state)
+        state.choice[0].reserved = decide._NO_RESERVATION
+    elif task >= 0:
+        asked.shown = 1
+    return task, n
+
+
+def want(state, ask, functions, chosen):  # type: ignore[no-untyped-def]
+    """`want_one`, called from Python."""
+    return want_one(state, ask, functions, chosen)
+
+
+def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):  # type: ignore[no-untyped-def]
+    """`want_one` for many engines, given the addresses of their tables; ``state`` and ``ask`` say of which types."""
+    for i in range(states.size):
+        own = tables_at(state, states[i])
+        desk = tables_at(ask, asks[i])
+        tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
+
+
+def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped-def]
+    """After the events are folded: arrivals, and the queue's first look."""
+    clock = state.clock[0]
+    words = desk.words[0]
+    for i in range(words.arriving):
+        if state.tasks[desk.arrivals[i]].state == WAITING:
+            release.arrive(state, desk.arrivals[i], functions.priority)
+    words.arriving = 0
+    clock.retry_at = math.inf
+    asked = ask.ask[0]
+    asked.open = 1
+    asked.task = NONE
+    asked.shown = 0
+    asked.part = 0
+    asked.joint = joint
+    asked.lost = 0
+    if words.ramps == 1:
+        fold.grow_platforms(state)
+    state.choice[0].reserved = decide._NO_RESERVATION
+    if state.rules[0].queue == SKIP:
+        decide.look_again(state)
+    return 0
+
+
+def close_instant(state, desk, ask, functions):  # type: ignore[no-untyped-def]
+    """What a step does after its decisions: list placements, let the policy act, say when to come back."""
+    if ask.ask[0].open == 1:
+        if ask.ask[0].part > 0:
+            _undo_parts(state, ask)
+        ask.ask[0].open = 0
+        decide._restore_held(state)
+        state.choice[0].reserved = decide._NO_RESERVATION
+    words = desk.words[0]
+    if words.placements + state.counts[0].placed_n > desk.placements.size:
+        return stepping.GROW_ATTEMPTS
+    stepping._list_placements(state, desk)
+    grows = fold.next_growth(state) if words.ramps == 1 and state.counts[0].waiting > 0 else math.inf
+    stepping.end_step(state, desk, functions, grows)
+    return stepping.OK

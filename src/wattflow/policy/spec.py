@@ -1,0 +1,107 @@
+"""A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600``, ``my.py:frugal``.
+
+A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
+of the settings that every policy has (``sleep``, ``queue``). The text itself is the policy's name in every table.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from wattflow.engine.settings import QUEUES
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.policy.base import Policy
+
+SETTINGS = ("sleep", "queue")
+"""Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit."""
+
+
+def split(text: str) -> list[str]:
+    """Policies of a list with commas between; an empty list is refused."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any(parts):
+        raise InvalidInput("--policies", "names no policy; write names with commas between, or `all`")
+    if not all(parts):
+        raise InvalidInput("--policies", f"{text!r} has an empty name between two commas")
+    return parts
+
+
+def is_plain(text: str) -> bool:
+    """Whether the text is a bare name."""
+    return ":" not in text
+
+
+def base_of(text: str) -> tuple[str, list[str]]:
+    """What stands before the settings (a name, or ``file.py:name``), and the settings."""
+    first, *rest = text.split(":")
+    if first.endswith(".py"):
+        if not rest or "=" in rest[0] or not rest[0]:
+            raise InvalidInput(text, f"name the policy in the file, as in {first}:frugal")
+        return f"{first}:{rest[0]}", rest[1:]
+    return first, rest
+
+
+def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
+    """The policy with the numbers and settings that were typed, under the typed name."""
+    for item in settings:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise InvalidInput(text, f"{item!r} is no setting; write key=value with one of {_keys(policy)}")
+        if key in policy.params:
+            policy = policy.with_params(**{key: _number(text, item, value)})
+        elif key == "sleep":
+            policy = replace(policy, sleep_after_s=_number(text, item, value, least=0.0))
+        elif key == "queue":
+            if value not in QUEUES:
+                raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
+            policy = replace(policy, settings=replace(policy.settings, queue=value))
+        else:
+            raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
+    return replace(policy, name=text)
+
+
+def _keys(policy: Policy) -> str:
+    return ", ".join((*policy.params, *SETTINGS))
+
+
+def _number(text: str, item: str, value: str, least: float = -math.inf) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number) or number < least or (math.isinf(number) and least == 0.0):
+        raise InvalidInput(text, f"{item!r} needs a number{' of at least 0' if least == 0.0 else ''}")
+    return number
+
+
+def from_file(text: str) -> Policy:
+    """``my.py:frugal``: the policy of that name in the file, by its variable or by the name it gives itself."""
+    path, _, name = text.partition(":")
+    module = _module(str(Path(path).resolve()), path)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    for key, policy in found.items():
+        if name in (key, policy.name):
+            return policy
+    known = ", ".join(sorted(found)) or "none; decorate a function with @wattflow.policy(NAME)"
+    raise InvalidInput(text, f"{path} has no policy {name!r}; it has {known}")
+
+
+@functools.cache
+def _module(resolved: str, shown: str) -> object:
+    if not Path(resolved).is_file():
+        raise InvalidInput(shown, "no such file")
+    spec = importlib.util.spec_from_file_location(f"wattflow_own_{abs(hash(resolved))}", resolved)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except WattflowError:
+        raise
+    except Exception as error:
+        raise InvalidInput(shown, f"cannot be run: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,141 @@
+"""One training set's knowledge of runtimes: backbone, process over its residual, and the plain members beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.predict import backbone as lines
+from wattflow.predict import kriging, plain
+from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
+
+MEMBERS = ("process", "backbone", *plain.NAMES)
+LARGE = 5.0
+"""A size within this factor of the largest seen, or above it, is one of the largest."""
+BEYOND = 1.5
+"""A size this many times outside the range seen counts as beyond it."""
+_WIDER = (
+    ("line", "median"), ("median here", "process"), ("last here", "process"), ("line here", "median here"),
+    ("least squares here", "line here"), ("same input", "median"), ("same input here", "same input"),
+    ("same input, steadied", "median"),
+)  # fmt: skip
+_NEIGHBOURS, _SHARPNESS = 3, 4.0
+REGIMES = ("new input", "known input", "new input, largest sizes", "known input, largest sizes")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Tasks, machines, sources and input data by number."""
+
+    tasks: tuple[str, ...]
+    machines: tuple[str, ...]
+    sources: tuple[str, ...]
+    data: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: Observations, benchmarks: Benchmarks) -> Names:
+        machines = sorted(set(rows.machine.tolist()) | set(benchmarks))
+        data = sorted(set(rows.data.tolist()) - {""})
+        return cls(tuple(np.unique(rows.task).tolist()), tuple(machines), tuple(np.unique(rows.source).tolist()),
+                   tuple(data))  # fmt: skip
+
+
+def numbers(texts: Texts, names: Sequence[str]) -> Ints:
+    """Position of each text among the names; −1 where it is not one."""
+    position = {name: i for i, name in enumerate(names)}
+    return np.array([position.get(text, -1) for text in texts.tolist()], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Observations as numbers."""
+
+    task: Ints
+    machine: Ints
+    size: Floats
+    data: Ints
+
+    def take(self, rows: Ints) -> Rows:
+        return Rows(self.task[rows], self.machine[rows], self.size[rows], self.data[rows])
+
+    @property
+    def places(self) -> kriging.Places:
+        size = np.where(np.isfinite(self.size), self.size, 0.0)
+        return kriging.Places(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Backbone with all offsets filled, the process over its residual, and plain members.
+
+    ``ran`` marks the pairs of task and machine that were really seen; its last column is a machine nobody knows.
+    """
+
+    backbone: lines.Backbone
+    ran: Ints
+    process: kriging.Kriging
+    plain: plain.Plain
+
+    def members(self, rows: Rows) -> Floats:
+        """Natural log of seconds by every member, [row, member]; NaN for an unknown task.
+
+        A member that does not know a row answers with a wider one: lines and inputs with the median, members by machine
+        with the process where the task never ran on that machine.
+        """
+        result = np.full((len(rows.task), len(MEMBERS)), np.nan)
+        known = np.flatnonzero((rows.task >= 0) & np.isfinite(self.backbone.slope[rows.task]))
+        some = rows.take(known)
+        some = replace(some, machine=np.where(some.machine < 0, self.backbone.offset.shape[1] - 1, some.machine))
+        line = self.backbone.predict(some.task, some.machine, some.size)
+        smooth = line + self.process.predict(some.task, some.places)
+        others = self.plain.predict(some.task, some.machine, some.size, some.data)
+        found = np.column_stack([smooth, line, others])
+        for name, wider in _WIDER:
+            column, instead = MEMBERS.index(name), found[:, MEMBERS.index(wider)]
+            found[:, column] = np.where(np.isfinite(found[:, column]), found[:, column], instead)
+        result[known] = found
+        return result
+
+    def regime(self, rows: Rows) -> Ints:
+        """Which of `REGIMES` each row is in: whether the task ran on this input, whether its size is a large one."""
+        same = np.isfinite(self.plain.data.at(self.plain.data_key(rows.task, rows.data)))
+        return np.asarray(same + 2 * (self._outside(rows)[0] > -np.log(LARGE)), np.int64)
+
+    def stretch(self, rows: Rows) -> Floats:
+        """How far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""
+        return np.asarray(np.maximum(np.max(self._outside(rows), axis=0), 0.0))
+
+    def _outside(self, rows: Rows) -> Floats:
+        """[above, below]: log of each size over the largest seen, of the smallest over it; −∞ where size is moot."""
+        task = np.maximum(rows.task, 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            size = np.log(np.maximum(rows.size, 1.0))
+            ends = np.array([size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
+                             np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size])  # fmt: skip
+        matters = (self.plain.spread[task] > 0) & (rows.task >= 0) & np.isfinite(size)
+        return np.where(matters, ends, -np.inf)
+
+    def resemble(self, rows: Rows, likeness: Floats) -> Floats:
+        """Natural log of seconds of unknown tasks: what the known tasks most like them by name would take.
+
+        ``likeness`` is [row, known task]; tasks this core never fitted do not count.
+        """
+        return resemble(self.backbone, rows, likeness)
+
+
+def resemble(backbone: lines.Backbone, rows: Rows, likeness: Floats) -> Floats:
+    """See `Core.resemble`; the backbone alone suffices."""
+    fitted = np.isfinite(backbone.slope)
+    weight = np.where(fitted[None, :], np.maximum(likeness, 1e-3) ** _SHARPNESS, 0.0)
+    total, mass = np.zeros(len(rows.task)), np.zeros(len(rows.task))
+    nearest = np.argsort(-weight, axis=1, kind="stable")[:, :_NEIGHBOURS]
+    machine = np.where(rows.machine < 0, backbone.offset.shape[1] - 1, rows.machine)
+    for rank in range(nearest.shape[1]):
+        task = nearest[:, rank]
+        found = backbone.predict(task, machine, rows.size)
+        share = np.where(np.isfinite(found), weight[np.arange(len(task)), task], 0.0)
+        total += share * np.where(np.isfinite(found), found, 0.0)
+        mass += share
+    return np.where(mass > 0, total / np.maximum(mass, 1e-300), np.nan)

@@ -1,0 +1,274 @@
+"""Fits cores on parts of a training set, weighs their members by what they miss on the rest, calibrates intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.predict import backbone as lines
+from wattflow.predict import blend, conformal, factors, kriging, plain, text
+from wattflow.predict.conformal import Calibration
+from wattflow.predict.core import BEYOND, MEMBERS, REGIMES, Core, Names, Rows, numbers, resemble
+from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations
+
+Bools = NDArray[np.bool_]
+KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK = "known", "new source", "new machine", "new task"
+_FAR = 3.0
+_FOLDS = 5
+_LEAST_WEIGHED = 30
+_REPEATED = (0.7, 0.5)
+"""Weight of the same input's earlier runtime where no run was there to be left out: so much, and so much more where
+the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
+_REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
+"""Then the interval assumes this error, and this share of the error on other inputs."""
+_BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.05
+_STRETCH_ERROR = 0.3
+"""Error per unit of log size outside the sizes seen, where it could not be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What members missed on rows left out of their training: [row, member] log residuals, and how the rows lay."""
+
+    residual: Floats
+    regime: Ints
+    group: Ints
+    stretch: Floats
+    ran: Bools
+
+    def only(self, rows: Bools) -> LeftOut:
+        """The same with all other rows unknown."""
+        return replace(self, residual=np.where(rows[:, None], self.residual, np.nan))
+
+
+class Trainer:
+    """One training set; fits cores on parts of it and measures what they miss on the rest."""
+
+    def __init__(self, observations: Observations, benchmarks: Benchmarks, seed: int) -> None:
+        self.names = Names.of(observations, benchmarks)
+        self.observations = observations
+        self.table = factors.benchmark_table(benchmarks, self.names.machines, self.names.tasks)
+        self.log_s = np.log(observations.runtime_s)
+        self.task = numbers(observations.task, self.names.tasks)
+        self.machine = numbers(observations.machine, self.names.machines)
+        self.data = numbers(observations.data, self.names.data)
+        counts = (len(self.names.tasks), len(self.names.machines) + 1)
+        self.size_column = plain.best_sizes(self.task, self.machine, observations.sizes, self.log_s, counts)
+        self.size = size_of(observations, self.size_column, self.task)
+        self.distance = _distances(self.table, len(self.names.machines))
+        self._left_out: dict[tuple[int, ...], LeftOut] = {}
+        self.scales = self.tune(seed)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return len(self.names.tasks), len(self.names.machines) + 1
+
+    def rows(self, chosen: Ints) -> Rows:
+        return Rows(self.task[chosen], self.machine[chosen], self.size[chosen], self.data[chosen])
+
+    def backbone(self, chosen: Ints) -> lines.Backbone:
+        rows = self.rows(chosen)
+        return lines.fit_backbone(rows.task, rows.machine, rows.size, self.log_s[chosen], self.counts)
+
+    def tune(self, seed: int) -> Floats:
+        everything = np.arange(len(self.log_s))
+        rows, fitted = self.rows(everything), self.backbone(everything)
+        residual = self.log_s - fitted.predict(rows.task, rows.machine, rows.size)
+        return kriging.tune(residual, rows.task, rows.places, self.distance, seed)
+
+    def fit(self, chosen: Ints) -> Core:
+        rows, fitted, log_s = self.rows(chosen), self.backbone(chosen), self.log_s[chosen]
+        residual = log_s - fitted.predict(rows.task, rows.machine, rows.size)
+        process = kriging.fit_kriging(residual, rows.task, rows.places, self.distance, (self.counts[0], self.scales))
+        ran = np.isfinite(fitted.offset).astype(np.int64)
+        counts = (*self.counts, len(self.names.data))
+        others = plain.fit_plain(rows.task, rows.machine, rows.size, rows.data, log_s, counts)
+        return Core(replace(fitted, offset=filled(fitted.offset, self.table)), ran, process, others)
+
+    def left_out(self, kind: str) -> LeftOut:
+        """What members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
+        folds = list(self.folds(kind))
+        key = tuple(int(part) for _, test, g in folds for part in (g, len(test), test[:50].sum()))
+        if key not in self._left_out:
+            self._left_out[key] = self._miss(folds)
+        missed = self._left_out[key]
+        if kind == NEW_SOURCE:
+            return missed
+        # a run left out may take its machine along: such rows tell of new machines, not of known ones
+        fitting = missed.only(missed.ran == (kind == KNOWN))
+        if np.isfinite(fitting.residual[:, 0]).sum() >= _LEAST_WEIGHED:
+            return fitting
+        if kind == KNOWN and len(np.unique(self.observations.run)) > 1:
+            return self._miss(list(_cut(self.time_blocks)))
+        return missed
+
+    def beyond(self) -> LeftOut:
+        """What members miss on sizes beyond those they were fitted on: each task's smaller half predicts the larger."""
+        size = np.where(np.isfinite(self.size), self.size, 0.0)
+        middle = lines.medians(size, self.task, self.counts[0])[self.task]
+        small, large = np.flatnonzero(size <= middle), np.flatnonzero(size > BEYOND * np.maximum(middle, 1.0))
+        folds = [(small, large, 0)] if len(large) and len(small) else []
+        return self._miss(folds)
+
+    def _miss(self, folds: list[tuple[Ints, Ints, int]]) -> LeftOut:
+        count = len(self.log_s)
+        residual, group = np.full((count, len(MEMBERS)), np.nan), np.zeros(count, np.int64)
+        regime, stretch, ran = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, bool)
+        for train, test, g in folds:
+            core, rows = self.fit(train), self.rows(test)
+            residual[test] = self.log_s[test, None] - core.members(rows)
+            regime[test], stretch[test], group[test] = core.regime(rows), core.stretch(rows), g
+            ran[test] = core.ran[rows.task, rows.machine] > 0
+        return LeftOut(residual, regime, group, stretch, ran)
+
+    @property
+    def repeated(self) -> float:
+        """How far to trust an input's earlier runtime where no repeat could be left out."""
+        least, more = _REPEATED
+        return min(1.0, least + more * plain.likeness_of_inputs(self.task, self.data, self.log_s))
+
+    def weigh(self, missed: LeftOut, beyond: LeftOut) -> Floats:
+        """Weights [regime, member] from rows left out; a regime with few such rows borrows from the nearest."""
+        good = np.isfinite(missed.residual).all(axis=1)
+        weights = np.zeros((len(REGIMES), len(MEMBERS)))
+        weights[:, 0] = 1.0
+        if good.sum() >= _LEAST_WEIGHED:
+            weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap)
+        have = np.zeros(len(REGIMES), bool)
+        for r in range(len(REGIMES)):
+            some = good & (missed.regime == r)
+            if some.sum() >= _LEAST_WEIGHED:
+                weights[r], have[r] = blend.choose(missed.residual[some], self.task[some], handicap=self.handicap), True
+        if not have[1]:
+            weights[1] = 0.0
+            weights[1, MEMBERS.index("same input, steadied")] = self.repeated
+            weights[1, 0] = 1.0 - self.repeated
+        far = np.isfinite(beyond.residual).all(axis=1)
+        if not have[2] and far.sum() >= _LEAST_WEIGHED:
+            weights[2] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap)
+        if not have[3]:
+            weights[3] = weights[1]
+        return weights
+
+    @property
+    def handicap(self) -> Floats:
+        """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay."""
+        burden = np.zeros(len(MEMBERS))
+        if len(np.unique(self.observations.run)) < 2:
+            burden[[i for i, name in enumerate(MEMBERS) if name in _BY_MACHINE]] = _ONE_RUN
+        return burden
+
+    def unknown(self) -> conformal.Calibration:
+        """How wrong the likeness of names is for tasks of a workflow left out."""
+        residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
+        likeness = text.likeness(self.names.tasks, self.names.tasks)
+        for train, test, g in self.folds(NEW_TASK):
+            fitted, rows = self.backbone(train), self.rows(test)
+            fitted = replace(fitted, offset=filled(fitted.offset, self.table))
+            residual[test] = self.log_s[test] - resemble(fitted, rows, likeness[rows.task])
+            group[test] = g
+        return conformal.calibrate_worst_group(residual, group)
+
+    def folds(self, kind: str) -> Iterator[tuple[Ints, Ints, int]]:
+        """(train, test, group): by run, source, machine or workflow; with one group only, by task, run or time."""
+        rows = self.observations
+        column = {KNOWN: rows.run, NEW_SOURCE: rows.source, NEW_MACHINE: rows.machine, NEW_TASK: rows.workflow}[kind]
+        for candidate in (column, rows.task if kind == NEW_TASK else rows.run, self.time_blocks):
+            found, group = np.unique(candidate, return_inverse=True)
+            if len(found) > 1:
+                break
+        if len(found) > _FOLDS:
+            group = np.random.default_rng(0).permutation(len(found))[group] % _FOLDS
+        yield from _cut(group)
+
+    @property
+    def time_blocks(self) -> Ints:
+        """Blocks of time: the rows of each task on each machine, in the order they finished, in consecutive parts.
+
+        Pairs begin with different parts, so that pairs of few rows do not all fall into the first.
+        """
+        pair = np.unique(self.task * self.counts[1] + self.machine, return_inverse=True)[1]
+        order = np.argsort(pair, kind="stable")
+        count = np.bincount(pair)
+        place = np.empty(len(pair), np.int64)
+        place[order] = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+        return np.asarray((place * _FOLDS // np.maximum(count[pair], _FOLDS) + pair) % _FOLDS)
+
+
+def _cut(group: Ints) -> Iterator[tuple[Ints, Ints, int]]:
+    for g in range(int(group.max()) + 1):
+        yield np.flatnonzero(group != g), np.flatnonzero(group == g), g
+
+
+def size_of(observations: Observations, column: Ints, task: Ints) -> Floats:
+    """The size that each row's task is predicted from; unknown where there is none."""
+    if not observations.sizes.shape[1]:
+        return np.full(len(task), np.nan)
+    return observations.sizes[np.arange(len(task)), column[np.maximum(task, 0)]]
+
+
+def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> tuple[Calibration, Calibration]:
+    """(inputs new to the task, inputs it ran on before): how wrong the blend was on each."""
+    residual = combined(missed, weights)
+    parts = []
+    for same in (False, True):
+        some = np.isfinite(residual) & (missed.regime % 2 == same)
+        parts.append(
+            conformal.calibrate(residual[some], task[some], missed.group[some], tasks) if some.sum() >= 20 else None
+        )
+    new = parts[0] or parts[1] or conformal.calibrate(residual, task, missed.group, tasks)
+    if parts[1] is None:
+        assumed = np.minimum(np.hypot(_REPEAT_ERROR, _REPEAT_SHARE * new.scale), np.maximum(new.scale, _REPEAT_ERROR))
+        return new, replace(new, scale=assumed, shift=0.0, median_error=np.nan, mean_error=np.nan)
+    return new, parts[1]
+
+
+def combined(missed: LeftOut, weights: Floats) -> Floats:
+    """Log residuals of the weighted members on the rows left out."""
+    return np.asarray((missed.residual * weights[missed.regime]).sum(axis=1))
+
+
+def stretch_error(beyond: LeftOut, weights: Floats) -> float:
+    """Typical error per unit of log size outside the sizes seen."""
+    residual = combined(beyond, weights)
+    some = np.isfinite(residual) & (beyond.stretch > np.log(BEYOND))
+    if some.sum() < _LEAST_WEIGHED:
+        return _STRETCH_ERROR
+    return float(
+        np.clip(np.sqrt(np.mean(np.minimum(np.abs(residual[some] / beyond.stretch[some]), 2.0) ** 2)), 0.1, 1.0)
+    )
+
+
+def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
+    """How unlike machines are, by their benchmarks; far where nothing is known."""
+    distance = np.full((machines + 1, machines + 1), _FAR)
+    np.fill_diagonal(distance, 0.0)
+    for a in range(machines if len(table.log_s) else 0):
+        for b in range(a):
+            found = table.distance(table.log_s[:, a], table.log_s[:, b])
+            distance[a, b] = distance[b, a] = found if np.isfinite(found) else _FAR
+    return distance
+
+
+def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
+    """Offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
+    result = offset.copy()
+    some = np.isfinite(offset)
+    seen = np.flatnonzero(some.any(axis=0))
+    mean = np.where(some, offset, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
+    setting = factors.choose_setting(offset, table, seen)
+    for m in range(offset.shape[1]):
+        missing = np.flatnonzero(~some[:, m] & some.any(axis=1))
+        if not len(missing):
+            continue
+        if some[:, m].any():
+            effect = float(np.median((offset[:, m] - mean)[some[:, m]]))
+            result[missing, m] = mean[missing] + effect
+        elif m < table.log_s.shape[1] and np.isfinite(table.log_s[:, m]).any():
+            result[missing, m] = factors.predict_offsets(offset, table, seen, (table.log_s[:, m], setting))[missing]
+        else:
+            result[missing, m] = mean[missing]
+    return result

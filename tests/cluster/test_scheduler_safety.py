@@ -1,0 +1,150 @@
+"""Safe beside kube-scheduler: no overcommit, no double bind, one leader, gangs whole or not at all, refusals told."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from kuberig.api import JSON
+from kuberig.kwok import Shape
+from our_scheduler import OurScheduler
+from test_scheduler import bound, pod
+from under_test import Cluster
+
+CLASS = "small"
+ONLY_THERE = {"node.wattflow.io/class": CLASS}
+SMALL = Shape(CLASS, cpu="4", memory="8Gi", pods="20")
+QUICK_LEASE = (
+    "[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n"
+    "[lease]\nlease_s = 4\nrenew_s = 2\nretry_s = 0.4\n"
+)
+
+
+def small(name: str, scheduler: str = "wattflow", cpu: str = "1", **more: object) -> JSON:
+    return pod(name, cpu, scheduler, **({"nodeSelector": ONLY_THERE} | more))
+
+
+def requested(pods: list[JSON]) -> Counter[str]:
+    """Milli-cores requested on each node."""
+    total: Counter[str] = Counter()
+    for one in pods:
+        if bound(one):
+            cpu = one["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            total[one["spec"]["nodeName"]] += int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
+    return total
+
+
+@pytest.fixture
+def ours(cluster: Cluster) -> Iterator[OurScheduler]:
+    with OurScheduler(cluster.own()) as scheduler:
+        yield scheduler
+
+
+def test_pods_of_the_other_scheduler_count_and_what_they_leave_is_taken(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str, ours: OurScheduler
+) -> None:
+    kwok_nodes(10, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    cluster.api.create_many(pods, [small(f"theirs{i}", "default-scheduler") for i in range(25)])
+    cluster.api.await_each(pods, bound, 25, 60)
+    cluster.api.create_many(pods, [small(f"ours{i}") for i in range(25)])
+    cluster.api.await_each(pods, bound, 40, 60)
+    told = cluster.api.await_each(pods, lambda one: not bound(one) and _told(one), 10, 60)
+    assert told is None
+    used = requested(cluster.api.items(pods))
+    assert len(used) == 10 and set(used.values()) == {4000}, used
+    for i in range(10):
+        cluster.api.delete(f"{pods}/theirs{i}", grace_s=0)
+    cluster.api.await_each(pods, lambda one: bound(one) and one["metadata"]["name"].startswith("ours"), 25, 60)
+    assert max(requested(cluster.api.items(pods)).values()) <= 4000
+
+
+def _told(found: JSON) -> bool:
+    return any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", []))
+
+
+def test_another_takes_over_when_the_leader_is_killed(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    kwok_nodes(10, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattflow"
+    with OurScheduler(cluster.own(), text=QUICK_LEASE) as one, OurScheduler(cluster.own(), text=QUICK_LEASE):
+        cluster.api.create_many(pods, [small(f"a{i}") for i in range(10)])
+        cluster.api.await_each(pods, bound, 10, 60)
+        first = cluster.api.get(lease)["spec"]["holderIdentity"]
+        assert one.process is not None and first.endswith(f"_{one.process.pid}")
+        one.stop(hard=True)
+        began = time.monotonic()
+        cluster.api.create_many(pods, [small(f"b{i}") for i in range(40)])
+        cluster.api.await_each(pods, bound, 40, 90)
+        print(f"first binds of the second scheduler within {time.monotonic() - began:.1f} s")
+        assert cluster.api.get(lease)["spec"]["holderIdentity"] != first
+    assert max(requested(cluster.api.items(pods)).values()) <= 4000
+
+
+def test_what_it_does_not_support_is_told_by_event_and_condition(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str, ours: OurScheduler
+) -> None:
+    kwok_nodes(1, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "none"}}
+    cluster.api.create(pods, small("claims", volumes=[volume]))
+    told = cluster.api.await_one(pods, "claims", _told, 30)
+    assert not bound(told)
+    (condition,) = [one for one in told["status"]["conditions"] if one["type"] == "PodScheduled"]
+    assert "persistentVolumeClaim is not supported" in condition["message"]
+    events = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    cluster.api.await_each(events, lambda one: one["reason"] == "FailedScheduling", 1, 20)
+
+
+def test_gangs_start_all_or_none(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str, ours: OurScheduler
+) -> None:
+    kwok_nodes(4, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    bodies = []
+    for i in range(3):  # turn and turn about: one by one, each gang would get two nodes and both would wait for ever
+        for gang in ("x", "y"):
+            body = small(f"{gang}{i}", cpu="4")
+            body["metadata"]["annotations"] = {"wattflow.io/gang": gang, "wattflow.io/gang-size": "3"}
+            bodies.append(body)
+    for body in bodies:
+        cluster.api.create(pods, body)
+    cluster.api.await_each(pods, bound, 3, 30)
+    cluster.api.create(pods, small("probe", cpu="4"))  # when this one is bound, the other gang could have been tried
+    cluster.api.await_one(pods, "probe", bound, 30)
+    running = Counter(one["metadata"]["name"][0] for one in cluster.api.items(pods) if bound(one))
+    assert running in (Counter(x=3, p=1), Counter(y=3, p=1)), running
+
+
+def test_shadow_decides_and_binds_nothing(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    kwok_nodes(2, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    text = 'mode = "shadow"\n' + QUICK_LEASE
+    with OurScheduler(cluster.own(), text=text, name="shade") as shadow:
+        cluster.api.create_many(pods, [small(f"p{i}", "default-scheduler") for i in range(6)])
+        cluster.api.await_each(pods, bound, 6, 30)
+        cluster.api.create(pods, small("never", "shade"))
+        for one in cluster.api.items(pods):
+            assert "wattflow.io/decision" not in one["metadata"].get("annotations", {})
+            assert bound(one) == (one["metadata"]["name"] != "never")
+        assert 'result="scheduled"' not in shadow.metrics()
+
+
+def test_explanations_and_metrics(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str, ours: OurScheduler
+) -> None:
+    kwok_nodes(1, [SMALL])
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    cluster.api.create(pods, small("fits"))
+    done = cluster.api.await_one(pods, "fits", bound, 30)
+    assert json.loads(done["metadata"]["annotations"]["wattflow.io/decision"])["policy"] == "least-energy"
+    text = ours.metrics()
+    assert 'scheduler_schedule_attempts_total{result="scheduled",profile="wattflow"} 1' in text
+    assert "scheduler_pod_scheduling_sli_duration_seconds_count 1" in text

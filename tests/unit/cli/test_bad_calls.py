@@ -1,0 +1,135 @@
+"""What was typed wrong is said in one message, with exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from wattflow.cli.main import app
+from wattflow.frames import library
+
+
+def wattflow(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="wattflow")
+
+
+def refused(*arguments: object) -> str:
+    """The message of a call that must fail as bad input."""
+    result = wattflow(*arguments)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith(("error: ", "Usage: "))
+    return result.stderr
+
+
+ONE_JOB = "{} 0 1 {} {} -1 -1 {} 10 -1 1 1 1 -1 1 1 -1 -1\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.swf"
+    path.write_text("; a log\n" + ONE_JOB.format(1, 5, 1, 1) + ONE_JOB.format(2, 5, 1, 1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("command", [("convert",), ("enrich", "--nodes", "mixed")])
+def test_an_input_is_never_written_over(command: tuple[str, ...], log: Path) -> None:
+    before = log.read_bytes()
+    assert "name another file" in refused(command[0], log, log, *command[1:])
+    assert log.read_bytes() == before
+
+
+def test_compare_refuses_to_report_onto_its_trace(log: Path) -> None:
+    before = log.read_bytes()
+    assert "name another file" in refused("compare", log, "-p", "fifo", "--report", log)
+    assert log.read_bytes() == before
+
+
+def test_a_frames_file_is_printed_as_it_is() -> None:
+    for name in library.frame_names():
+        assert wattflow("frames", name, "--toml").stdout == library.frame_text(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("compare", "bag:tasks=3", "-p", ""), "names no policy"),
+        (("compare", "bag:tasks=3", "-p", "fifo,,heft"), "empty name"),
+        (("simulate", "bag:tasks=3", "-c", "mixed", "-c", "hpe"), "given 2 times"),
+        (("simulate", "bag:tasks=3", "--seed", 1 << 63), "2^63"),
+        (("compare", "bag:tasks=3", "-p", "fifo", "--seeds", 10**9), "more than 10,000"),
+        (("simulate", "bag:tasks=100000000"), "fit into memory"),
+        (("simulate", "bag:tasks=3", "--runtime-error", "inf"), "spread"),
+        (("simulate", "bag:tasks=3", "--power-error", "nan"), "--power-error"),
+        (("profiles", "--plot", "x.xyz"), ".svg"),
+        (("simulate", "bag:tasks=3", "-p", "fifo:nope=1"), "its keys are"),
+        (("simulate", "bag:tasks=3", "-p", "fifo:sleep=soon"), "needs a number"),
+        (("simulate", "bag:tasks=3", "-p", "fifo:queue=fast"), "skip, strict"),
+        (("simulate", "bag:tasks=3", "-p", "absent.py:mine"), "no such file"),
+        (("simulate", "bag:tasks=3", "-p", "zzzz"), "wattflow,"),
+    ],
+)
+def test_bad_options(arguments: tuple[object, ...], says: str) -> None:
+    assert says in refused(*arguments)
+
+
+def test_explore_refuses_a_file_as_its_folder(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine", encoding="utf-8")
+    design = Path(__file__).parents[3] / "experiments" / "explore_small.toml"
+    assert "name a folder" in refused("explore", design, "--out", taken)
+    assert taken.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_log_without_a_usable_job_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(ONE_JOB.format(1, -5, 1, 1), encoding="utf-8")
+    assert "negative run time" in refused("simulate", path)
+
+
+def test_a_job_wider_than_the_cluster_is_not_the_policys_fault(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(ONE_JOB.format(1, 5, 2000, 2000), encoding="utf-8")
+    message = refused("simulate", path, "-p", "fifo")
+    assert "2,000 parts" in message
+    assert "policy" not in message
+
+
+@pytest.mark.parametrize(("field", "says"), [('"coreCount": 1e30', "beyond any machine"), ("", "number of seconds")])
+def test_numbers_beyond_reason(tmp_path: Path, field: str, says: str) -> None:
+    path = tmp_path / "w.json"
+    seconds = "1" if field else "1e300"
+    path.write_text(
+        '{"name": "x", "schemaVersion": "1.5", "workflow": {"specification": {"tasks": [{"name": "a", "id": "a", '
+        '"children": [], "parents": []}], "files": []}, "execution": {"makespanInSeconds": 1, "executedAt": '
+        '"2020-01-01T00:00:00Z", "tasks": [{"id": "a", "runtimeInSeconds": '
+        + seconds + (f", {field}" if field else "") + "}]}}}",
+        encoding="utf-8",
+    )  # fmt: skip
+    assert says in refused("simulate", path)
+
+
+def test_idle_watts_above_full_ones_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'name = "c"\n[[nodes]]\nname = "a"\ncount = 1\ncores = 4\nmemory = "8GiB"\n'
+        "power = { form = \"linear\", idle_w = 300, full_w = 100 }\n",
+        encoding="utf-8",
+    )  # fmt: skip
+    assert "swapped" in refused("simulate", "bag:tasks=3", "-c", path)
+
+
+def test_a_policy_as_typed_is_a_row_of_its_own(tmp_path: Path) -> None:
+    own = tmp_path / "my.py"
+    own.write_text(
+        "from wattflow.policy import policy, view\n\n\n@policy('thrifty', compiled=False)\n"
+        "def mine(state, task, variant, out):\n    '''The first that fits.'''\n    out[:] = range(out.size)\n",
+        encoding="utf-8",
+    )
+    typed = f"fifo:sleep=600,carbon-delay:delay_s=60,{own}:mine,{own}:thrifty"
+    result = wattflow("compare", "bag:tasks=6", "-p", typed, "--seeds", 1, "-o", "csv")
+    assert result.exit_code == 0, result.output
+    for name in typed.split(","):
+        assert name in result.stdout

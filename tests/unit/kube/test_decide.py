@@ -1,0 +1,210 @@
+"""The live engine as decider: pods and nodes in Kubernetes' words, through a real engine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import yaml
+from tests.unit.kube.making import node, pod
+
+from wattflow.kube import accounting, objects
+from wattflow.kube.argo.watching import ArgoWorkflow, Flows
+from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decider import Wanted
+from wattflow.model.profile import PowerProfile
+
+pytestmark = pytest.mark.slow
+CHEAP, DEAR = PowerProfile((0, 4), (50, 70)), PowerProfile((0, 4), (50, 200))
+
+
+def add(decider: EngineDecider, one: objects.Node, power: PowerProfile | None = CHEAP) -> None:
+    decider.set_node(one, accounting.node_allocatable(one), power)
+
+
+def want(decider: EngineDecider, *pods: objects.Pod) -> None:
+    for one in pods:
+        decider.want(Wanted(one, accounting.pod_requests(one)))
+
+
+def chosen(decider: EngineDecider, now_s: float) -> dict[str, str]:
+    return {choice.uid.removeprefix("uid-"): choice.node for choice in decider.step(now_s).choices}
+
+
+def test_the_cheaper_node_first_and_no_more_than_fits() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("dear"), DEAR)
+    add(decider, node("cheap"), CHEAP)
+    want(decider, *(pod(f"p{i}", cpu="2") for i in range(5)))
+    first = chosen(decider, 1.0)
+    assert first == {"p0": "cheap", "p1": "cheap", "p2": "dear", "p3": "dear"}
+    for uid in first:
+        decider.started(f"uid-{uid}")
+    decider.ended("uid-p2")
+    assert chosen(decider, 2.0) == {"p4": "dear"}
+
+
+def test_load_of_others_refusals_and_resizes_count() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("a"))
+    decider.set_load("a", {"cpu": 3000, "memory": 0, "pods": 1})
+    want(decider, pod("x", cpu="2"))
+    assert chosen(decider, 1.0) == {}
+    decider.set_load("a", {"cpu": 1000, "memory": 0, "pods": 1})
+    assert chosen(decider, 2.0) == {"x": "a"}
+    decider.refused("uid-x", 10.0)
+    assert chosen(decider, 3.0) == {}
+    assert chosen(decider, 10.0) == {"x": "a"}
+    decider.started("uid-x")
+    want(decider, pod("y", cpu="1"))
+    decider.resized("uid-x", {"cpu": 3000})
+    assert chosen(decider, 11.0) == {}
+    decider.resized("uid-x", {"cpu": 1000})
+    assert chosen(decider, 12.0) == {"y": "a"}
+
+
+def test_a_node_that_goes_takes_its_pods_with_it() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("a"))
+    want(decider, pod("x", cpu="4"))
+    assert chosen(decider, 1.0) == {"x": "a"}
+    decider.drop_node("a")
+    add(decider, node("b"))
+    assert chosen(decider, 2.0) == {}, "the pod is bound to a node that is gone; it is not placed again"
+    want(decider, pod("y", cpu="4"))
+    assert chosen(decider, 3.0) == {"y": "b"}
+
+
+def test_selectors_taints_and_cordons_are_the_engines_business() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("plain"))
+    add(decider, node("ssd", {"disk": "ssd"}))
+    add(decider, node("tainted", {"disk": "ssd"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]))
+    add(decider, node("cordoned", {"disk": "ssd"}, unschedulable=True))
+    want(decider, pod("a", cpu="4", nodeSelector={"disk": "ssd"}), pod("b", cpu="4", nodeSelector={"disk": "ssd"}))
+    assert chosen(decider, 1.0) == {"a": "ssd"}
+    assert "1" in decider.why("uid-b")
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["cordoned", "tainted"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    want(decider, pod("c", cpu="4", affinity=affinity, tolerations=[{"key": "k", "value": "v"}]))
+    assert chosen(decider, 2.0) == {"c": "tainted"}
+    add(decider, node("cordoned", {"disk": "ssd"}))
+    assert chosen(decider, 3.0) == {"b": "cordoned"}
+
+
+def test_counts_of_pods_and_extended_resources() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("a", allocatable={"pods": "3", "example.com/x": "2"}))
+    decider.set_load("a", {"cpu": 100, "pods": 1})
+    asks = {"name": "c", "resources": {"requests": {"cpu": "100m", "example.com/x": "2"}}}
+    want(decider, pod("x", containers=[asks]), pod("y", containers=[asks]), pod("z", cpu="100m"))
+    assert chosen(decider, 1.0) == {"x": "a", "z": "a"}
+    decider.ended("uid-x")
+    assert chosen(decider, 2.0) == {"y": "a"}
+    want(decider, pod("w"))
+    assert chosen(decider, 3.0) == {}, "the node has its three pods"
+
+
+def test_only_the_nodes_that_counts_allow() -> None:
+    decider = EngineDecider("least-energy")
+    for name in ("a", "b"):
+        add(decider, node(name))
+    one = pod("x", cpu="1")
+    decider.want(Wanted(one, accounting.pod_requests(one), nodes=()))
+    assert chosen(decider, 1.0) == {}
+    decider.want(Wanted(one, accounting.pod_requests(one), nodes=("b",)))
+    assert chosen(decider, 2.0) == {"x": "b"}
+
+
+def member(name: str, size: int = 3) -> objects.Pod:
+    one = pod(name, cpu="4")
+    notes = {"wattflow.io/gang": "g", "wattflow.io/gang-size": str(size)}
+    return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=notes))
+
+
+def test_a_gang_starts_whole_or_not_at_all() -> None:
+    decider = EngineDecider("least-energy")
+    for name in ("a", "b"):
+        add(decider, node(name))
+    want(decider, member("x"), member("y"))
+    assert chosen(decider, 1.0) == {}
+    assert decider.why("uid-x") == "its gang has 2 of 3 pods"
+    want(decider, member("z"))
+    assert chosen(decider, 2.0) == {}, "two nodes for three members"
+    add(decider, node("c"))
+    choices = decider.step(3.0).choices
+    assert {choice.node for choice in choices} == {"a", "b", "c"} and len({choice.group for choice in choices}) == 1
+    for choice in choices:
+        decider.refused(choice.uid, 0.0)
+    assert len(chosen(decider, 4.0)) == 3
+
+
+WORKFLOW = """
+entrypoint: main
+priority: 0
+templates:
+- name: main
+  dag: {tasks: [{name: a, template: leaf}, {name: b, template: leaf, dependencies: [a]}, {name: c, template: leaf}]}
+- {name: leaf, container: {image: x, resources: {requests: {cpu: 1}}}}
+"""
+
+
+def flow_pod(task: str, flow: str = "wf", cpu: str = "1100m") -> objects.Pod:
+    one = pod(f"{flow}-{task}", cpu=cpu)
+    notes = {"workflows.argoproj.io/node-name": f"{flow}.{task}"}
+    labels = {"workflows.argoproj.io/workflow": flow}
+    return msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, annotations=notes, labels=labels)
+    )
+
+
+def submitted(flows: Flows, name: str = "wf", priority: int = 0) -> None:
+    spec = yaml.safe_load(WORKFLOW) | {"priority": priority}
+    meta = objects.Metadata(name=name, namespace="default")
+    flows.on_workflow("ADDED", ArgoWorkflow(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))
+
+
+def test_tasks_of_a_workflow_are_in_the_engine_before_their_pods_and_wait_for_them() -> None:
+    flows = Flows()
+    decider = EngineDecider("least-energy", flows=flows)
+    add(decider, node("n"))
+    submitted(flows)
+    want(decider, flow_pod("a"))
+    assert chosen(decider, 1.0) == {"wf-a": "n"}
+    assert decider.engine.counts["open"] >= 5, "three tasks and their gates are known; only one has a pod"
+    assert chosen(decider, 2.0) == {}
+    decider.ended("uid-wf-a")
+    want(decider, flow_pod("b"), flow_pod("c", cpu="2"))
+    assert chosen(decider, 3.0) == {"wf-b": "n", "wf-c": "n"}, "c has another size than guessed and goes by itself"
+    for task in ("b", "c"):
+        decider.ended(f"uid-wf-{task}")
+    decider.step(4.0)
+    flows.on_workflow("DELETED", ArgoWorkflow(metadata=objects.Metadata(name="wf", namespace="default")))
+    decider.step(5.0)
+    assert decider.engine.counts["open"] == 0
+
+
+def test_a_pod_that_argo_made_is_never_held_back_by_our_edges() -> None:
+    flows = Flows()
+    decider = EngineDecider("least-energy", flows=flows)
+    add(decider, node("n"))
+    submitted(flows)
+    want(decider, flow_pod("b"))
+    assert chosen(decider, 1.0) == {"wf-b": "n"}, "Argo says it is ready, though we never saw its parent"
+
+
+@pytest.mark.parametrize("finish_first", [False, True])
+def test_older_workflows_go_first_if_asked_and_priority_goes_before_that(finish_first: bool) -> None:
+    flows = Flows()
+    decider = EngineDecider("fifo", flows=flows, finish_first=finish_first)
+    add(decider, node("n", allocatable={"cpu": "1100m"}))
+    submitted(flows, "old")
+    submitted(flows, "new")
+    submitted(flows, "urgent", priority=5)
+    want(decider, flow_pod("a", "new"), flow_pod("a", "old"), flow_pod("a", "urgent"))
+    order = []
+    for now_s in range(1, 4):
+        (found,) = chosen(decider, float(now_s))
+        order.append(found)
+        decider.ended(f"uid-{found}")
+    expected = ["urgent-a", "old-a", "new-a"] if finish_first else ["urgent-a", "new-a", "old-a"]
+    assert order == expected
