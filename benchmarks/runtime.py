@@ -1,9 +1,13 @@
 """The runtime beside Dask distributed, Parsl's HTEX and a bare ProcessPoolExecutor, in one run (`make bench-runtime`).
 
-All run a function that returns its argument, on two worker processes of this machine. Dask's tasks are pinned to workers, as our driver
-would pin them. Ours pass through the server: HTTP, the engine, a SQLite store that is synced before anything is told. Tasks of
-the sustained run ask for 0.02 CPUs (a node of two takes a hundred at once) and `isolate=False`, which is what Dask and the pool do;
-the rate of one process per task stands beside. Rounds are interleaved and the median of each side is compared, because other work
+All run a function that returns its argument, on two worker processes of this machine. Dask's tasks are pinned to
+workers, as our driver
+would pin them. Ours pass through the server: HTTP, the engine, a SQLite store that is synced before anything is told.
+Tasks of
+the sustained run ask for 0.02 CPUs (a node of two takes a hundred at once) and `isolate=False`, which is what Dask
+and the pool do;
+the rate of one process per task stands beside. Rounds are interleaved and the median of each side is compared,
+because other work
 on the machine comes and goes.
 """
 
@@ -268,7 +272,8 @@ def step_times(nodes: int = 1000, waiting: int = 10_000, shapes: int = 1000, ste
     power = PowerProfile((0.0, 8.0, 16.0), (60.0, 150.0, 200.0))
     for n in range(nodes):
         engine.node(Node(f"n{n}", cores=16, memory_bytes=64 << 30, power=power))
-    kinds = [engine.shape([Variant(cores=float(rng.integers(1, 16)) + s / (10 * shapes), memory_bytes=int(rng.integers(1, 32)) << 30)],
+    kinds = [engine.shape([Variant(cores=float(rng.integers(1, 16)) + s / (10 * shapes),
+    memory_bytes=int(rng.integers(1, 32)) << 30)],
                           function=f"f{s}") for s in range(shapes)]  # fmt: skip
     for n in range(waiting + 4 * nodes):
         held = n % 10 == 0

@@ -49,6 +49,8 @@ def up(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
+    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps.")] = "exclusive",
+    fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
     """Start the server and an agent on this machine.
@@ -81,7 +83,7 @@ def up(
     listener.close()
     _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
-        _spawn_agent(place, cpus, tls_cert)
+        _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas)])
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
 
 
@@ -128,9 +130,10 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
         time.sleep(0.02)
 
 
-def _spawn_agent(place: Home, cpus: float | None, ca: Path | None) -> None:
+def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:
     command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
                str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
+    command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
     process = _spawn(command, place.folder / "agent.log")
