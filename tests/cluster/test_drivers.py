@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from slurm_rig import SlurmRig, available
+
 from wattflow.runtime.drivers.dask import DaskDriver
 from wattflow.runtime.drivers.slurm import SlurmDriver
 from wattflow.testing.check_driver import CHECKS, check_driver
