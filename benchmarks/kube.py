@@ -1,210 +1,101 @@
-"""How fast pods are bound: the API server's own ceiling and kube-scheduler, as shipped and unthrottled, in one run.
+"""How fast pods are bound: the API server's ceiling, kube-scheduler as shipped and unthrottled, and ours, in one run.
 
-`--rival NAME=COMMAND` adds a scheduler: the command is run with `{kubeconfig}` and `{folder}` filled in, and has to
-serve the scheduler name NAME. KWOK rests while bindings are counted (its status writes would take the same API server
-for everyone); the nodes are its own. Everything runs on this machine, so the CPUs are shared by all that is measured.
+KWOK rests while bindings are counted (its status writes would take the same API server from everyone); the nodes are
+its own. Everything runs on this machine, so the CPUs are shared by all that is measured; what other work took of them
+is a figure too.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import statistics
-import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools" / "kube-rig"))
-
-from kuberig import load
-from kuberig.api import JSON
-from kuberig.control import Options
-from kuberig.kwok import Shape
-from kuberig.machine import Machine, process_cpu_s
+import kube_measure as measure
+from kube_measure import DEFAULT, OURS, figure
 from kuberig.rig import Rig
 
-FIGURES: list[str] = []
-DEFAULT = "default-scheduler"
 AS_SHIPPED_PODS = 1500  # at 50 a second the full number would take minutes and say the same
-# The taint that new nodes get would be taken off again, node by node: no part of what is measured.
-OPTIONS = Options(scheduler=False, api_flags=("--disable-admission-plugins=TaintNodesByCondition",))
+LATE_PODS = 2000
+UNTHROTTLED = 1e5
 
 
-def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
-    """One line per figure, where it is found and again at the end."""
-    FIGURES.append(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
-    print(FIGURES[-1], flush=True)
-
-
-@dataclass
-class Binds:
-    """When each pod of a namespace was seen bound, by name. Seconds since 1970."""
-
-    at: dict[str, float] = field(default_factory=dict)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def wait_for(self, count: int) -> bool:
-        """Whether `count` binds came, the first within five minutes (it may compile), the rest without a long pause."""
-        with self.changed:
-            while len(self.at) < count:
-                before = len(self.at)
-                self.changed.wait_for(lambda: len(self.at) > before, 60.0 if before else 300.0)  # noqa: B023
-                if len(self.at) == before:
-                    return False
-        return True
-
-    def rate(self) -> float:
-        """Binds a second from the first tenth to the last, so that starting up is left out."""
-        times = sorted(self.at.values())
-        low, high = len(times) // 10, len(times) - 1
-        return (high - low) / (times[high] - times[low])
-
-
-@contextmanager
-def watching(rig: Rig, namespace: str):  # type: ignore[no-untyped-def]
-    """Follows the pods that become bound: the selector makes a binding an ADDED event."""
-    binds = Binds()
-
-    def follow() -> None:
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        for event in rig.api.watch(path, 3600, fieldSelector="spec.nodeName!="):
-            if event["type"] == "ADDED":
-                with binds.changed:
-                    binds.at.setdefault(event["object"]["metadata"]["name"], time.time())
-                    binds.changed.notify_all()
-
-    threading.Thread(target=follow, daemon=True).start()
-    yield binds
-
-
-def pod(name: str, scheduler: str) -> JSON:
-    """A small pod: 100 millicores, 100 MiB."""
-    wants = {"requests": {"cpu": "100m", "memory": "100Mi"}}
-    container = {"name": "main", "image": "none", "resources": wants}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], "schedulerName": scheduler}}
-
-
-def fill(rig: Rig, namespace: str, count: int, scheduler: str, rate: float = 0.0) -> load.Report:
-    """Creates a namespace's pods."""
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    report = load.send(rig, (load.create(path, pod(f"p-{i}", scheduler)) for i in range(count)), rate)
-    if report.failed:
-        raise RuntimeError(f"{report.failed} of {count} pods were not created: {report.failure}")
-    return report
-
-
-@contextmanager
-def namespace(rig: Rig, name: str):  # type: ignore[no-untyped-def]
-    """A namespace with the account that pods need; its pods are gone afterwards."""
-    rig.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    rig.api.await_one(f"/api/v1/namespaces/{name}/serviceaccounts", "default", lambda _: True, 30)
-    yield name
-    rig.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
-
-
-def ceiling(rig: Rig, nodes: Sequence[str], pods: int, label: str) -> float:
-    """Bare bindings that the API server takes, with nothing else going on."""
-    with namespace(rig, f"bare-{label.replace('_', '-')}") as name:
-        fill(rig, name, pods, "nobody")
-        requests = [load.binding(name, f"p-{i}", nodes[i % len(nodes)]) for i in range(pods)]
-        report = load.send(rig, requests)
-    if report.failed:
-        raise RuntimeError(f"{report.failed} of {pods} bindings were refused: {report.failure}")
+def ceiling(rig: Rig, nodes: list[str], pods: int, size: str) -> float:
+    """Bare bindings a second that the API server takes, with nothing else going on."""
+    with measure.namespace(rig, f"bare-{size}") as name:
+        measure.fill(rig, name, pods, "nobody")
+        report = measure.bind_bare(rig, name, pods, nodes)
     rate = report.ok / report.seconds
-    figure(f"kube_{label}_api_server_bindings_per_s", rate, "1/s")
+    figure(f"kube_{size}_api_server_bindings", rate, "1/s")
     return rate
 
 
-def throughput(rig: Rig, label: str, scheduler: str, pods: int, start: Callable[[], Callable[[], None]]) -> float:
-    """Binds a second of a scheduler that finds `pods` waiting when it starts; `start` returns how to stop it."""
-    with namespace(rig, f"fill-{label.replace('_', '-')}") as name, watching(rig, name) as binds:
-        fill(rig, name, pods, scheduler)
-        stop = start()
-        try:
-            if not binds.wait_for(pods):
-                raise RuntimeError(f"{label}: only {len(binds.at)} of {pods} pods were bound")
-        finally:
-            stop()
+def throughput(rig: Rig, label: str, scheduler: str, pods: int, start: measure.Starter) -> float:
+    """Binds a second of a scheduler that finds `pods` waiting when it starts."""
+    with measure.namespace(rig, f"fill-{label}") as name, measure.watching(rig, name) as binds:
+        measure.fill(rig, name, pods, scheduler)
+        with start(rig) as process:
+            try:
+                binds.await_all(pods, label)
+            except measure.NotBound as error:
+                figure(f"kube_{label}_binds", 0.0, "1/s", f"({error})", ok=False)
+                return 0.0
+            if scheduler == OURS:
+                held = measure.peak_mb(process)
+                figure(f"kube_{label}_peak_memory", held, "MB", "<1000", held < 1000)
+    figure(f"kube_{label}_binds", binds.rate(), "1/s")
     return binds.rate()
 
 
-def latency(rig: Rig, label: str, scheduler: str, start: Callable[[], Callable[[], None]], pods: int = 2000) -> float:
-    """p99 from a pod's creation to its binding at 100 pods a second, in seconds."""
-    with namespace(rig, f"late-{label.replace('_', '-')}") as name, watching(rig, name) as binds:
-        stop = start()
+def latency(rig: Rig, label: str, scheduler: str, start: measure.Starter) -> float:
+    """p99 from a pod's creation (as its client saw it) to its binding (as a watch saw it) at 100 pods a second."""
+    with measure.namespace(rig, f"late-{label}") as name, measure.watching(rig, name) as binds, start(rig):
+        report = measure.fill(rig, name, LATE_PODS, scheduler, rate=100.0)
         try:
-            report = fill(rig, name, pods, scheduler, rate=100.0)
-            if not binds.wait_for(pods):
-                raise RuntimeError(f"{label}: only {len(binds.at)} of {pods} pods were bound")
-        finally:
-            stop()
-    waits = [binds.at[f"p-{i}"] - report.answered[i] for i in range(pods)]
+            binds.await_all(LATE_PODS, label)
+        except measure.NotBound as error:
+            print(error)
+            return float("inf")
+    waits = [binds.at[f"p-{i}"] - report.answered[i] for i in range(LATE_PODS)]
     return statistics.quantiles(waits, n=100)[98]
 
 
-def kube_scheduler(rig: Rig, qps: float | None) -> Callable[[], Callable[[], None]]:
-    """Starts kube-scheduler with this client limit."""
-
-    def start() -> Callable[[], None]:
-        rig.start_scheduler(qps)
-        return rig.stop_scheduler
-
-    return start
-
-
-def rival(rig: Rig, name: str, command: str) -> Callable[[], Callable[[], None]]:
-    """Starts a scheduler by its command line."""
-
-    def start() -> Callable[[], None]:
-        words = shlex.split(command.format(kubeconfig=rig.scheduler_kubeconfig, folder=rig.folder))
-        process = rig.processes.start(f"rival-{name}", words)
-        return lambda: rig.processes.stop(process)
-
-    return start
-
-
-def at_size(count: int, arguments: argparse.Namespace) -> None:
+def at_size(count: int, pods: int, with_ours: bool) -> None:
     """All measurements at one number of nodes."""
-    label = f"{count}_nodes"
-    machine = Machine()
-    rig = Rig.start(OPTIONS, die_with_parent=True)
-    try:
-        began = time.monotonic()
-        nodes = rig.add_kwok_nodes(count, [Shape(cpu="32", memory="256Gi", pods="110")], timeout_s=600)
-        rig.stop_program("kwok")
-        print(f"{count} nodes ready in {time.monotonic() - began:.1f} s", flush=True)
-        bare = ceiling(rig, nodes, arguments.pods, label)
-        shipped = throughput(rig, f"shipped_{label}", DEFAULT, AS_SHIPPED_PODS, kube_scheduler(rig, None))
-        figure(f"kube_{label}_kube_scheduler_as_shipped", shipped, "binds/s")
-        lifted = throughput(rig, f"lifted_{label}", DEFAULT, arguments.pods, kube_scheduler(rig, 1e5))
-        figure(f"kube_{label}_kube_scheduler_unthrottled", lifted, "binds/s")
-        late = latency(rig, f"shipped_{label}", DEFAULT, kube_scheduler(rig, 1e5))
-        figure(f"kube_{label}_kube_scheduler_unthrottled_p99", 1000 * late, "ms")
-        for name, command in arguments.rival:
-            ours = throughput(rig, f"{name}_{label}", name, arguments.pods, rival(rig, name, command))
-            figure(f"kube_{label}_{name}_binds_per_s", ours, "binds/s")
-            figure(f"kube_{label}_{name}_over_as_shipped", ours / shipped, "times", ">=15", ours >= 15 * shipped)
-            figure(f"kube_{label}_{name}_over_unthrottled", ours / lifted, "times", ">=1.5", ours >= 1.5 * lifted)
-            figure(f"kube_{label}_{name}_of_ceiling", 100 * ours / bare, "%", ">=60", ours >= 0.6 * bare)
-            wait_s = latency(rig, f"{name}_{label}", name, rival(rig, name, command))
-            figure(f"kube_{label}_{name}_p99_at_100_per_s", 1000 * wait_s, "ms", "<250", wait_s < 0.25)
-        own_s = process_cpu_s([os.getpid(), *(process.pid for process in rig.processes.running)])
-        figure(f"kube_{label}_cpu_taken_by_other_work", 100 * machine.others_share(own_s), "%")
-    finally:
-        rig.stop()
+    size = f"{count}_nodes"
+    with measure.rig_of(count, measure.SHAPES, f"kube_{size}") as (rig, nodes):
+        bare = ceiling(rig, nodes, pods, size)
+        shipped = throughput(rig, f"{size}_as_shipped", DEFAULT, AS_SHIPPED_PODS, measure.kube_scheduler(None))
+        lifted = throughput(rig, f"{size}_unthrottled", DEFAULT, pods, measure.kube_scheduler(UNTHROTTLED))
+        late_s = latency(rig, f"{size}_unthrottled", DEFAULT, measure.kube_scheduler(UNTHROTTLED))
+        figure(f"kube_{size}_unthrottled_p99_at_100_per_s", 1000 * late_s, "ms")
+        if not with_ours:
+            return
+        rate = throughput(rig, f"{size}_wattflow", OURS, pods, measure.ours())
+        figure(f"kube_{size}_wattflow_over_as_shipped", rate / shipped, "times", ">=15", rate >= 15 * shipped)
+        figure(f"kube_{size}_wattflow_over_unthrottled", rate / lifted, "times", ">=1.5", rate >= 1.5 * lifted)
+        figure(f"kube_{size}_wattflow_of_api_server", 100 * rate / bare, "%", ">=60", rate >= 0.6 * bare)
+        late_s = latency(rig, f"{size}_wattflow", OURS, measure.ours())
+        figure(f"kube_{size}_wattflow_p99_at_100_per_s", 1000 * late_s, "ms", "<250", late_s < 0.25)
 
 
-def named_command(text: str) -> tuple[str, str]:
-    """NAME=COMMAND."""
-    name, equals, command = text.partition("=")
-    if not (name and equals and command):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND")
-    return name, command
+def cold_start(count: int, pods: int) -> None:
+    """From starting our process to its first binding: nine of ten pods are others' and bound, the rest wait."""
+    name = f"kube_cold_start_{count}_nodes_{pods}_pods"
+    waiting = pods // 10
+    with measure.rig_of(count, measure.SHAPES, name) as (rig, nodes):
+        with measure.namespace(rig, "there") as there:
+            measure.fill(rig, there, pods - waiting, "nobody")
+            measure.bind_bare(rig, there, pods - waiting, nodes)
+            with measure.namespace(rig, "waiting") as here, measure.watching(rig, here) as binds:
+                measure.fill(rig, here, waiting, OURS)
+                began = time.time()
+                with measure.ours()(rig) as process:
+                    binds.await_all(1, name)
+                    held = measure.peak_mb(process)
+        first_s = min(binds.at.values()) - began
+        figure(f"{name}_first_bind", first_s, "s", "<10", first_s < 10)
+        figure(f"{name}_peak_memory", held, "MB", "<1000", held < 1000)
 
 
 def main() -> None:
@@ -212,11 +103,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--rival", type=named_command, action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--without-ours", action="store_true", help="the peers alone")
+    parser.add_argument("--cold", type=int, default=50_000, metavar="PODS", help="pods of the cold start; 0 for none")
     arguments = parser.parse_args()
     for count in arguments.nodes:
-        at_size(count, arguments)
-    print("\n".join(["", *FIGURES]))
+        at_size(count, arguments.pods, not arguments.without_ours)
+    if arguments.cold and not arguments.without_ours:
+        cold_start(max(arguments.nodes), arguments.cold)
+    print("\n".join(["", *measure.FIGURES]))
 
 
 if __name__ == "__main__":

@@ -309,6 +309,7 @@ class _Builder:
             "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
+            "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
@@ -328,7 +329,7 @@ def class_key(node: Node) -> Any:
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
         mapping, node.architecture, node.features, node.zone, node.power, node.tdp_w, node.devices, node.network,
         node.frequencies, node.sleep, node.keep_alive_s, node.cold_start_factor, node.serverless, node.faults,
-        node.price_per_hour,
+        node.price_per_hour, node.sharing,
     )  # fmt: skip
 
 

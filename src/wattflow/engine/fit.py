@@ -6,7 +6,7 @@ import numpy as np
 
 from wattflow.engine import groups, view
 from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
-from wattflow.engine.tables import ASLEEP, FALLING, NO_DEVICE, ON, WAKING
+from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner
 
 
@@ -79,10 +79,33 @@ def node_fits(state, variant, task, node):
         return False
     if kind.serverless == 1 and needs.device == NO_DEVICE and too_long(state, task, variant, node, -1):
         return False
+    constraint = state.shapes[state.tasks[task].form].constraint
+    if (constraint > 0 or state.rules[0].tainted == 1) and not groups.allowed(state, node, constraint):
+        return False
+    if needs.counts_n > 0 and not counts_fit(state, variant, node):
+        return False
     return (
         node_row.used_u + needs.need_u <= node_row.capacity_u
         and node_row.used_mem + needs.memory <= node_row.capacity_mem
     )
+
+
+@inner
+def counts_fit(state, variant, node):
+    """Whether a node has the countable resources that a variant needs."""
+    lacking = 0
+    for k in range(COUNTABLE):
+        if state.variant_counts[variant, k] > state.node_counts[node, k]:
+            lacking += 1
+    return lacking == 0
+
+
+@inner
+def _take_counts(state, variant, node, sign):
+    """Take a variant's countable resources of a node, or give them back."""
+    for k in range(COUNTABLE):
+        state.node_counts[node, k] -= sign * state.variant_counts[variant, k]
+    state.nodes[node].count_key = groups.count_key(state, node)
 
 
 @inner
@@ -132,6 +155,8 @@ def _collect(state, variant, task, asleep):
     need = needs.need_u
     memory = needs.memory
     plain = needs.device == NO_DEVICE
+    constraint = state.shapes[state.tasks[task].form].constraint
+    free = constraint == 0 and rules.tainted == 0
     for at in range(counts.active_n):
         g = state.active_groups[at]
         if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
@@ -139,7 +164,14 @@ def _collect(state, variant, task, asleep):
         cls = state.groups[g].cls
         if state.class_ok[variant, cls] == 0 or not _usable(state.groups[g].power_state, asleep):
             continue
-        node = state.class_nodes[state.classes[cls].first + state.groups[g].low]
+        low = np.int64(state.groups[g].low)
+        if not free:
+            low = groups.lowest_allowed(state, g, constraint)
+            if low < 0:
+                continue
+        node = state.class_nodes[state.classes[cls].first + low]
+        if needs.counts_n > 0 and not counts_fit(state, variant, node):
+            continue
         if not plain:
             n = _add_devices(state, n, variant, task, node)
         elif state.classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
@@ -239,6 +271,8 @@ def take(state, variant, node, device):
     node_row.used_u += needs.need_u
     node_row.alloc_u += needs.cores_u
     node_row.used_mem += needs.memory
+    if needs.counts_n > 0:
+        _take_counts(state, variant, node, 1)
     taken = np.uint64(0)
     if device >= 0:
         taken = _take_devices(state, variant, node, device)
@@ -291,6 +325,8 @@ def give_back(state, a):
     node_row.used_u -= attempt.need_u
     node_row.alloc_u -= attempt.cores_u
     node_row.used_mem -= attempt.memory
+    if needs.counts_n > 0:
+        _take_counts(state, variant, node, -1)
     if attempt.device >= 0:
         first = node_row.device_first
         for d in range(first, first + node_row.device_n):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wattflow.engine.tables import COUNTABLE
 from wattflow.kernel.jit import inner, jit
 
 _A = np.uint64(0x9E3779B97F4A7C15)
@@ -185,6 +186,43 @@ def second(state, g):
 
 
 @inner
+def count_key(state, node):
+    """Hash of a node's free countable resources; 0 when it has none."""
+    key = _ZERO
+    for k in range(COUNTABLE):
+        free = state.node_counts[node, k]
+        if free != 0:
+            key += mix(np.uint64(k + 1) * _A + np.uint64(free) * _B)
+    return key
+
+
+@inner
+def allowed(state, node, constraint):
+    """Whether a constraint lets a node be used."""
+    node_row = state.nodes[node]
+    place = state.classes[node_row.cls].first + node_row.pos
+    return (state.masks[constraint, place >> 6] >> np.uint64(place & 63)) & _ONE == _ONE
+
+
+@inner
+def lowest_allowed(state, g, constraint):
+    """Position of the group's lowest node that a constraint lets be used; −1 without one."""
+    group = state.groups[g]
+    first = state.classes[group.cls].first >> 6
+    low = np.int64(group.low)
+    w = low >> 6
+    if (state.masks[constraint, first + w] >> np.uint64(low & 63)) & _ONE == _ONE:
+        return low
+    if group.count == 1:
+        return np.int64(-1)
+    for word in range(w, group.words):
+        bits = state.group_bits[g, word] & state.masks[constraint, first + word]
+        if bits != _ZERO:
+            return np.int64((word << 6) + low_bit(bits))
+    return np.int64(-1)
+
+
+@inner
 def room_grew(state, node):
     """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
     clock = state.clock[0]
@@ -205,6 +243,7 @@ def rejoin(state, n):
 @jit
 def join_new(state, n):
     """A node row comes into use."""
+    state.nodes[n].count_key = count_key(state, n)
     rejoin(state, n)
 
 

@@ -133,6 +133,8 @@ def finished(state, a, priority):
 def failed(state, a, fate, priority):
     """An attempt ended badly; the other parts of its task are asked to stop."""
     task = state.attempts[a].task
+    if state.attempts[a].stopping == 1:
+        fate = BACK  # an end that was asked for is no failure; whatever asked for it has set the task's fate
     structure.stop_others(state, a)
     _leave_task(state, a)
     _check_later(state, state.attempts[a].node, fold.end_attempt(state, a))
@@ -313,6 +315,25 @@ def load(state, node, cores_u, memory):
     mark.other_mem = memory
     groups.rejoin(state, node)
     if more_u < 0 or more_mem < 0:
+        groups.room_grew(state, node)
+
+
+@inner
+def load_count(state, node, k, amount):
+    """How many of a countable resource others use on a node, in all."""
+    more = amount - state.other_counts[node, k]
+    state.other_counts[node, k] = amount
+    add_count(state, node, k, -more)
+
+
+@inner
+def add_count(state, node, k, more):
+    """A node has more (or fewer) free ones of a countable resource."""
+    groups.leave(state, node)
+    state.node_counts[node, k] += more
+    state.nodes[node].count_key = groups.count_key(state, node)
+    groups.rejoin(state, node)
+    if more > 0:
         groups.room_grew(state, node)
 
 

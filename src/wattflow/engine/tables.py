@@ -48,7 +48,7 @@ CLOCK = np.dtype([
 RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
-    ("limits", "i8"), ("max_retries", "i8"),
+    ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use."""
 COUNTS = np.dtype([
@@ -167,7 +167,7 @@ TABLES = (
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
-    "node_marks", "node_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
+    "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
 )  # fmt: skip
 """Tables of State."""
 

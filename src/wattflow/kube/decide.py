@@ -206,8 +206,7 @@ class EngineDecider:
             task = gang.task
         if task is None:
             return "not wanted"
-        why = getattr(self.engine, "why", None)
-        return str(why(task)) if why is not None else "no node fits it now"
+        return str(self.engine.why(task))
 
     # gangs
 
@@ -277,10 +276,9 @@ class EngineDecider:
             self._shapes.move_to_end(key)
             return self._shapes[key]
         variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
-        constraint = getattr(self.engine, "constraint", None)
-        rule = constraint(wish) if wish != wishes.FREE and constraint is not None else None
+        rule = self.engine.constraint(wish)
         shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts)
-        if wanted.nodes is not None and rule is not None:
+        if wanted.nodes is not None:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape
         self._shapes[key] = shape

@@ -11,8 +11,6 @@ NAME = "metadata.name"
 """Label that every node has for the engine, so that fields are matched like labels."""
 _OPERATORS = {"In": "in", "NotIn": "not-in", "Exists": "exists", "DoesNotExist": "absent", "Gt": "gt", "Lt": "lt"}
 _CORDON = protocol.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-FREE = protocol.Constraint()
-"""No wish at all."""
 _NEVER = (protocol.Match(NAME, "in", ()),)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import desk, growth, kernels, stepping
+from wattflow.live import desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
@@ -68,16 +69,20 @@ class Engine:
         self._now = -math.inf
         self._count = 0
         self._gone: list[int] = []
-        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
             self.use(self.policy)
-        self._refresh()
+        self._take_up()
         if cluster is not None:
             for zone in cluster.zones:
                 self._nodes.zones.setdefault(zone.name, len(self._nodes.zones))
             for node in cluster.nodes:
                 self.node(node)
+
+    def _take_up(self) -> None:
+        """What is made from the rest, at the start and for a copy."""
+        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
+        self._refresh()
 
     # What there is
 
@@ -134,7 +139,13 @@ class Engine:
         taints: Sequence[p.Taint] = (),
         counts: Mapping[str, int] | None = None,
     ) -> int:
-        """A node joins and takes work from the next step on; its id."""
+        """A node joins and takes work from the next step on; its id.
+
+        The name of a node that is there changes its labels, taints, counts and amounts; the rest stays as it was.
+        """
+        known = self._nodes.by_name.get(node.name)
+        if known is not None and not self._is_going(known):
+            return self._node_again(known, node, labels or {}, tuple(taints), counts or {})
         with _quiet():
             row = self._nodes.add(node, labels or {}, tuple(taints), counts or {})
         self._refresh()
@@ -143,6 +154,36 @@ class Engine:
             self._desk.words["ramps"] = 1
         self._write(Kind.NODE, identity, 0, -1, -1, 0.0)
         return identity
+
+    def _is_going(self, row: int) -> bool:
+        return any(p.row_of(identity) == row for identity in self._gone)
+
+    def _node_again(
+        self, row: int, node: Node, labels: Mapping[str, str], taints: tuple[p.Taint, ...], counts: Mapping[str, int]
+    ) -> int:
+        identity = p.make_id(p.NODE_ID, row, int(self.state.node_marks.generation[row]))
+        facts = self._nodes.facts[row]
+        if labels != facts.labels or taints != facts.taints:
+            self._nodes.relabel(row, labels, taints)
+        for name in {*counts, *facts.counts}:
+            more = counts.get(name, 0) - facts.counts.get(name, 0)
+            if more:
+                self._write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
+        facts.counts, facts.node = (
+            dict(counts),
+            replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores),
+        )
+        self._put_node(identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
+        return identity
+
+    def constraint(self, constraint: p.Constraint) -> int:
+        """Where tasks of a shape may go. The same values give the same id."""
+        row = self._nodes.rules.add(constraint)
+        return p.make_id(p.CONSTRAINT_ID, row, int(self._nodes.rules.generations[row]))
+
+    def resource(self, name: str) -> None:
+        """Make a countable resource known; at most eight."""
+        self._nodes.resource(name)
 
     def shape(
         self,
@@ -156,8 +197,10 @@ class Engine:
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
         name = self._shapes.function(function)
-        chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID)
+        chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
+        if len(self._shape_generation) < len(self.state.shapes):
+            self._refresh()
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
     def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
@@ -172,8 +215,17 @@ class Engine:
         return int(identity)
 
     def drop(self, identity: int) -> None:
-        """A shape is not needed any more; its row is free when the last task that uses it has ended."""
-        self._shapes.drop(self._row(identity, p.SHAPE_ID))
+        """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
+        if p.what_of(identity) == p.CONSTRAINT_ID:
+            self._nodes.rules.drop(self._row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
+        else:
+            self._shapes.drop(self._row(identity, p.SHAPE_ID, self._shape_generation))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self._shapes.sweep()
+        if self._nodes.rules.dropped:
+            self._nodes.rules.sweep({facts.constraint for facts in self._shapes.facts.values()})
 
     # Events
 
@@ -273,6 +325,8 @@ class Engine:
     ) -> None:
         self._row(node, p.NODE_ID, self._node_generation)
         self._write(10, node, 0, _amount("cores", micro(cores)), _amount("memory_bytes", memory_bytes), 0.0)
+        for name, count in (counts or {}).items():
+            self._write(10, node, 1 + self._nodes.resource(name), _amount(name, count), 0, 0.0)
 
     def _put_resize(self, attempt: int, cores: float | None = None, memory_bytes: int | None = None) -> None:
         self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
@@ -413,7 +467,7 @@ class Engine:
         if self._gone:
             self._remove_gone()
         if self._shapes.dropped:
-            self._shapes.sweep()
+            self._sweep()
         return p.Step(placements, actions, wake_at, ended, refused)
 
     def _remove_gone(self) -> None:
@@ -424,6 +478,17 @@ class Engine:
         self._gone.clear()
 
     # What is known
+
+    def why(self, task: int) -> p.Why:
+        """Why a task is not placed. No effects."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        return reasons.why(self.state, self._nodes, self._shapes, row, task)
+
+    def explain(self, task: int) -> list[p.Explained]:
+        """Every candidate of a waiting task with its cost, cheapest first. No effects: a copy of the State is asked."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        with _quiet():
+            return reasons.explain(self.state, self._functions, row, task)
 
     @property
     def nodes(self) -> dict[str, int]:

@@ -33,6 +33,7 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     }  # fmt: skip
     made |= dict.fromkeys(("tasks", "links", "marks", "extra", "ended", "attempts", "nodes", "node_marks"))
     made |= {name: record_table(kind, 0) for name, kind in _GROWING.items()}
+    made |= {"other_counts": np.zeros((0, COUNTABLE), np.int64)}
     made |= {"node_counts": np.zeros((0, COUNTABLE), np.int64), "gang": np.zeros(0, np.int32), "cost": np.zeros(0)}
     made |= {"group_bits": np.zeros((0, 1), np.uint64), "group_slots": np.zeros(0, np.int32)}
     made |= {"active_groups": np.zeros(0, np.int32)}
@@ -132,8 +133,8 @@ def grow_nodes(state: State, rows: int) -> None:
     nodes.power_state[old:] = tables.DOWN
     marks = grown(state.node_marks, rows)
     marks.generation[old:] = 1
-    counts = grown(state.node_counts, rows)
-    state.replace(nodes=nodes, node_marks=marks, node_counts=counts)
+    counts, others = grown(state.node_counts, rows), grown(state.other_counts, rows)
+    state.replace(nodes=nodes, node_marks=marks, node_counts=counts, other_counts=others)
     state.replace(actions=grown(state.actions, _actions(state, len(state.attempts))))
     grow_groups(state, state.group_bits.shape[1])
     grow_candidates(state)

@@ -13,21 +13,12 @@ from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
+from wattflow.live.constraints import ConstraintBook, NodeFacts
 from wattflow.live.growth import Extents, grown, widened
 from wattflow.live.protocol import BadEvent, Taint
 from wattflow.model.cluster import Device, Node
 
 _WORD = 64
-
-
-@dataclass(slots=True)
-class NodeFacts:
-    """What Python keeps of a node: its description, labels and taints."""
-
-    node: Node
-    labels: dict[str, str]
-    taints: tuple[Taint, ...]
-    counts: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -49,6 +40,7 @@ class NodeBook:
         self.state, self.names = state, names
         self.facts: dict[int, NodeFacts] = {}
         self.by_name: dict[str, int] = {}
+        self.rules = ConstraintBook(state)
         self.zones: dict[str, int] = {}
         self.resources: dict[str, int] = {}
         self.functions: dict[str, int] = {}
@@ -85,6 +77,7 @@ class NodeBook:
         with np.errstate(over="ignore"):
             handle = self.state.handle()
             self.state.nodes.device_key[row] = groups.device_key(handle, row) if node.devices else 0
+            self.rules.node_added(row, self.facts[row], int(self.state.classes.first[kind.row]))
             groups.join_new(handle, row)
         self.changed = True
         return row
@@ -102,10 +95,16 @@ class NodeBook:
         for name, count in counts.items():
             self.state.node_counts[row, self.resources[name]] = count
         self.state.node_marks.other_u[row] = self.state.node_marks.other_mem[row] = 0
-        self._count_key(row)
+        self.state.other_counts[row] = 0
         if node.serverless is not None:
             burst = min(node.serverless.burst * tables.MICRO, 9e18)
             rows.capacity_u[row] = min(int(rows.capacity_u[row]), int(burst))
+
+    def relabel(self, row: int, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
+        """A node's labels and taints are others now."""
+        facts = self.facts[row]
+        facts.labels, facts.taints = dict(labels), taints
+        self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
 
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:
         """A node of this class has so much: variants may fit it that did not fit the class before."""
@@ -115,13 +114,10 @@ class NodeBook:
             kind.request_u, kind.memory = max(cores_u, int(kind.request_u)), max(memory, int(kind.memory))
             classes.fill_class_ok(self.state.handle(), 0, self.variants_used, c, c + 1, self.examples)
 
-    def _count_key(self, row: int) -> None:
-        counts = self.state.node_counts[row]
-        self.state.nodes.count_key[row] = hash(tuple(counts.tolist())) & 0xFFFFFFFFFFFFFFFF if counts.any() else 0
-
     def remove(self, row: int) -> None:
         """The row of a node that is down and empty is free; ids that name it are stale."""
         facts = self.facts.pop(row)
+        self.rules.node_removed(row)
         if self.by_name.get(facts.node.name) == row:
             del self.by_name[facts.node.name]
         state = self.state
@@ -246,7 +242,7 @@ class NodeBook:
         if self._places.used > len(table):
             self.state.replace(class_nodes=grown(table, 2 * self._places.used, -1))
             words = len(self.state.class_nodes) // _WORD
-            self.state.replace(masks=widened(self.state.masks, words, _ALL))
+            self.state.replace(masks=widened(self.state.masks, words))
         return first
 
     def _stand(self, row: int, kind: _Class) -> None:
@@ -328,9 +324,6 @@ class NodeBook:
             if sleep is not None:
                 own = np.inf if sleep.after_s is None else sleep.after_s
                 self.state.classes.sleep_after_s[kind.row] = own if after_s is None else after_s
-
-
-_ALL = ~np.uint64(0)
 
 
 def intern_bit(names: dict[str, int], name: str, what: str) -> int:

@@ -184,6 +184,11 @@ def _fold_node(state, event, node, priority):
     kind = event.kind
     if kind == GONE:
         reports.node_state(state, node, 4, priority)
+    elif kind == LOAD and event.other > 0:
+        if event.b == 1:
+            reports.add_count(state, node, event.other - 1, event.a)
+        else:
+            reports.load_count(state, node, event.other - 1, event.a)
     elif kind == LOAD:
         reports.load(state, node, event.a, event.b)
     else:
@@ -450,7 +455,6 @@ def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
 
 def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
     """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
-    priority = functions.priority
     counts = state.counts[0]
     for at in range(counts.shapes_n):
         form = state.shapes[state.active_shapes[at]]

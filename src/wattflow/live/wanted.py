@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from wattflow.kernel import jit
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
-from wattflow.live import protocol as p
 from wattflow.live import kernels, stepping, wanting
+from wattflow.live import protocol as p
 from wattflow.live.wanting import NONE, PLACE, SLEEP, WAIT, WAKE
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
@@ -50,7 +50,7 @@ class Ask(Tables):
 def _compiled(state: Any, desk: Any, ask: Any) -> tuple[Any, Any, Any, Any]:
     functions, whole = bind.functions_type(state), types.int64
     folder = kernels.cache_folder()
-    pair, many = types.UniTuple(whole, 2), types.int64[::1]
+    pair, many = types.Tuple((whole, whole)), types.int64[::1]
 
     def entry(signature: Any, function: Any) -> Any:
         return jit.direct(jit.compiled(signature, function, folder=folder))

@@ -44,26 +44,29 @@ class Decider:
 
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
+        identity = self._node(node)
         self._note("node", node)
-        return self._node(node)
+        return identity
 
     def shape(self, variants: list[m.Variant], function: str) -> int:
         """What a kind of task needs. The engine gives the same id for the same values, so each is asked once."""
         key = m.pack((variants, function))
         if key not in self._shapes:
-            self._note("shape", variants, function)
             self._shapes[key] = self._shape(variants, function)
+            self._note("shape", variants, function)
         return self._shapes[key]
 
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
+        identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
         self._note("workflow", tag, deadline_s)
-        return self.engine.workflow(deadline_s=deadline_s, tag=tag)
+        return identity
 
     def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
-        """An event."""
+        """An event. One that the engine refuses is not written down."""
+        identity = self.engine.put(kind, *who, **fields)
         self._note("put", int(kind), who, fields)
-        return self.engine.put(kind, *who, **fields)
+        return identity
 
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
@@ -78,7 +81,8 @@ class Decider:
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
-        return self.engine.why(task)
+        explain: Any = getattr(self.engine, "why", None)
+        return explain(task) if explain is not None else Why("waiting")
 
     def replay(self, entries: Iterable[bytes]) -> float:
         """Make the calls of a journal again; returns the time of the last step."""
@@ -103,11 +107,15 @@ class Decider:
 
     def save(self, path: Path) -> None:
         """A snapshot of the engine."""
-        self.engine.save(path)
+        save: Any = getattr(self.engine, "save", None)
+        if save is None:
+            raise NotImplementedError
+        save(path)
 
     def load(self, path: Path) -> None:
         """Go on from a snapshot."""
-        self.engine = Engine.load(path)
+        load: Any = getattr(Engine, "load")  # noqa: B009
+        self.engine = load(path)
 
     def _note(self, *entry: object) -> None:
         self.entries.append(m.pack(entry))

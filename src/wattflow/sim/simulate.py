@@ -203,6 +203,7 @@ class Simulation:
         }
         values |= {name: float(counts[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
         return values | {
+            "random_draws": float(int(self.state.clock.random[0]) != int(random.stream(self.seed))),
             "kernel_s": self.seconds,
             "plan_s": self.plan_seconds,
             "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(counts.decisions)),

@@ -18,7 +18,7 @@ from wattflow.engine.tables import (
     WAKING,
 )
 from wattflow.kernel.jit import inner
-from wattflow.sim import clocks, faults, power, sleep
+from wattflow.sim import clocks, faults, pinned, power, sleep
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -56,6 +56,7 @@ def begin(state, world, a):
     run.cold_s = 0.0
     run.data_s = 0.0
     run.hold_s = 0.0
+    run.in_lane = 0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -301,11 +302,16 @@ def data_arrived(state, world, a):
 
 
 @inner
-def _crowd(state, world, node, cores_u):
+def _crowd(state, world, node, cores_u, beside_device):
     """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
     load = world.nodes[node]
     demand = load.demand_u + cores_u
     load.demand_u = demand
+    if load.lane_first >= 0:
+        if beside_device:
+            load.host_u += cores_u
+        pinned.set_rates(state, world, node)
+        return
     clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
@@ -385,9 +391,12 @@ def _start_run(state, world, a):
         d = state.nodes.size + device
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
+    elif load.lane_first >= 0:
+        run.in_lane = 1
+        pinned.start(state, world, node, a, work)
     else:
         clocks.join(state, world, node, a, work)
-    _crowd(state, world, node, needs.cores_u)
+    _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
@@ -445,7 +454,10 @@ def _leave_run(state, world, a):
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
-    _crowd(state, world, node, -needs.cores_u)
+    if run.in_lane == 1:
+        run.in_lane = 0
+        pinned.balance(state, world, node, run.domain)
+    _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
     power.refresh(state, world, node)
     run.run_j += joules
 

@@ -160,7 +160,9 @@ async def check_driver(
     finally:
         await driver.stop()
     if failed:
-        raise AssertionError(f"driver {driver.name!r} fails {len(failed)} of {len(CHECKS)} checks:\n" + "\n".join(failed))
+        raise AssertionError(
+            f"driver {driver.name!r} fails {len(failed)} of {len(CHECKS)} checks:\n" + "\n".join(failed)
+        )
     return passed
 
 

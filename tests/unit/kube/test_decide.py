@@ -74,6 +74,47 @@ def test_a_node_that_goes_takes_its_pods_with_it() -> None:
     assert chosen(decider, 3.0) == {"y": "b"}
 
 
+def test_selectors_taints_and_cordons_are_the_engines_business() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("plain"))
+    add(decider, node("ssd", {"disk": "ssd"}))
+    add(decider, node("tainted", {"disk": "ssd"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]))
+    add(decider, node("cordoned", {"disk": "ssd"}, unschedulable=True))
+    want(decider, pod("a", cpu="4", nodeSelector={"disk": "ssd"}), pod("b", cpu="4", nodeSelector={"disk": "ssd"}))
+    assert chosen(decider, 1.0) == {"a": "ssd"}
+    assert "1" in decider.why("uid-b")
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["cordoned", "tainted"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    want(decider, pod("c", cpu="4", affinity=affinity, tolerations=[{"key": "k", "value": "v"}]))
+    assert chosen(decider, 2.0) == {"c": "tainted"}
+    add(decider, node("cordoned", {"disk": "ssd"}))
+    assert chosen(decider, 3.0) == {"b": "cordoned"}
+
+
+def test_counts_of_pods_and_extended_resources() -> None:
+    decider = EngineDecider("least-energy")
+    add(decider, node("a", allocatable={"pods": "3", "example.com/x": "2"}))
+    decider.set_load("a", {"cpu": 100, "pods": 1})
+    asks = {"name": "c", "resources": {"requests": {"cpu": "100m", "example.com/x": "2"}}}
+    want(decider, pod("x", containers=[asks]), pod("y", containers=[asks]), pod("z", cpu="100m"))
+    assert chosen(decider, 1.0) == {"x": "a", "z": "a"}
+    decider.ended("uid-x")
+    assert chosen(decider, 2.0) == {"y": "a"}
+    want(decider, pod("w"))
+    assert chosen(decider, 3.0) == {}, "the node has its three pods"
+
+
+def test_only_the_nodes_that_counts_allow() -> None:
+    decider = EngineDecider("least-energy")
+    for name in ("a", "b"):
+        add(decider, node(name))
+    one = pod("x", cpu="1")
+    decider.want(Wanted(one, accounting.pod_requests(one), nodes=()))
+    assert chosen(decider, 1.0) == {}
+    decider.want(Wanted(one, accounting.pod_requests(one), nodes=("b",)))
+    assert chosen(decider, 2.0) == {"x": "b"}
+
+
 def member(name: str, size: int = 3) -> objects.Pod:
     one = pod(name, cpu="4")
     notes = {"wattflow.io/gang": "g", "wattflow.io/gang-size": str(size)}

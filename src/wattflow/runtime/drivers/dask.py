@@ -136,7 +136,10 @@ class DaskDriver:
             return
         except Exception as error:
             outcome = "node_lost" if type(error).__name__ in ("KilledWorker", "NoValidWorkerError") else "failed"
-            output, end = b"", m.Ended(fence=fence, outcome=outcome, reason=f"Dask: {type(error).__name__}: {error}"[:500])  # type: ignore[arg-type]
+            output, end = (
+                b"",
+                m.Ended(fence=fence, outcome=outcome, reason=f"Dask: {type(error).__name__}: {error}"[:500]),
+            )  # type: ignore[arg-type]
         self._where.pop(fence, None)
         if self._futures.pop(fence, None) is None:
             return
@@ -159,7 +162,9 @@ class DaskDriver:
         alive = {address for address, about in workers.items() if newest_s - about.get("last_seen", 0.0) < SILENT_S}
         for address in sorted(alive - self._workers):
             about = workers[address]
-            self.sink.announce(m.Node(name=address, cpus=float(about["nthreads"]), memory_bytes=int(about["memory_limit"] or 1 << 33)))
+            self.sink.announce(
+                m.Node(name=address, cpus=float(about["nthreads"]), memory_bytes=int(about["memory_limit"] or 1 << 33))
+            )
         for address in sorted(self._workers - alive):
             for fence in [fence for fence, node in self._where.items() if node == address]:
                 self._futures.pop(fence, None)

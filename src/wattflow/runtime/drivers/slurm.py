@@ -184,7 +184,9 @@ class SlurmDriver:
         _, out = await _run("scontrol", "-o", "show", "job", job)
         state = next((part[9:] for part in out.split() if part.startswith("JobState=")), "")
         if state in _ENDED or time.monotonic() - since_s > MISSING_S:
-            outcome, reason = _ENDED.get(state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})"))
+            outcome, reason = _ENDED.get(
+                state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})")
+            )
             if self._take_end(fence):
                 return
             self._forget(fence)

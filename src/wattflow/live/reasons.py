@@ -1,0 +1,130 @@
+"""Why a task waits, and what each candidate would cost: asked on demand, without effects."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from wattflow.engine import devices, tables
+from wattflow.engine.tables import State
+from wattflow.kernel import jit
+from wattflow.live import explaining
+from wattflow.live import protocol as p
+from wattflow.live.constraints import NodeFacts, holds, tolerates
+from wattflow.live.nodebook import NodeBook
+from wattflow.live.shapebook import ShapeBook
+from wattflow.policy import bind
+
+_STATES = {
+    tables.WAITING: "pending", tables.READY: "waiting", tables.PLACED: "placed", tables.DONE: "done",
+    tables.FAILED: "failed", tables.CANCELLED: "cancelled", tables.GHOST: "cancelled", tables.PARKED: "parked",
+    tables.UNKNOWN: "placeholder",
+}  # fmt: skip
+_POWER = {tables.DOWN: "down", tables.DRAINING: "draining"}
+
+
+def _is_stale(state: State, row: int, task: int) -> bool:
+    generation = (task >> p.ROW_BITS) & p.GENERATION_MASK
+    return int(state.marks.generation[row]) & p.GENERATION_MASK != generation
+
+
+def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -> p.Why:
+    """What keeps a task from being placed, node by node where it is in the queue."""
+    if _is_stale(state, row, task):
+        return p.Why("ended")
+    code = int(state.tasks.state[row])
+    if code == tables.PARKED:
+        return p.Why("parked", until_s=float(state.marks.until[row]))
+    if code == tables.WAITING and state.tasks.pending[row] == 0:
+        return p.Why("not arrived", until_s=float(state.tasks.release[row]))
+    if code != tables.READY:
+        return p.Why(_STATES.get(code, "ended"))
+    found: Counter[str] = Counter()
+    for node, facts in nodes.facts.items():
+        reason = _reason(state, nodes, shapes, row, node, facts)
+        if reason:
+            found[reason] += 1
+    held = sum(found.values()) < len(nodes.facts)
+    until = float(state.clock.retry_at[0]) if held else math.inf
+    return p.Why("held" if held else "waiting", len(nodes.facts), dict(found), until)
+
+
+def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: int, facts: NodeFacts) -> str:
+    """The first filter that keeps every variant of a task from a node; empty when one fits."""
+    power = int(state.nodes.power_state[node])
+    if power in _POWER:
+        return _POWER[power]
+    pinned = int(state.tasks.pinned[task])
+    if pinned not in (-1, node):
+        return "pinned to another"
+    form = int(state.tasks.form[task])
+    kept = _kept_away(shapes, nodes, form, facts)
+    if kept:
+        return kept
+    first = int(state.shapes.variant_first[form])
+    reasons = [_lacks(state, nodes, v, node) for v in range(first, first + int(state.shapes.variant_n[form]))]
+    return "" if "" in reasons else reasons[0]
+
+
+def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) -> str:
+    """The taint, label or name by which a constraint keeps a shape from a node."""
+    wanted = shapes.facts[form].constraint
+    constraint = next(c for c, r in nodes.rules.rows.items() if r == wanted)
+    for taint in facts.taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(constraint.tolerates, taint):
+            return taint.key
+    if constraint.nodes and facts.node.name not in constraint.nodes:
+        return "another node is named"
+    if constraint.any_of and not any(all(holds(m, facts.labels) for m in term) for term in constraint.any_of):
+        return next(m.key for m in constraint.any_of[0] if not holds(m, facts.labels))
+    return ""
+
+
+def _lacks(state: State, nodes: NodeBook, variant: int, node: int) -> str:
+    """What a node lacks for a variant; empty when it fits."""
+    needs, row = state.variants[variant], state.nodes[node]
+    if row.used_u + needs.need_u > row.capacity_u:
+        return "cores"
+    if row.used_mem + needs.memory > row.capacity_mem:
+        return "memory"
+    if not state.class_ok[variant, row.cls]:
+        return "kind of node"
+    for name, k in nodes.resources.items():
+        if state.variant_counts[variant, k] > state.node_counts[node, k]:
+            return name
+    if needs.device != tables.NO_DEVICE:
+        handle, first = state.handle(), int(row.device_first)
+        check = devices.device_fits if needs.devices <= 1 else devices.whole_free
+        fitting = sum(check(handle, variant, d) for d in range(first, first + int(row.device_n)))
+        if fitting < max(1, int(needs.devices)):
+            return "devices"
+    return ""
+
+
+@functools.cache
+def _explain(state: Any) -> Any:
+    rows = types.Array(explaining.ROW_TYPE, 1, "C")
+    signature = types.int64(state, bind.functions_type(state), types.int64, rows)
+    return jit.compiled(signature, explaining.explain, folder=jit.cache_folder("kernel", "engine", "live"))
+
+
+def explain(state: State, functions: Any, row: int, task: int) -> list[p.Explained]:
+    """Candidates of a task in the queue with their costs, asked of a copy."""
+    if _is_stale(state, row, task) or int(state.tasks.state[row]) != tables.READY:
+        return []
+    copy = state.copy()
+    count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
+    rows = np.zeros(count, explaining.ROW)
+    kernel = _explain(state.kind) if jit.COMPILED else explaining.explain
+    found = kernel(copy.handle(), functions, row, rows)
+    generations = state.node_marks.generation
+    listed = [
+        p.Explained(p.make_id(p.NODE_ID, n, int(generations[n])), v, cost, alike, {"cost": cost})
+        for n, v, alike, cost in rows[:found].tolist()
+    ]
+    return sorted(listed, key=lambda one: one.cost)
