@@ -1,9 +1,13 @@
 """Faults at random against a running server, and what must hold all the same (`make chaos`).
 
-A server, three agents (one behind a virtual link in a network namespace) and a client that submits small tasks all the time. Faults
-are drawn from a seed: the server, an agent, a zygote or a task's own process is killed; an agent is stopped and goes on later (an orphan
-that finishes); the link is cut; the disk is full for a while; the wall clock of the server jumps. Then: every task ended well (none
-lost), no task has two committed attempts (none twice), a dead agent was noticed within 3 s and a heartbeat, and whatever waited
+A server, three agents (one behind a virtual link in a network namespace) and a client that submits small tasks all
+the time. Faults
+are drawn from a seed: the server, an agent, a zygote or a task's own process is killed; an agent is stopped and goes
+on later (an orphan
+that finishes); the link is cut; the disk is full for a while; the wall clock of the server jumps. Then: every task
+ended well (none
+lost), no task has two committed attempts (none twice), a dead agent was noticed within 3 s and a heartbeat, and
+whatever waited
 had a reason.
 """
 
@@ -90,8 +94,22 @@ class Rig:
         self.server = self._spawn("server", command, env)
 
     def start_agent(self, name: str) -> None:
-        command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", self.url, "--name", name, "--cpus", "4",
-                   "--token-file", str(self.home.token_file("agent")), "--folder", str(self.folder / f"agent-{name}")]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "wattflow.cli",
+            "agent",
+            "--server",
+            self.url,
+            "--name",
+            name,
+            "--cpus",
+            "4",
+            "--token-file",
+            str(self.home.token_file("agent")),
+            "--folder",
+            str(self.folder / f"agent-{name}"),
+        ]
         if self.link is not None and name == "c":
             command = self.link.inside(command)
         while not self.home.token_file("agent").exists():
@@ -115,7 +133,8 @@ class Rig:
     def fault(self) -> None:
         """One fault of a random kind."""
         kinds: list[tuple[Callable[[], None], int]] = [
-            (self.kill_server, 3), (self.kill_agent, 4), (self.kill_task, 6), (self.kill_zygote, 3), (self.pause_agent, 1),
+            (self.kill_server, 3), (self.kill_agent, 4), (self.kill_task, 6), (self.kill_zygote, 3),
+            (self.pause_agent, 1),
             (self.cut_link, 1 if self.link is not None else 0), (self.fill_disk, 1 if self.small_disk else 0),
             (self.step_clock, 1 if self.clock is not None else 0),
         ]  # fmt: skip
@@ -138,8 +157,8 @@ class Rig:
     def kill_agent(self) -> None:
         name = self.random.choice(sorted(self.agents))
         process = self.agents[name]
-        for pid in _tree(process.pid)[1:][:1] + [process.pid]:
-            if self.random.random() < 0.5 or pid == process.pid:
+        for pid in _tree(process.pid)[::-1]:  # behind `ip netns exec` the agent is not the first
+            if b"agent" in _cmdline(pid):
                 _kill(pid)
         process.wait()
         self.killed_s.setdefault(name, []).append(time.time() + self.ahead_s)
@@ -219,7 +238,8 @@ class Link:
         for command in (
             f"ip netns add {self.name}", f"ip link add {self.out} type veth peer name {self.within}",
             f"ip link set {self.within} netns {self.name}", f"ip addr add {self.host}/24 dev {self.out}",
-            f"ip link set {self.out} up", f"ip netns exec {self.name} ip addr add 10.213.{number}.2/24 dev {self.within}",
+            f"ip link set {self.out} up",
+            f"ip netns exec {self.name} ip addr add 10.213.{number}.2/24 dev {self.within}",
             f"ip netns exec {self.name} ip link set {self.within} up", f"ip netns exec {self.name} ip link set lo up",
         ):  # fmt: skip
             subprocess.run(command.split(), check=True)
@@ -440,7 +460,9 @@ def _small_disk(folder: Path) -> bool:
     folder.mkdir()
     if os.geteuid() != 0:
         return False
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)], check=False).returncode == 0
+    return (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)], check=False).returncode == 0
+    )
 
 
 if __name__ == "__main__":
