@@ -25,16 +25,16 @@ def describe(
 
     Example: wattflow describe trace.json
     """
-    from wattflow.cli.inputs import workload_of
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run
     from wattflow.lab.show.describe import describe_workload, description_table
+    from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out)
     if Path(workflow).is_file() and is_run(workflow):
         _describe_run(workflow, form, out)
         return
-    source = workload_of(workflow)
+    source = source_of(workflow)
     workload = source.draw(seed) if isinstance(source, Recipe) else source
     rows = describe_workload(workload)
     if form is o.Form.table:
