@@ -60,8 +60,8 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     except (NotRunning, Denied, Unreachable):
         return False
     known = [row["energy_j"] for row in attempts if row["energy_j"] is not None]
-    about |= {"attempts": len(attempts), "energy_j": sum(known) if known else None,
-              "provenance": ", ".join(sorted({row["provenance"] for row in attempts if row["provenance"]}))}  # fmt: skip
+    kinds = sorted({row["provenance"] for row in attempts if row["provenance"]})
+    about |= {"attempts": len(attempts), "energy_j": sum(known) if known else None, "provenance": ", ".join(kinds)}
     rows = [{"what": key, "value": value} for key, value in about.items()]
     show(rows if form is o.Form.table else [about], ("what", "value"), form, out, "")
     return True
