@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.base import Sink
@@ -52,8 +53,8 @@ def url() -> Iterator[str]:
         port = probe.getsockname()[1]
     data = folder / "data"
     env = {**os.environ, "LC_ALL": "C"}
-    subprocess.run([*as_user, initdb, "-D", str(data), "-U", "wattflow", "-A", "trust", "-E", "UTF8", "--no-sync"], check=True, env=env,
-                   capture_output=True)  # fmt: skip
+    make = [initdb, "-D", str(data), "-U", "wattflow", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    subprocess.run([*as_user, *make], check=True, env=env, capture_output=True)
     command = [*as_user, postgres, "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", str(folder)]
     with (Path(tempfile.gettempdir()) / f"{folder.name}.log").open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=env)
@@ -97,11 +98,14 @@ class Hand:
 
 
 def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) -> None:
+    databases: list[sa.Engine] = []
+
     async def opened() -> tuple[Service, Hand, Writer]:
         database = open_store(url)
         writer, driver = Writer(database), Hand()
         service = restore(database, writer, driver, tmp_path, "fifo")
         await service.start()
+        databases.append(database)
         return service, driver, writer
 
     async def body() -> None:
@@ -129,6 +133,8 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
         writer.close()
 
     asyncio.run(body())
+    for used in databases:
+        used.dispose()
     database = open_store(url)
     assert reads.workflows(database)[0]["tasks"] == {"done": 5}
     rows = reads.attempts(database, "w")
