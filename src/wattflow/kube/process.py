@@ -38,7 +38,8 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
-    for group, resource, verb in _NEEDS:
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim else _NEEDS
+    for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
         name, _, sub = resource.partition("/")
