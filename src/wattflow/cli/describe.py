@@ -17,11 +17,7 @@ def describe(
     out: o.Out = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draw of a generated workload.")] = 0,
 ) -> None:
-<<<<<<< HEAD
-    """Say what a workload holds, or how a workflow on the server stands.
-=======
-    """Say what a workload or a finished run holds.
->>>>>>> main
+    """Say what a workload or a finished run holds, or how a workflow on the server stands.
 
     Tasks, structure, runtimes, data, needs, and what its reader skipped or repaired.
 
@@ -35,12 +31,11 @@ def describe(
     from wattflow.lab.show.describe import describe_workload, description_table
 
     form = chosen_form(output, out)
-<<<<<<< HEAD
     if _describe_running(workflow, form, out):
-=======
+
+
     if Path(workflow).is_file() and is_run(workflow):
         _describe_run(workflow, form, out)
->>>>>>> main
         return
     source = workload_of(workflow)
     workload = source.draw(seed) if isinstance(source, Recipe) else source
@@ -53,7 +48,6 @@ def describe(
         deliver(rows, form, out, {"workload": workload.name, "notes": list(workload.notes)})
 
 
-<<<<<<< HEAD
 def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     """A workflow of this machine's server, where it knows one of this name."""
     import os
@@ -78,7 +72,8 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     rows = [{"what": key, "value": value} for key, value in about.items()]
     show(rows if form is o.Form.table else [about], ("what", "value"), form, out, "")
     return True
-=======
+
+
 def _describe_run(path: str, form: o.Form, out: Path | None) -> None:
     from wattflow.lab.run.run_file import read_run
     from wattflow.lab.show.describe import describe_run, description_table
@@ -90,4 +85,3 @@ def _describe_run(path: str, form: o.Form, out: Path | None) -> None:
         print_tables([description_table(rows, title)])
     else:
         deliver(rows, form, out, dict(run.about))
->>>>>>> main
