@@ -32,8 +32,7 @@ def describe(
 
     form = chosen_form(output, out)
     if _describe_running(workflow, form, out):
-
-
+        return
     if Path(workflow).is_file() and is_run(workflow):
         _describe_run(workflow, form, out)
         return
