@@ -41,6 +41,7 @@ def compare(
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
+    full: o.Full = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare policies against a baseline.
@@ -76,16 +77,25 @@ def compare(
         comparison = run_comparison(sources, machine, chosen, seeds, baseline, o.with_progress(setup, progress))
     if report is not None:
         write(comparison, report, quiet)
-    show(comparison, form, out, shown)
+    show(comparison, form, out, shown, full)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
 
 
-def show(comparison: Comparison, output: o.Form, out: Path | None, metrics: tuple[str, ...]) -> None:
-    """Tables for people; every figure for programs."""
+def show(
+    comparison: Comparison, output: o.Form, out: Path | None, metrics: tuple[str, ...], full: bool = False
+) -> None:
+    """The answer and tables for people; every figure for programs."""
+    from wattflow.lab.figures.metrics import HEADLINE
+    from wattflow.lab.show import answer
     from wattflow.lab.show.tables import comparison_about, comparison_rows, comparison_tables, explanation
 
-    if output is o.Form.table:
+    if output is o.Form.table and metrics == HEADLINE:
+        typer.echo(answer.sentence(comparison) + "\n")
+        rows = None if full else answer.ROWS
+        print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
+        typer.echo(explanation(comparison, front=False))
+    elif output is o.Form.table:
         metrics = fitting(metrics, len(comparison.policies))
         print_tables(comparison_tables(comparison, metrics))
         typer.echo(explanation(comparison))

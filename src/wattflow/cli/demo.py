@@ -10,15 +10,16 @@ from wattflow.cli.screen import check_folder, progress_bar, remark
 def demo(
     policies: o.Policies = "all",
     seeds: o.Seeds = 3,
-    baseline: o.Baseline = "fifo",
+    baseline: o.Baseline = "kubernetes",
     report: o.Report = None,
     workers: o.Workers = None,
+    full: o.Full = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Three bundled workflows under every policy.
 
     On the bundled mixed cluster: tables in the terminal, and an HTML report with --report.
-    The workflows are generated: a montage-like mosaic, a stream of map-reduce jobs, and a CPU/GPU/FPGA mix.
+    The workflows are generated: a stream of montage-like mosaics, one of map-reduce jobs, and a CPU/GPU/FPGA mix.
     """
     from wattflow.clusters import load_cluster
     from wattflow.generate import DEMOS
@@ -36,6 +37,6 @@ def demo(
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
     if report is not None:
         write(comparison, report, quiet, "wattflow demo")
-    show(comparison, o.Form.table, None, HEADLINE)
+    show(comparison, o.Form.table, None, HEADLINE, full)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)

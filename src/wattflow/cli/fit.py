@@ -16,24 +16,37 @@ def fit(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A trace, a CSV table of tasks, or lotaru, sizey, greenfaas, kepler-platform, kepler-package.",
+            help="A trace, a CSV table of tasks, usage counters or function calls, or lotaru, sizey, greenfaas, "
+            "kepler-platform, kepler-package.",
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file to write.")],
+    also: Annotated[
+        list[str] | None, typer.Option("--also", help="A further trace or table of tasks to learn from; repeatable.")
+    ] = None,
     data: Annotated[Path, typer.Option("--data", help="Folder of the named data sets.")] = _DATA,
 ) -> None:
     """Train a model on finished tasks and write it with its data's manifest and its left-out errors.
 
-    Runtime, memory, cores and watts are learned apart. Settings are chosen on rows left out of the training rows.
+    What a file holds is told by its content. Runtime, memory, cores and watts are learned apart. Members and their
+    weights are chosen on runs, machines or blocks of time left out of the training rows.
 
-    Example: wattflow fit lotaru runtimes.model
+    Example: wattflow fit run1.csv runtimes.model --also run2.csv
     """
     from rich.console import Console
     from rich.table import Table
 
+    from wattflow.model.errors import InvalidInput
     from wattflow.predict import modelfile, sources
 
-    model, manifest = sources.train(source, data)
+    if out.is_dir():
+        raise InvalidInput(str(out), "is a folder; name a file to write the model to")
+    if not out.parent.is_dir():
+        raise InvalidInput(str(out), f"the folder {out.parent} does not exist")
+    for read in (source, *(also or ())):
+        if Path(read).exists() and out.exists() and Path(read).samefile(out):
+            raise InvalidInput(str(out), "is also read from; name another file to write the model to")
+    model, manifest = sources.train(source, data, also or ())
     digest = modelfile.save(out, model, manifest)
     table = Table("metric", "value")
     for name, value in manifest.metrics.items():
@@ -41,4 +54,6 @@ def fit(
     Console().print(table)
     for entry in manifest.data:
         typer.echo(f"trained on {entry['path']} ({entry['licence']})", err=True)
+    if manifest.note:
+        typer.echo(f"note: {manifest.note}", err=True)
     typer.echo(f"wrote {out}, {manifest.kind} model {digest[:12]}", err=True)

@@ -111,6 +111,7 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
 ]
+Full = Annotated[bool, typer.Option("--full", help="Every policy in the table, not the best eight.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.cluster import SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
+from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
 
 T = TypeVar("T")
 MOST_NODES = 100_000
@@ -85,6 +85,7 @@ def _read_node(table: StrictTable) -> Node | None:
         memory_bytes=table.size("memory"),
         threads_per_core=threads_per_core,
         smt_slowdown=table.number("smt_slowdown", 1.5),
+        sharing=table.choice("sharing", CPU_SHARING, "fair"),
         allocatable_cores=table.maybe_number("allocatable_cores"),
         speed=table.number("speed", 1.0),
         function_speed=_function_speed(table),

@@ -329,7 +329,7 @@ def class_key(node: Node) -> Any:
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
         mapping, node.architecture, node.features, node.zone, node.power, node.tdp_w, node.devices, node.network,
         node.frequencies, node.sleep, node.keep_alive_s, node.cold_start_factor, node.serverless, node.faults,
-        node.price_per_hour,
+        node.price_per_hour, node.sharing,
     )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ class EngineDecider:
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
             allocatable_cores=max(1e-3, offered.get(accounting.CPU, 0) / 1000),
+            speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
         )

@@ -50,7 +50,7 @@ class Ask(Tables):
 def _compiled(state: Any, desk: Any, ask: Any) -> tuple[Any, Any, Any, Any]:
     functions, whole = bind.functions_type(state), types.int64
     folder = kernels.cache_folder()
-    pair, many = types.UniTuple(whole, 2), types.int64[::1]
+    pair, many = types.Tuple((whole, whole)), types.int64[::1]
 
     def entry(signature: Any, function: Any) -> Any:
         return jit.direct(jit.compiled(signature, function, folder=folder))
@@ -135,6 +135,9 @@ class WantedMany:
     def __init__(self, engines: Sequence[Engine], rows: int = 32, joint: bool = False, threads: int = 1) -> None:
         count = len(engines)
         self.rows = record_table(ROW, count * rows).reshape(count, rows)
+        for engine in engines:
+            engine.state.pack()
+            engine._refresh()
         self.each = [Wanted(e, joint=joint, memory=self.rows[i]) for i, e in enumerate(engines)]
         self.rows = np.asarray(self.rows)
         self.tasks, self.shown = np.full(count, -1, np.int64), np.zeros(count, np.int64)

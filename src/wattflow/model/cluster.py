@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
+CPU_SHARING = ("fair", "pinned")
 SHARING = ("exclusive", "time-slice", "mps", "mig")
 """How tasks may share a device."""
 
@@ -153,6 +154,7 @@ class Node:
         allocatable_cores: What requests may sum to; hardware threads by default.
         speed: Runtimes are divided by this; ``function_speed`` overrides it by function name.
         power: P(k), or None where nothing is known.
+        sharing: ``fair``: CPU tasks progress alike; ``pinned``: each keeps its hardware thread until one falls idle.
         tdp_w: Thermal design power: the capacity of the node's energy resource in the HPE algorithm.
     """
 
@@ -180,8 +182,11 @@ class Node:
     price_per_hour: float = 0.0
     embodied_kg: float = 0.0
     lifetime_years: float = 4.0
+    sharing: str = "fair"
 
     def __post_init__(self) -> None:
+        if self.sharing not in CPU_SHARING:
+            raise ValueError(f"sharing of a node is {' or '.join(CPU_SHARING)}, not {self.sharing!r}")
         _require("cores", self.cores, 1)
         _require("threads_per_core", self.threads_per_core, 1)
         _require("smt_slowdown", self.smt_slowdown, 1)

@@ -13,6 +13,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,17 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
             np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
             _write(archive, f"{name}.npy", buffer.getvalue())
     return str(document["sha256"])
+
+
+def find(name: str | Path) -> Path:
+    """A model file by path, or a packaged one by name (with or without ``.model``)."""
+    path = Path(name)
+    packaged = Path(str(resources.files("wattflow") / "data" / "models"))
+    for candidate in (path, packaged / path.name, packaged / f"{path.name}.model"):
+        if candidate.is_file():
+            return candidate
+    known = ", ".join(sorted(entry.stem for entry in packaged.glob("*.model")))
+    raise InvalidInput(str(path), f"no such model file; `wattflow fit` writes one, packaged are: {known}")
 
 
 def load(path: Path) -> tuple[Any, Manifest]:

@@ -5,7 +5,7 @@
 *spread* is that of the task's own logs, n how often it ran. ``1.5 × largest so far`` and its like are points of this
 family. Its four numbers are common to all tasks and are those that would have wasted least, with failures below half
 the target, had they been used in time: each block of the training rows with what had finished before it. The last term
-keeps tiny tasks from failing over a few bytes; it costs next to nothing. A task that never ran keeps the user's request.
+keeps tiny tasks from failing over a few bytes; it costs next to nothing. A task that never ran keeps its request.
 """
 
 from __future__ import annotations

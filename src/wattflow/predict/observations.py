@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -103,11 +104,15 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
     memory = np.array([float(workload.shapes[s].variants[0].memory_bytes) for s in workload.shape.tolist()])
     percent = workload.columns.get("avg_cpu_pct")
     recorded = workload.columns.get("runtime_known", np.ones(len(workload), bool))
-    extra = {
+    extra: dict[str, object] = {
         "used_cores": np.asarray(percent, np.float64) / 100.0 if percent is not None else None,
         "peak_bytes": workload.columns.get("peak_memory_bytes"),
         "energy_j": workload.columns.get("energy_j"),
     }
+    if (tag := workload.columns.get("tag")) is not None:
+        extra["data"] = np.asarray(tag, np.str_)
+    if (start := workload.columns.get("start_s")) is not None:
+        extra["columns"] = {"finished_s": np.asarray(start, np.float64) + workload.runtime_s}
     return Observations.of(
         task=[f"{w}/{f}" for w, f in zip(workflow.tolist(), function, strict=True)],
         machine=np.asarray(machines, np.str_),
@@ -123,14 +128,31 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
 
 
 def _family(name: str) -> str:
-    """The application a document belongs to: its name up to the first part that is a number or a size."""
-    parts = name.split("-")
-    kept = [part for part in parts[:2] if not any(c.isdigit() for c in part)]
-    return (kept[0] if kept else parts[0]).lower()
+    """The application a document belongs to: the first part of its name that is not a number alone."""
+    parts = [part for part in re.split(r"[-_. ]+", name) if part]
+    return next((part for part in parts if not part.isdigit()), name).lower()
+
+
+def _same_sizes(parts: Sequence[Observations]) -> list[Observations]:
+    names = tuple(dict.fromkeys(name for part in parts for name in part.size_names))
+    whole = []
+    for part in parts:
+        sizes = np.full((len(part), len(names)), np.nan)
+        for column, name in enumerate(part.size_names):
+            sizes[:, names.index(name)] = part.sizes[:, column]
+        whole.append(replace(part, sizes=sizes, size_names=names))
+    return whole
+
+
+def in_order(rows: Observations) -> Observations:
+    """Rows in the order they finished, where a column says when; else as they stand."""
+    finished = rows.columns.get("finished_s")
+    return rows if finished is None else rows.take(np.argsort(finished, kind="stable"))
 
 
 def concatenate(parts: Sequence[Observations]) -> Observations:
-    """Rows of several tables with the same sizes, one after the other."""
+    """Rows of several tables, one after the other; a size that a table lacks is unknown there."""
+    parts = _same_sizes(parts)
     joined: dict[str, object] = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
               for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
     shared = set.intersection(*(set(p.columns) for p in parts))

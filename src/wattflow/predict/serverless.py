@@ -70,7 +70,7 @@ class Seen:
 def observe(calls: Calls) -> Seen:
     """Only the past of each call: running calls, recent starts, and calls of its function that had finished."""
     table = np.full((len(calls), 6), np.nan)
-    end_s = calls.start_s + calls.duration_s
+    end_s = np.where(np.isfinite(calls.duration_s), calls.start_s + calls.duration_s, np.inf)  # unknown: not finished
     for block in np.unique(calls.block):
         rows = np.flatnonzero(calls.block == block)
         start = calls.start_s[rows]

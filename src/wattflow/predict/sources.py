@@ -1,18 +1,21 @@
-"""What models are trained on by name: the evaluation sets, a table of finished tasks, or a trace."""
+"""What models are trained on by name: the evaluation sets, the user's tables, or traces."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from wattflow.model.errors import InvalidInput, Problem
-from wattflow.predict import datasets, serverless, tasks, watts
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Scope
+from wattflow.predict import datasets, serverless, tables, tasks, watts
+from wattflow.predict.core import INPUTS
 from wattflow.predict.modelfile import Manifest
-from wattflow.predict.observations import Benchmarks, Observations, of_workload
+from wattflow.predict.observations import Benchmarks, Observations, concatenate, of_workload
 from wattflow.predict.runtime import RuntimeModel
+from wattflow.traces import registry
 
 FILES = {
     "lotaru": (f"{datasets.LOTARU}/execution_reports.csv.gz", f"{datasets.LOTARU}/microbenchmarks.csv"),
@@ -21,8 +24,30 @@ FILES = {
     "kepler-platform": (f"{datasets.KEPLER}/acpi_basic.csv.gz",),
     "kepler-package": (f"{datasets.KEPLER}/rapl_basic.csv.gz",),
 }
-_TEXTS = ("machine", "run", "workflow", "source", "data")
-_NUMBERS = ("runtime_s", "request_cores", "request_bytes", "used_cores", "peak_bytes", "energy_j")
+_KINDS = {
+    "lotaru": tables.TASKS,
+    "sizey": tables.TASKS,
+    "greenfaas": tables.CALLS,
+    "kepler-platform": tables.COUNTERS,
+    "kepler-package": tables.COUNTERS,
+}
+_ASKED = {tables.TASKS: "tasks or a trace", tables.COUNTERS: "usage counters", tables.CALLS: "function calls"}
+
+
+def kind_of(source: str) -> str:
+    """``tasks``, ``watts`` or ``calls``: the kind of model that a source teaches, and can be asked about."""
+    if source in _KINDS:
+        return _KINDS[source]
+    if not Path(source).exists():
+        raise InvalidInput(source, f"neither a file nor one of {', '.join(FILES)}")
+    found = tables.kind_of(Path(source))
+    return tables.TASKS if found == tables.TRACE else found
+
+
+def need_kind(source: str, kind: str, model: str) -> None:
+    """Refuse a source that a model of this kind cannot be asked about."""
+    if (found := kind_of(source)) != kind:
+        raise InvalidInput(source, f"holds {_ASKED[found]}; {model} is a model of {kind} and needs {_ASKED[kind]}")
 
 
 def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
@@ -31,70 +56,87 @@ def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
         return datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     if source == "sizey":
         return datasets.sizey(data), {}
+    if kind_of(source) != tables.TASKS:
+        raise InvalidInput(source, f"holds {_ASKED[kind_of(source)]}, not tasks")
     path = Path(source)
-    if path.suffix == ".csv" or path.name.endswith(".csv.gz"):
-        return task_table(path), {}
-    if not path.exists():
-        raise InvalidInput(source, f"neither a file nor one of {', '.join(FILES)}")
-    import wattflow.traces.registry as registry
-
+    if tables.kind_of(path) == tables.TASKS:
+        return tables.task_table(path), {}
     return of_workload(registry.load(path)), {}
 
 
-def task_table(path: Path) -> Observations:
-    """A CSV of tasks: ``task`` is needed; columns that start with ``size`` are input sizes; the rest is optional.
-
-    Known columns: workflow, machine, run, source, data, runtime_s, request_cores, request_bytes, used_cores,
-    peak_bytes, energy_j. With a ``workflow`` column the task is named ``workflow/task``.
-    """
-    table = datasets.Table(path, ("task",))
-    sizes = [name for name in table.names if name.startswith("size")]
-    unknown = [name for name in table.names if name not in ("task", *_TEXTS, *_NUMBERS, *sizes)]
-    if unknown:
-        known = ", ".join(("task", *_TEXTS, *_NUMBERS, "size…"))
-        raise InvalidInput(str(path), [Problem(name, f"no such column; known: {known}") for name in unknown])
-    columns: dict[str, object] = {name: table.texts(name) for name in _TEXTS if table.has(name)}
-    columns |= {name: table.numbers(name) for name in _NUMBERS if table.has(name)}
-    task = table.texts("task")
-    empty = np.flatnonzero(task == "")
-    if len(empty):
-        raise InvalidInput(str(path), [Problem(f"row {row + 2}", "the task has no name") for row in empty.tolist()])
-    if table.has("workflow"):
-        task = np.array([f"{w}/{t}" for w, t in zip(table.texts("workflow"), task, strict=True)])
-    values = np.column_stack([table.numbers(name) for name in sizes]) if sizes else np.zeros((len(table), 0))
-    return Observations.of(task=task, sizes=values, size_names=tuple(sizes), **columns)
+def usage_of(source: str, data: Path) -> tables.Usage:
+    """Usage counters of an evaluation set (``kepler-platform``, ``kepler-package``) or of a CSV."""
+    if source in FILES:
+        return tables.counter_table(data / FILES[source][0])
+    return tables.counter_table(Path(source))
 
 
-def train(source: str, data: Path) -> tuple[object, Manifest]:
-    """Fit the model of a source and describe it."""
-    model: object
-    if source == "greenfaas":
-        calls, left_out = datasets.greenfaas(data)
-        each = np.array([str(i) for i in range(len(calls))])
-        model = serverless.fit(calls, serverless.observe(calls), each)
-        metrics = {"left_out_median_error": model.calibration.median_error, "calls": float(len(calls)),
-                   "calls_without_energy": float(left_out)}  # fmt: skip
-        return model, Manifest("calls", describe_files(source, data), metrics)
-    if source in ("kepler-platform", "kepler-package"):
-        scope = datasets.KEPLER_SCOPES[source.removeprefix("kepler-")]
-        counters, measured = datasets.kepler(data, scope.value)
-        found = watts.fit(counters, measured, scope)
-        metrics = {f"left_out_mean_error_{kind.replace(' ', '_')}": cost for kind, cost in found.costs.items()}
-        return found, Manifest("watts", describe_files(source, data), metrics, f"learner: {found.kind}")
-    rows, benchmarks = rows_of(source, data)
-    fitted = tasks.fit(rows, benchmarks)
-    return fitted, Manifest(
-        "tasks", describe_files(source, data), metrics_of(fitted.runtime) | {"rows": float(len(rows))}
-    )
+def calls_of(source: str, data: Path) -> serverless.Calls:
+    """Function calls of ``greenfaas`` or of a CSV."""
+    return tables.call_table(data / FILES[source][0] if source in FILES else Path(source))
+
+
+def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Manifest]:
+    """Fit the model of one or several sources of one kind and describe it."""
+    kind = kind_of(source)
+    for other in also:
+        need_kind(other, kind, source)
+    files = tuple(entry for name in (source, *also) for entry in describe_files(name, data))
+    if kind != tables.TASKS and also:
+        raise InvalidInput(also[0], f"several sources are learned together for tasks only, not for {kind}")
+    if kind == tables.CALLS:
+        return _train_calls(source, data, files)
+    if kind == tables.COUNTERS:
+        return _train_watts(source, data, files)
+    parts = [rows_of(name, data) for name in (source, *also)]
+    rows = concatenate([part for part, _ in parts])
+    fitted = tasks.fit(rows, {machine: row for _, found in parts for machine, row in found.items()})
+    metrics = metrics_of(fitted.runtime) | {"rows": float(len(rows))}
+    return fitted, Manifest("tasks", files, metrics, "; ".join(tasks.not_learned(rows)))
+
+
+def _train_calls(source: str, data: Path, files: tuple[Mapping[str, object], ...]) -> tuple[object, Manifest]:
+    calls = calls_of(source, data)
+    done = np.flatnonzero(np.isfinite(calls.duration_s) & np.isfinite(calls.power_w))
+    done = done[np.argsort(calls.start_s[done], kind="stable")]
+    if len(done) < 20:
+        raise InvalidInput(source, f"{len(done)} calls with duration and watts; at least 20 are needed")
+    left_out = len(calls) - len(done)
+    calls = calls.take(done)
+    model = serverless.fit(calls, serverless.observe(calls), calls.wave)
+    metrics = {"left_out_median_error": model.calibration.median_error, "calls": float(len(calls)),
+               "calls_without_energy": float(left_out)}  # fmt: skip
+    return model, Manifest("calls", files, metrics)
+
+
+def _train_watts(source: str, data: Path, files: tuple[Mapping[str, object], ...]) -> tuple[object, Manifest]:
+    usage = usage_of(source, data)
+    if usage.scope is None:
+        raise InvalidInput(source, "no watts: the column power_w, platform_power or package_power is needed to fit")
+    good = np.flatnonzero(usage.power_w > 0)
+    good = good[np.argsort(np.array([_moment(text) for text in usage.time[good].tolist()]), kind="stable")]
+    counters = {name: values[good] for name, values in usage.counters.items()}
+    found = watts.fit(counters, usage.power_w[good], usage.scope)
+    metrics = {f"left_out_mean_error_{kind.replace(' ', '_')}": cost for kind, cost in found.costs.items()}
+    scope = {Scope.WALL: "wall", Scope.PACKAGE: "package"}.get(usage.scope, str(usage.scope))
+    return found, Manifest("watts", files, metrics, f"{scope} watts; most weight: {found.kind}")
+
+
+def _moment(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def metrics_of(model: RuntimeModel) -> dict[str, float]:
     """Errors on inner left-out rows by novelty; what could not be measured is left out."""
     found: dict[str, float] = {}
-    for kind, calibration in model.calibrations.items():
-        for name, value in (("median", calibration.median_error), ("mean", calibration.mean_error)):
-            if np.isfinite(value):
-                found[f"left_out_{name}_error_{kind.replace(' ', '_')}"] = value
+    for kind, parts in model.calibrations.items():
+        for known, calibration in zip(INPUTS, parts, strict=True):
+            for name, value in (("median", calibration.median_error), ("mean", calibration.mean_error)):
+                if np.isfinite(value):
+                    found[f"left_out_{name}_error_{kind}_{known}".replace(" ", "_")] = value
     return found
 
 

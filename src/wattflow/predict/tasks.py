@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.predict import needs
 from wattflow.predict import runtime as times
-from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts
+from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, in_order
 
-_LEAST_POWER_ROWS = 50
+_LEAST_POWER_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,29 @@ class TaskPrediction:
 
 
 def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
-    """Fit everything the rows allow."""
+    """Fit everything the rows allow, in the order they finished; `not_learned` says what they did not allow."""
+    rows = in_order(rows)
     group = np.where(rows.run != "", rows.run, np.arange(len(rows)).astype(np.str_))
     memory = needs.fit(rows.task, rows.peak_bytes, group) if np.isfinite(rows.peak_bytes).any() else None
     cores = needs.fit(rows.task, rows.used_cores, group, 0.05) if np.isfinite(rows.used_cores).any() else None
-    known = np.isfinite(rows.energy_j) & (rows.energy_j > 0) & (rows.runtime_s > 0)
+    known = _with_energy(rows)
     power = None
     if known.sum() >= _LEAST_POWER_ROWS:
         some = rows.take(known)
         power = times.fit(replace(some, runtime_s=some.energy_j / some.runtime_s), benchmarks)
     return TaskModel(times.fit(rows, benchmarks), memory, cores, power)
+
+
+def _with_energy(rows: Observations) -> NDArray[np.bool_]:
+    return np.isfinite(rows.energy_j) & (rows.energy_j > 0) & (rows.runtime_s > 0)
+
+
+def not_learned(rows: Observations) -> tuple[str, ...]:
+    """What stands in the rows and was not learned, and why, one sentence each."""
+    count = int(_with_energy(rows).sum())
+    if np.isfinite(rows.energy_j).any() and count < _LEAST_POWER_ROWS:
+        return (f"energy_j was not learned: {count} rows have joules and a runtime, {_LEAST_POWER_ROWS} are needed",)
+    return ()
 
 
 def predict(model: TaskModel, rows: Observations, level: float = 0.9) -> TaskPrediction:

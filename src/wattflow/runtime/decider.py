@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from wattflow.live import Engine, Kind
+from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
@@ -44,26 +44,29 @@ class Decider:
 
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
+        identity = self._node(node)
         self._note("node", node)
-        return self._node(node)
+        return identity
 
     def shape(self, variants: list[m.Variant], function: str) -> int:
         """What a kind of task needs. The engine gives the same id for the same values, so each is asked once."""
         key = m.pack((variants, function))
         if key not in self._shapes:
-            self._note("shape", variants, function)
             self._shapes[key] = self._shape(variants, function)
+            self._note("shape", variants, function)
         return self._shapes[key]
 
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
+        identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
         self._note("workflow", tag, deadline_s)
-        return self.engine.workflow(deadline_s=deadline_s, tag=tag)
+        return identity
 
     def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
-        """An event."""
+        """An event. One that the engine refuses is not written down."""
+        identity = self.engine.put(kind, *who, **fields)
         self._note("put", int(kind), who, fields)
-        return self.engine.put(kind, *who, **fields)
+        return identity
 
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
@@ -103,11 +106,11 @@ class Decider:
 
     def save(self, path: Path) -> None:
         """A snapshot of the engine."""
-        self.engine.save(path)
+        fork.save(self.engine, path)
 
     def load(self, path: Path) -> None:
         """Go on from a snapshot."""
-        self.engine = Engine.load(path)
+        self.engine, _ = fork.load(path)
 
     def _note(self, *entry: object) -> None:
         self.entries.append(m.pack(entry))

@@ -15,6 +15,11 @@ Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]
 Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 Amount = Annotated[float, Meta(ge=0, le=1e18)]
 Positive = Annotated[float, Meta(gt=0, le=1e18)]
+Fence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Bytes = Annotated[int, Meta(ge=0, le=2**60)]
+Cpus = Annotated[float, Meta(gt=0, le=1e5)]
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+Joules = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Objective = Literal["energy", "response", "makespan", "edp", "cost", "utilisation"]
 
 
@@ -28,10 +33,10 @@ class Variant(Struct, frozen=True, omit_defaults=True):
     """
 
     name: Name = "cpu"
-    cpus: Positive = 1.0
-    memory_bytes: Annotated[int, Meta(ge=0, le=2**60)] = 0
+    cpus: Cpus = 1.0
+    memory_bytes: Bytes = 0
     gpu: Annotated[float, Meta(ge=0, le=1024)] = 0.0
-    gpu_memory_bytes: Annotated[int, Meta(ge=0, le=2**60)] = 0
+    gpu_memory_bytes: Bytes = 0
     fpga: Name | None = None
     runtime_factor: Positive = 1.0
     function: Hash | None = None
@@ -100,23 +105,23 @@ class Accepted(Struct, frozen=True):
 class Energy(Struct, frozen=True, omit_defaults=True):
     """Joules of an attempt with the band they surely lie in, and where they come from."""
 
-    energy_j: float
-    low_j: float
-    high_j: float
+    energy_j: Joules
+    low_j: Joules
+    high_j: Joules
     provenance: str
-    marginal_j: float = 0.0
+    marginal_j: Joules = 0.0
 
 
 class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt's end, as whoever ran it tells it. Telling it twice is the same as once."""
 
-    fence: int
+    fence: Fence
     outcome: Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
-    started_s: float | None = None
-    ended_s: float | None = None
-    cold_s: float = 0.0
-    cpu_s: float = 0.0
-    peak_bytes: int = 0
+    started_s: Seconds | None = None
+    ended_s: Seconds | None = None
+    cold_s: Seconds = 0.0
+    cpu_s: Seconds = 0.0
+    peak_bytes: Bytes = 0
     result: Blob | None = None
     reason: str | None = None
 
@@ -124,7 +129,7 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt to run: everything that its node must know. ``fence`` is the attempt's id."""
 
-    fence: int
+    fence: Fence
     task: int
     number: int
     node: str
@@ -141,45 +146,45 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
     kind: str
     model: str = "generic"
-    memory_bytes: int = 0
+    memory_bytes: Bytes = 0
     sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"
-    slots: int = 1
+    slots: Annotated[int, Meta(ge=1, le=1024)] = 1
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node as it announces itself. ``busy`` and ``watts`` are the points of its P(k), where known."""
 
     name: Name
-    cpus: Positive
-    memory_bytes: int
+    cpus: Cpus
+    memory_bytes: Annotated[int, Meta(ge=1, le=2**60)]
     python: str = ""
     architecture: str = "x86_64"
     features: list[str] = []
-    devices: list[Device] = []
-    busy: list[float] = []
-    watts: list[float] = []
-    provenance: str = "modelled"
-    speed: Positive = 1.0
+    devices: Annotated[list[Device], Meta(max_length=62)] = []
+    busy: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    watts: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
+    speed: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
     sleeps: bool = False
-    wake_s: float = 0.0
+    wake_s: Seconds = 0.0
 
 
 class TaskEnergy(Struct, frozen=True):
     """Joules of one attempt."""
 
-    fence: int
+    fence: Fence
     energy: Energy
 
 
 class Window(Struct, frozen=True):
     """A node's joules between two moments: its counter, split."""
 
-    began_s: float
-    ended_s: float
-    counted_j: float
-    idle_j: float
-    tasks_j: float
-    unattributed_j: float
+    began_s: Seconds
+    ended_s: Seconds
+    counted_j: Joules
+    idle_j: Joules
+    tasks_j: Joules
+    unattributed_j: Joules
     provenance: str
 
 
@@ -187,9 +192,9 @@ class Load(Struct, frozen=True, omit_defaults=True):
     """What a node looks like at the moment."""
 
     cpu_busy: float = 0.0
-    memory_used_bytes: int = 0
+    memory_used_bytes: Bytes = 0
     watts: float | None = None
-    network_bytes: int = 0
+    network_bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     gpu_busy: list[float] = []
 
 
@@ -201,8 +206,8 @@ class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     node: str
     boot: str
-    holding: list[int] = []
-    started: list[tuple[int, float, float]] = []
+    holding: list[Fence] = []
+    started: list[tuple[Fence, Seconds, Seconds]] = []
     ended: list[Ended] = []
     energy: list[TaskEnergy] = []
     windows: list[Window] = []

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from wattflow.lab.run.run_file import write_run
 from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
 from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
 from wattflow.model.workflow import Task as ModelTask
 from wattflow.model.workflow import Workflow
@@ -37,6 +38,8 @@ def make_run(database: sa.Engine, row: Found) -> Run:
     """What really happened, on the workflow's own clock (0 is its submission)."""
     tasks = reads.tasks(database, row["id"])
     rows = [a for a in reads.attempts(database, row["id"]) if a["outcome"] is not None]
+    if not rows:
+        raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is no Run to write")
     nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
     used = {attempt["node"] for attempt in rows}
     cluster = Cluster(name="live", nodes=tuple(model_node(node) for node in nodes if node.name in used))

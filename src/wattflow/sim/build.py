@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def build_world(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> World:
     """The simulator's tables for a State at the start of the run; the first event is not folded yet."""
     count, nodes, devices = len(workload), len(cluster.nodes), len(state.devices)
-    domains = record_table(world.DOMAINS, 2 * nodes + devices)
+    node_rows = record_table(world.NODES, nodes)
+    lanes = _lanes(node_rows, workload, cluster, 2 * nodes + devices)
+    domains = record_table(world.DOMAINS, 2 * nodes + devices + lanes)
     domains["rate"] = 1.0
     domains["root"] = domains["place"] = -1
     checkpoints = any(function.checkpoint_s > 0 for function in workload.functions)
@@ -35,9 +37,9 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         arrivals=np.argsort(workload.release_s, kind="stable").astype(np.int32),
         runs=record_table(world.RUNS, len(state.attempts)),
         domains=domains,
-        domain_heap=np.zeros(2 * nodes + devices, np.int32),
+        domain_heap=np.zeros(len(domains), np.int32),
         events=record_table(world.EVENTS, event_capacity(state)),
-        nodes=record_table(world.NODES, nodes),
+        nodes=node_rows,
         devices=record_table(world.DEVICES, devices),
         energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, _record_capacity(workload, state)),
@@ -53,6 +55,20 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         clocks.push_event(made.handle(), float(down_s), world.NODE, world.LOST, node, 0)
         clocks.push_event(made.handle(), float(up_s), world.NODE, world.BACK, node, 0)
     return made
+
+
+def _lanes(rows: Any, workload: Workload, cluster: Cluster, first: int) -> int:
+    """Give each node with pinned sharing a domain for each hardware thread; returns how many."""
+    lanes = 0
+    rows["lane_first"] = -1
+    for number, node in enumerate(cluster.nodes):
+        if node.sharing == "pinned":
+            rows["lane_first"][number], rows["lane_n"][number] = first + lanes, node.threads
+            lanes += node.threads
+    wide = any(v.device is None and v.cores > 1 for shape in workload.shapes for v in shape.variants)
+    if lanes and wide:
+        raise InvalidInput(cluster.name, "nodes with sharing = 'pinned' run tasks of at most one core; use 'fair'")
+    return lanes
 
 
 def event_capacity(state: State) -> int:

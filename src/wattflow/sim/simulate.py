@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numba
 import numpy as np
 
 from wattflow.engine.build import build_state
@@ -140,15 +141,17 @@ class Simulation:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
         step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
-        if jit.CHECKED:
-            limit = 1
+        left, at_once = limit, 1 if jit.CHECKED else limit
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, at_once)
             self.seconds += time.perf_counter() - started
             if jit.CHECKED and status != kernel.GROW:
                 validate_state(self.state)
+                left -= 1
+                if status == kernel.LIMIT and left > 0:
+                    continue
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
@@ -203,6 +206,7 @@ class Simulation:
         }
         values |= {name: float(counts[name]) for name in ("decisions", "scored", "held", "failed_tasks")}
         return values | {
+            "random_draws": float(int(self.state.clock.random[0]) != int(random.stream(self.seed))),
             "kernel_s": self.seconds,
             "plan_s": self.plan_seconds,
             "decision_s": (self.seconds + self.plan_seconds) / max(1.0, float(counts.decisions)),
@@ -222,6 +226,8 @@ class Simulation:
             "policy": self.policy.name,
             "params": dict(self.policy.params),
             "seed": self.seed,
+            "options": asdict(self.options),
+            "versions": {"numpy": np.__version__, "numba": numba.__version__},
             "simulated": True,
             "power_provenance": sorted(sources),
             "power_scope": sorted(scopes),

@@ -18,7 +18,7 @@ from wattflow.engine.tables import (
     WAKING,
 )
 from wattflow.kernel.jit import inner
-from wattflow.sim import clocks, faults, power, sleep
+from wattflow.sim import clocks, faults, pinned, power, sleep
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -56,6 +56,7 @@ def begin(state, world, a):
     run.cold_s = 0.0
     run.data_s = 0.0
     run.hold_s = 0.0
+    run.in_lane = 0
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
@@ -301,11 +302,16 @@ def data_arrived(state, world, a):
 
 
 @inner
-def _crowd(state, world, node, cores_u):
+def _crowd(state, world, node, cores_u, beside_device):
     """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
     load = world.nodes[node]
     demand = load.demand_u + cores_u
     load.demand_u = demand
+    if load.lane_first >= 0:
+        if beside_device:
+            load.host_u += cores_u
+        pinned.set_rates(state, world, node)
+        return
     clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
@@ -339,18 +345,45 @@ def _enter_run(state, world, a):
     gang = world.gangs[task]
     run.stage = HOLD
     run.since = state.clock[0].now
-    run.left = gang.first_held
-    gang.first_held = a
+    _note_held(state, world, task, a)
     gang.held += 1
     if gang.held < parts:
         return
-    b = gang.first_held
+    b = _oldest_first(world, gang.first_held)
     _forget_held(world, task)
     while b >= 0:
         after = world.runs[b].left  # joining a domain sets it anew
         world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
         _start_run(state, world, b)
         b = after
+
+
+@inner
+def _note_held(state, world, task, a):
+    """Add a part to those that wait, the one placed last first; parts mostly come in order, so this is short."""
+    sequence = state.attempts[a].sequence
+    before = -1
+    b = world.gangs[task].first_held
+    while b >= 0 and state.attempts[b].sequence > sequence:
+        before = b
+        b = world.runs[b].left
+    world.runs[a].left = b
+    if before < 0:
+        world.gangs[task].first_held = a
+    else:
+        world.runs[before].left = a
+
+
+@inner
+def _oldest_first(world, b):
+    """The list of waiting parts turned round: they start in the order in which they were placed."""
+    after = -1
+    while b >= 0:
+        following = world.runs[b].left
+        world.runs[b].left = after
+        after = b
+        b = following
+    return after
 
 
 @inner
@@ -385,9 +418,12 @@ def _start_run(state, world, a):
         d = state.nodes.size + device
         clocks.join(state, world, d, a, work)
         clocks.set_rate(state, world, d, device_rate(state, world, device))
+    elif load.lane_first >= 0:
+        run.in_lane = 1
+        pinned.start(state, world, node, a, work)
     else:
         clocks.join(state, world, node, a, work)
-    _crowd(state, world, node, needs.cores_u)
+    _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
@@ -445,7 +481,10 @@ def _leave_run(state, world, a):
         joules += share * (_device_integral(state, world, a) - run.device_mark)
         _use_devices(state, world, a, -1)
         clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
-    _crowd(state, world, node, -needs.cores_u)
+    if run.in_lane == 1:
+        run.in_lane = 0
+        pinned.balance(state, world, node, run.domain)
+    _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
     power.refresh(state, world, node)
     run.run_j += joules
 

@@ -26,7 +26,8 @@ PULSE = np.dtype([
     ("transfers", "i8"), ("events", "i8"), ("series", "i8"), ("ramps", "i8"), ("sleeps", "i8"), ("moved_bytes", "f8"),
 ])  # fmt: skip
 RUNS = np.dtype([
-    ("stage", "i4"), ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"), ("warm", "i4"),
+    ("stage", "i4"), ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"),
+    ("warm", "i4"), ("in_lane", "i4"),
     ("finish_v", "f8"), ("since", "f8"), ("start", "f8"), ("mark", "f8"), ("device_mark", "f8"), ("weight_u", "i8"),
     ("run_j", "f8"), ("cold_j", "f8"), ("transfer_j", "f8"), ("message_s", "f8"), ("wake_s", "f8"), ("cold_s", "f8"),
     ("data_s", "f8"), ("hold_s", "f8"), ("planned", "f8"), ("bytes", "f8"),
@@ -40,6 +41,7 @@ NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
     ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"),
     ("failures", "i8"), ("idle_w", "f8"), ("warming_u", "i8"), ("warm_gen", "i8"), ("weight_u", "i8"),
+    ("host_u", "i8"), ("lane_first", "i8"), ("lane_n", "i8"),
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("tasks", "i8"), ("busy_u", "i8"), ("duty_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),

@@ -2,7 +2,8 @@
 
     asyncio.run(check_driver(lambda objects: MyDriver(objects), folder))
 
-Real functions and commands run through the driver; a sink of our own hears what it reports. All failures are told together.
+Real functions and commands run through the driver; a sink of our own hears what it reports. All failures are told
+together.
 """
 
 from __future__ import annotations
@@ -160,7 +161,9 @@ async def check_driver(
     finally:
         await driver.stop()
     if failed:
-        raise AssertionError(f"driver {driver.name!r} fails {len(failed)} of {len(CHECKS)} checks:\n" + "\n".join(failed))
+        raise AssertionError(
+            f"driver {driver.name!r} fails {len(failed)} of {len(CHECKS)} checks:\n" + "\n".join(failed)
+        )
     return passed
 
 

@@ -125,7 +125,7 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
         workflow_names=tuple(" ".join([stem(path), *(str(part) for part in group if part)]) for group in groups),
         ids=ids,
         machines=tuple(Machine(name) for name in dict.fromkeys(machine) if name),
-        columns=_columns(found, machine, origin),
+        columns=_columns(found, machine, origin) | _tags(kept("tag")),
         notes=tuple(notes),
     )
 
@@ -143,6 +143,11 @@ def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float)
     }
     columns = {name: values for name, values in columns.items() if np.isfinite(values).any()}
     return columns | ({"machine": np.array(machine, np.str_)} if any(machine) else {})
+
+
+def _tags(tags: list[str]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """The tag of each task: the sample or input it worked on; nothing where the trace has none."""
+    return {"tag": np.array(tags, np.str_)} if any(tags) else {}
 
 
 def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:  # type: ignore[type-arg]

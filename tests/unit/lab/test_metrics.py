@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wattflow.frames.metrics import STAGES as FRAME_STAGES
 from wattflow.generate import benchmark_workload
+from wattflow.lab.explore.point import values_of
 from wattflow.lab.figures.ideal import alone_factor, ideal_s
 from wattflow.lab.figures.metrics import METRICS, STAGES, TaskTimes, metrics, node_provenance, slowdown
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Serverless, Zone
@@ -114,6 +116,22 @@ def test_unknown_is_none_and_never_zero() -> None:
     for name in ("energy_j", "mean_w", "peak_w", "edp_js", "cost", "carbon_g", "embodied_g", "decision_us"):
         assert values[name] is None, name
     assert values["unknown_power_nodes"] == 2.0
+
+
+def test_one_dark_node_makes_a_lower_bound_of_the_total() -> None:
+    """What the other node used is told under its own name; no total, account, peak or product is."""
+    lit = two_node_run()
+    half = replace(lit.cluster, nodes=(replace(lit.cluster.nodes[0], power=None), lit.cluster.nodes[1]))
+    waits = {f"wait_{stage}_s": 0.0 for stage in FRAME_STAGES}
+    lit = replace(lit, scalars={**lit.scalars, **waits})
+    run = replace(lit, cluster=half)
+    for values in (metrics(run), values_of(run, np.ones(3))):
+        assert values["known_energy_j"] == pytest.approx(run.total_j)
+        for name in ("energy_j", "energy_run_j", "energy_idle_j", "peak_w", "mean_w", "edp_js"):
+            assert values[name] is None, name
+        assert values["unknown_power_nodes"] == 1.0
+    assert metrics(lit)["known_energy_j"] is None
+    assert values_of(lit, np.ones(3))["energy_j"] == pytest.approx(lit.total_j)
 
 
 def test_cost_and_carbon_are_shown_where_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -92,9 +93,53 @@ def test_an_unknown_task_has_no_point_and_a_wide_interval(model: runtime.Runtime
     assert "down-sampled" in found.advice()[0]
 
 
-def test_a_missing_size_is_taken_as_typical(model: runtime.RuntimeModel) -> None:
+def asked(task: str, size: float) -> Observations:
+    return Observations.of(task=[task], machine=["a"], sizes=np.array([[size]]), size_names=("size",))
+
+
+def width(found: runtime.Prediction) -> float:
+    return float(found.high_s[0] / found.low_s[0])
+
+
+def test_a_missing_size_is_taken_as_typical_and_makes_unsure(model: runtime.RuntimeModel) -> None:
     found = model.predict(Observations.of(task=["wf/align"], machine=["a"]))
     assert 5 < found.runtime_s[0] < 320
+    assert found.novelty[0] == runtime.NO_SIZE
+    assert found.low_s[0] < 2.0 + 30 * 0.2 < 2.0 + 30 * 5.0 < found.high_s[0], "sizes run from 0.1 to 10 GB"
+    assert "sizes are missing" in found.advice()[0]
+    constant = model.predict(Observations.of(task=["wf/report"], machine=["a"]))
+    assert width(constant) < 1.5, "a task whose size does not matter stays sure"
+
+
+def test_intervals_widen_beyond_the_sizes_seen(model: runtime.RuntimeModel) -> None:
+    inside, beyond, far = (model.predict(asked("wf/align", size)) for size in (5e9, 4e10, 83 * 1e10))
+    assert width(inside) < width(beyond) < width(far)
+    assert width(far) > 2.5
+    assert (inside.novelty[0], far.novelty[0]) == (runtime.KNOWN, runtime.BEYOND_SIZES)
+    assert far.runtime_s[0] == pytest.approx(2.0 + 30 * 830, rel=0.15), "the line goes on"
+    assert "outside those" in far.advice()[0]
+
+
+def test_the_same_input_is_known_again() -> None:
+    rng = np.random.default_rng(0)
+    work = np.exp(rng.normal(0, 1, 12))
+
+    def run(seed: int) -> Observations:
+        noise = np.exp(np.random.default_rng(seed).normal(0, 0.02, 48))
+        return Observations.of(
+            task=[f"wf/t{i // 12}" for i in range(48)], data=[f"s{i % 12}" for i in range(48)], run=[str(seed)] * 48,
+            runtime_s=np.tile(work, 4) * np.repeat([5.0, 20.0, 60.0, 9.0], 12) * noise,
+        )  # fmt: skip
+
+    found = runtime.fit(run(1)).predict(run(2))
+    assert np.median(np.abs(found.runtime_s / run(2).runtime_s - 1)) < 0.06
+
+
+def test_a_fit_of_a_workflow_takes_about_a_second(model: runtime.RuntimeModel) -> None:
+    rows = observed(("a", "b", "c", "d"), runs=120)
+    began = time.process_time()
+    runtime.fit(rows, BENCHMARKS)
+    assert time.process_time() - began < 4.0, "1 s on a quiet machine; make bench-predict measures it"
 
 
 def test_single_rows_equal_the_table(model: runtime.RuntimeModel) -> None:

@@ -17,7 +17,7 @@ from wattflow.cli.predict import predict
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import datasets, estimates, modelfile, runtime, sources, watts
+from wattflow.predict import datasets, estimates, modelfile, runtime, sources, tables, watts
 from wattflow.predict.evaluate import Figure, HeldOut, group_folds, leave_one_out
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
@@ -79,17 +79,20 @@ def test_missing_files_and_columns_are_all_named(tmp_path: Path) -> None:
 def test_a_task_table_is_checked(tmp_path: Path) -> None:
     bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
     with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
-        sources.task_table(bad)
+        tables.task_table(bad)
     with pytest.raises(InvalidInput, match="row 3: the task has no name"):
-        sources.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
+        tables.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
     with pytest.raises(InvalidInput, match="no rows"):
-        sources.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
+        tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
     with pytest.raises(InvalidInput, match="neither a file nor one of"):
         sources.rows_of(str(tmp_path / "nothing"), tmp_path)
-    good = sources.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
+    wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
+    with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
+        tables.task_table(wild)
+    good = tables.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
     assert good.task[1] == "wf/t1"
     assert good.size_names == ("size_in",)
-    dash = sources.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
+    dash = tables.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
     assert np.isnan(dash.runtime_s[0])
     assert dash.runtime_s[1] == 3.0
 
@@ -201,12 +204,124 @@ def test_fit_then_predict_a_table(tmp_path: Path, app: typer.Typer) -> None:
     assert float(unknown["runtime_high_s"]) > float(unknown["runtime_low_s"])
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
-    manifest = modelfile.Manifest("watts")
-    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), manifest)
-    result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), "x.csv"])
+def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
+    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), modelfile.Manifest("watts"))
+    table = write_table(tmp_path / "tasks.csv", TASK_HEAD, task_rows(6))
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), str(table)])
     assert isinstance(result.exception, InvalidInput)
-    assert "needs a model of tasks" in str(result.exception)
+    assert "holds tasks or a trace" in str(result.exception)
+    assert "needs usage counters" in str(result.exception)
+    with pytest.raises(InvalidInput, match="packaged are: kepler-nx12-platform"):
+        modelfile.find("nosuch")
+
+
+def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
+    trace = write_table(tmp_path / "trace.csv", NEXTFLOW_HEAD, nextflow_rows(1))
+    assert tables.kind_of(trace) == tables.TRACE
+    assert tables.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == tables.TASKS
+    assert tables.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == tables.COUNTERS
+    calls = ("function", "machine", "start_s", "duration_s", "power_w")
+    assert tables.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == tables.CALLS
+    with pytest.raises(InvalidInput, match="neither a trace that wattflow reads nor a table"):
+        tables.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
+
+
+NEXTFLOW_HEAD = ("task_id", "hostname", "process", "tag", "name", "status", "cpus", "memory", "submit", "start",
+                 "complete", "realtime", "peak_rss")  # fmt: skip
+
+
+def nextflow_rows(run: int) -> list[tuple[object, ...]]:
+    """Three processes over eight samples; a sample is as slow in every run, whatever the process's median says."""
+    noise = np.random.default_rng(run)
+    found: list[tuple[object, ...]] = []
+    for p in range(3):
+        for s in range(8):
+            seconds = (5 + 10 * p) * 2.0 ** (s % 4) * np.exp(noise.normal(0, 0.02))
+            begin = 1_700_000_000_000 + 1000 * len(found)
+            found.append((len(found), f"n{s % 2}", f"P{p}", f"sample{s}", f"P{p} (sample{s})", "COMPLETED", 1, 1 << 30,
+                          begin, begin, begin + int(1000 * seconds), int(1000 * seconds), 1 << 28))  # fmt: skip
+    return found
+
+
+def test_a_trace_teaches_the_next_run_of_its_workflow(tmp_path: Path, app: typer.Typer) -> None:
+    first = write_table(tmp_path / "flow-1.csv", NEXTFLOW_HEAD, nextflow_rows(1))
+    second = write_table(tmp_path / "flow-2.csv", NEXTFLOW_HEAD, nextflow_rows(2))
+    out, answer = tmp_path / "m.model", tmp_path / "out.csv"
+    assert CliRunner().invoke(app, ["fit", str(first), str(out)]).exit_code == 0
+    result = CliRunner().invoke(app, ["predict", str(out), str(second), "--out", str(answer)])
+    assert result.exit_code == 0, result.output
+    with answer.open(newline="") as file:
+        found = np.array([float(row["runtime_s"]) for row in csv.DictReader(file)])
+    true = np.array([row[11] / 1000 for row in nextflow_rows(2)])  # type: ignore[operator]
+    assert np.median(np.abs(found / true - 1)) < 0.06, "samples are told apart though each ran once"
+    both = CliRunner().invoke(app, ["fit", str(first), str(out), "--also", str(second)])
+    assert both.exit_code == 0, both.output
+    assert modelfile.load(out)[1].metrics["rows"] == 48
+
+
+def test_watts_are_learned_and_predicted_from_the_command_line(tmp_path: Path, app: typer.Typer) -> None:
+    rng = np.random.default_rng(0)
+    busy = rng.uniform(0, 16, 200)
+    rows = [
+        (i, 1000 * b, 1e5 * b, 3e9 * b, 3e9 * b, (60 + 10 * b) * (1 + 0.02 * (i % 3)))
+        for i, b in enumerate(busy.tolist())
+    ]
+    table = write_table(tmp_path / "usage.csv", ("timestamp", *watts.COUNTERS, "power_w"), rows)
+    model, out = tmp_path / "w.model", tmp_path / "out.csv"
+    assert CliRunner().invoke(app, ["fit", str(table), str(model)]).exit_code == 0
+    bare = write_table(tmp_path / "bare.csv", watts.COUNTERS, [row[1:5] for row in rows])
+    assert CliRunner().invoke(app, ["predict", str(model), str(bare), "--out", str(out)]).exit_code == 0
+    with out.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    np.testing.assert_allclose([float(row["power_w"]) for row in found], 60 + 10 * busy, rtol=0.1)
+    assert all(float(row["power_low_w"]) < float(row["power_high_w"]) for row in found)
+    result = CliRunner().invoke(app, ["fit", str(bare), str(tmp_path / "no.model")])
+    assert "power_w, platform_power or package_power is needed" in str(result.exception)
+    assert not (tmp_path / "no.model").exists()
+    result = CliRunner().invoke(app, ["predict", "kepler-nx12-platform", str(bare)])
+    assert result.exit_code == 0, "a packaged model is found by name"
+
+
+def test_calls_are_learned_and_predicted_from_the_command_line(tmp_path: Path, app: typer.Typer) -> None:
+    head = ("function", "machine", "start_s", "duration_s", "power_w")
+    rows: list[tuple[object, ...]] = [("f" if i % 2 else "g", "m", 3.0 * i, 1.0 + i % 2, 4.0) for i in range(60)]
+    table = write_table(tmp_path / "calls.csv", head, rows)
+    model, out = tmp_path / "c.model", tmp_path / "out.csv"
+    assert CliRunner().invoke(app, ["fit", str(table), str(model)]).exit_code == 0
+    asked = write_table(tmp_path / "asked.csv", head, [*rows[:10], ("f", "m", 100.0, "", "")])
+    result = CliRunner().invoke(app, ["predict", str(model), str(asked), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    with out.open(newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["energy_j"]) == pytest.approx(8.0, rel=0.1)
+    assert float(last["energy_low_j"]) < 8.01 < float(last["energy_high_j"]) * 1.01
+
+
+def test_few_joules_are_not_ignored_silently(tmp_path: Path, app: typer.Typer) -> None:
+    rows = [(*row, 50.0 if i < 19 else "") for i, row in enumerate(task_rows())]
+    table = write_table(tmp_path / "tasks.csv", (*TASK_HEAD, "energy_j"), rows)
+    result = CliRunner().invoke(app, ["fit", str(table), str(tmp_path / "m.model")])
+    assert result.exit_code == 0
+    assert "energy_j was not learned: 19 rows" in result.output
+    more = write_table(tmp_path / "more.csv", (*TASK_HEAD, "energy_j"), [(*row, 50.0) for row in task_rows(24)])
+    result = CliRunner().invoke(app, ["fit", str(more), str(tmp_path / "m.model")])
+    assert "energy_j was not learned" not in result.output
+    assert modelfile.load(tmp_path / "m.model")[0].power is not None
+
+
+def test_a_folder_or_an_input_is_never_written_to(tmp_path: Path, app: typer.Typer) -> None:
+    table = write_table(tmp_path / "tasks.csv", TASK_HEAD, task_rows())
+    before = table.read_bytes()
+    (tmp_path / "folder").mkdir()
+    for target in ("folder", "none/m.model", "tasks.csv"):
+        result = CliRunner().invoke(app, ["fit", str(table), str(tmp_path / target)])
+        assert isinstance(result.exception, InvalidInput), target
+    CliRunner().invoke(app, ["fit", str(table), str(tmp_path / "m.model")])
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "m.model"), str(table), "--out", str(table)])
+    assert isinstance(result.exception, InvalidInput)
+    assert table.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "m.model", "tasks.csv"]
+    assert not list((tmp_path / "folder").iterdir())
 
 
 def test_the_packaged_watts_model_is_what_its_manifest_says(data_dir: Path) -> None:

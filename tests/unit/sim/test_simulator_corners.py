@@ -176,6 +176,16 @@ def test_a_full_node_is_not_free(name: str) -> None:
     assert run.total_j == pytest.approx(6_000.0)
 
 
+def test_pinned_jobs_keep_their_thread_until_one_falls_idle() -> None:
+    """Three jobs of 6 s on two threads: one alone ends at 6 s; the pair has 3 s left each, then each has a thread."""
+    fair, fixed = (
+        simulate(tasks([6.0] * 3), nodes(node(2, allocatable_cores=3.0, sharing=sharing)), FIFO)
+        for sharing in ("fair", "pinned")
+    )
+    assert fair.end_s_by_task().tolist() == pytest.approx([9.0, 9.0, 9.0])
+    assert fixed.end_s_by_task().tolist() == pytest.approx([9.0, 6.0, 9.0])
+
+
 def test_host_cores_beside_a_device_crowd() -> None:
     """A GPU task holds one of two cores for 10 s: two CPU tasks beside it share the two with it, at two thirds."""
     card = Device("gpu")

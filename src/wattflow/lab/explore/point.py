@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from wattflow.frames.frame import Frame
 from wattflow.generate.recipe import Recipe
+from wattflow.lab.figures.energy import carbon_g, energy_figures
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.model.run import ACCOUNTS, Run
+from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 
 OWN = "own"
@@ -195,20 +196,23 @@ def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
 
     tasks = len(run.workload)
     done = run.attempts["outcome"] == 0
-    found: dict[str, float] = {"tasks": tasks, "finished": int(run.finished.sum()), "hosts": len(run.cluster.nodes)}
+    found: dict[str, float | None] = {
+        "tasks": tasks,
+        "finished": int(run.finished.sum()),
+        "hosts": len(run.cluster.nodes),
+    }
     found["slowdown_mean"] = float(slow.mean()) if len(slow) else math.nan
     cuts = np.percentile(slow, PERCENTILES) if len(slow) else np.full(len(PERCENTILES), math.nan)
     found |= {f"slowdown_p{p:g}": float(cut) for p, cut in zip(PERCENTILES, cuts)}
-    found |= {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
-    found |= {"energy_j": run.total_j, "energy_j_per_task": run.total_j / max(1, tasks)}
-    found |= {"makespan_s": run.makespan_s, "peak_w": run.peak_w}
-    is_known = all(zone.carbon_known for zone in run.cluster.zones)
-    found["carbon_g"] = float(run.carbon_g.sum()) if is_known else math.nan
+    found |= energy_figures(run)
+    total = found["energy_j"]
+    found["energy_j_per_task"] = None if total is None else total / max(1, tasks)
+    found |= {"makespan_s": run.makespan_s, "carbon_g": carbon_g(run)}
     found |= {f"wait_{stage}_s": seconds for stage, seconds in waits_s(run).items()}
     ran = run.attempts["end_s"][done] - run.attempts["start_s"][done]
     found["run_s"] = float(ran.sum()) / max(1, tasks)
     found |= {name: value for name, value in run.scalars.items() if name not in found}
-    return {name: (value if math.isfinite(value) else None) for name, value in found.items()}
+    return {name: (None if value is None or not math.isfinite(value) else value) for name, value in found.items()}
 
 
 def slower_shares(slow: NDArray[np.float64]) -> list[float]:

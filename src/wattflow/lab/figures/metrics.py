@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.lab.figures.energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.ideal import ideal_s
+from wattflow.lab.figures.response import response_values
 from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Node
 from wattflow.model.profile import Provenance
@@ -37,6 +39,7 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "makespan_s": Metric("makespan", "s"),
     "energy_j": Metric("energy", "J"),
+    AT_LEAST: Metric("energy, at least (nodes without a profile left out)", "J"),
     **{f"energy_{account}_j": Metric(f"energy, {account.replace('_', ' ')}", "J") for account in ACCOUNTS},
     **{f"energy_{kind}_j": Metric(f"energy from {kind} power", "J", None) for kind in Provenance},
     "peak_w": Metric("peak power", "W"),
@@ -58,6 +61,8 @@ METRICS: dict[str, Metric] = {
     "decision_us": Metric("time per decision, its events included", "µs"),
     **{f"wait_{stage}_s": Metric(f"mean {stage.replace('_', ' ')} time of a task", "s") for stage in STAGES},
     "response_mean_s": Metric("mean response time", "s"),
+    "workflow_response_mean_s": Metric("response of a workflow, mean", "s"),
+    "workflow_response_p95_s": Metric("response of a workflow, 95th percentile", "s"),
     "deadlines_missed": Metric("tasks past their deadline", ""),
     "tasks": Metric("tasks", "", None),
     "unfinished": Metric("tasks not finished", ""),
@@ -66,7 +71,7 @@ METRICS: dict[str, Metric] = {
 }
 
 HEADLINE = (
-    "makespan_s", "energy_j", "mean_w", "peak_w", "edp_js", "utilisation", "slowdown_p50", "slowdown_p95",
+    "makespan_s", "energy_j", AT_LEAST, "mean_w", "peak_w", "edp_js", "utilisation", "slowdown_p50", "slowdown_p95",
     "slowdown_p99", "stretch_mean", "cost", "carbon_g", "decision_us",
 )  # fmt: skip
 """What the terminal's table shows."""
@@ -92,6 +97,7 @@ def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
     values |= _shares(run)
     values |= _slowdowns(tasks, ideal)
     values |= _waits(tasks)
+    values |= response_values(run, tasks.end_s)
     values |= _money(run)
     decision_s = run.scalars.get("decision_s")
     values["decision_us"] = None if decision_s is None else decision_s * 1e6
@@ -180,21 +186,11 @@ def _over(above: Floats, below: Floats) -> Floats:
 def _energy(run: Run) -> dict[str, float | None]:
     by_node = run.energy_j.sum(axis=1)
     kinds = [node_provenance(node) for node in run.cluster.nodes]
-    unknown = sum(node.power is None for node in run.cluster.nodes)
-    known = unknown < len(run.cluster.nodes)
-    values: dict[str, float | None] = {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
+    values = energy_figures(run)
     for kind in Provenance:
         chosen = np.array([k == kind for k in kinds], bool)
         values[f"energy_{kind}_j"] = float(by_node[chosen].sum())
-    total = run.total_j if known else None
-    span = run.span_s
-    return values | {
-        "energy_j": total,
-        "peak_w": float(run.peak_w) if known else None,
-        "mean_w": total / span if total is not None and span > 0 else None,
-        "edp_js": total * run.makespan_s if total is not None else None,
-        "unknown_power_nodes": float(unknown),
-    }
+    return values
 
 
 def _shares(run: Run) -> dict[str, float | None]:
@@ -257,11 +253,11 @@ def _waits(tasks: TaskTimes) -> dict[str, float | None]:
 def _money(run: Run) -> dict[str, float | None]:
     nodes, zones = run.cluster.nodes, {zone.name: zone for zone in run.cluster.zones}
     priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
-    carbon = any(zones[node.zone].carbon_known for node in nodes)
+    unpaid = any(node.power is None and zones[node.zone].price_known for node in nodes)
     year_s = 365.25 * 86400.0
     embodied = sum(1000.0 * node.embodied_kg * run.span_s / (node.lifetime_years * year_s) for node in nodes)
     return {
-        "cost": float(run.cost.sum()) if priced else None,
-        "carbon_g": float(run.carbon_g.sum()) if carbon else None,
+        "cost": float(run.cost.sum()) if priced and not unpaid else None,
+        "carbon_g": carbon_g(run),
         "embodied_g": embodied if any(node.embodied_kg for node in nodes) else None,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import pickle
 import signal
@@ -88,6 +89,7 @@ class Bench:
     setup: Setup
     keep: frozenset[tuple[str, int]] = frozenset()
     _last: tuple[object, int, Workload, Floats] | None = None
+    _drew: bool = True
 
     def run(self, job: Job, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
         """The figures of one job, and its run where it is to be kept."""
@@ -99,13 +101,29 @@ class Bench:
         if kept:
             options = replace(options, record_power=True)
         run = sim.simulate(workload, job.cluster, job.policy, seed=job.seed, options=options, progress=progress)
+        self._drew = run.scalars.get("random_draws", 1.0) > 0.0
         return metrics(run, ideal), run if kept else None
+
+    def draws_nothing(self, job: Job) -> bool:
+        """Whether the last run, which was of this job, holds nothing random: every seed would give the same."""
+        return not self._drew and may_repeat(job, self.setup)
 
     def _workload(self, job: Job) -> tuple[Workload, Floats]:
         if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
             drawn = job.source.draw(job.seed) if isinstance(job.source, Recipe) else job.source
             self._last = (job.source, job.seed, drawn, ideal_s(drawn, job.cluster))
         return self._last[2], self._last[3]
+
+
+def may_repeat(job: Job, setup: Setup) -> bool:
+    """Whether only the policy's own dice could make two seeds differ: a recorded workload, no errors, no failures."""
+    if isinstance(job.source, Recipe):
+        return False
+    options = setup.options
+    if options is not None and (options.runtime_error or options.power_error):
+        return False
+    steady = all(node.faults is None or math.isinf(node.faults.mtbf_s) for node in job.cluster.nodes)
+    return steady and all(function.failure_rate == 0.0 for function in job.source.functions)
 
 
 @dataclass(slots=True)
@@ -120,6 +138,16 @@ class Results:
         self.values[job] = values
         if run is not None:
             self.runs[job.title, job.policy_name] = run
+
+    def known(self, job: Job) -> bool:
+        """Whether the job's figures are there already."""
+        return job in self.values
+
+    def repeat(self, job: Job, jobs: Sequence[Job]) -> None:
+        """Take the figures of a run without anything random for all other seeds of the same pair."""
+        for other in jobs:
+            if other.title == job.title and other.policy is job.policy and other not in self.values:
+                self.values[other] = self.values[job]
 
     @property
     def notes(self) -> list[str]:
@@ -136,11 +164,14 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
         if len(took) >= TRIED and _pays(rest, setup, statistics.median(took[-9:])):
             _run_parallel(rest, bench, results, optional)
             break
-        if job.policy_name in results.left_out:
+        if job.policy_name in results.left_out or results.known(job):
             continue
         began = time.perf_counter()
         try:
-            results.add(job, *bench.run(job, _share_of(setup.progress, number, len(jobs), job)))
+            values, run = bench.run(job, _share_of(setup.progress, number, len(jobs), job))
+            results.add(job, values, run)
+            if bench.draws_nothing(job):
+                results.repeat(job, jobs)
         except MissingExtra as error:
             if not optional:
                 raise
@@ -183,7 +214,7 @@ def _travel(jobs: Sequence[Job]) -> bool:
 
 
 _bench: Bench | None = None
-Answer = tuple[int, "tuple[Values, Run | None] | MissingExtra"]
+Answer = tuple[int, "tuple[Values, Run | None] | MissingExtra", bool]
 
 
 def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
@@ -195,9 +226,9 @@ def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
 def _run_in_worker(numbered: tuple[int, Job]) -> Answer:
     assert _bench is not None
     try:
-        return numbered[0], _bench.run(numbered[1])
+        return numbered[0], _bench.run(numbered[1]), _bench.draws_nothing(numbered[1])
     except MissingExtra as error:
-        return numbered[0], error
+        return numbered[0], error, False
 
 
 @contextmanager
@@ -215,24 +246,38 @@ def deaf_to_interrupts() -> Iterator[None]:
 
 def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, optional: bool) -> None:
     """The rest of the jobs on a pool; leaving it early, by Ctrl-C or an error, ends the workers at once."""
-    setup, left = bench.setup, [job for job in jobs if job.policy_name not in results.left_out]
-    done = len(results.values)
-    total = done + len(left)
+    setup, total = bench.setup, len(results.values) + len(jobs)
     with deaf_to_interrupts():
         pool = get_context("spawn").Pool(
-            _workers(setup, left), _start_worker, (replace(setup, progress=None), bench.keep)
+            _workers(setup, jobs), _start_worker, (replace(setup, progress=None), bench.keep)
         )
     with pool:
-        answers = pool.imap_unordered(_run_in_worker, enumerate(left))
-        for _ in left:
-            number, answer = _next(answers, setup.progress, done / total)
-            done += 1
-            if not isinstance(answer, MissingExtra):
-                results.add(left[number], *answer)
-            elif optional:
-                results.left_out[left[number].policy_name] = str(answer)
-            else:
-                raise answer
+        while left := [job for job in jobs if job.policy_name not in results.left_out and not results.known(job)]:
+            batch = _first_of_each(left, setup)
+            answers = pool.imap_unordered(_run_in_worker, enumerate(batch))
+            for _ in batch:
+                number, answer, fixed = _next(answers, setup.progress, len(results.values) / total)
+                if isinstance(answer, MissingExtra):
+                    if not optional:
+                        raise answer
+                    results.left_out[batch[number].policy_name] = str(answer)
+                    continue
+                results.add(batch[number], *answer)
+                if fixed:
+                    results.repeat(batch[number], jobs)
+
+
+def _first_of_each(jobs: Sequence[Job], setup: Setup) -> list[Job]:
+    """All jobs, but one seed only of a pair that may prove the same for every seed."""
+    seen: set[tuple[str, str]] = set()
+    chosen = []
+    for job in jobs:
+        pair = (job.title, job.policy_name)
+        if pair in seen and may_repeat(job, setup):
+            continue
+        seen.add(pair)
+        chosen.append(job)
+    return chosen
 
 
 def _next(answers: IMapIterator[Answer], progress: Progress | None, share: float) -> Answer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from wattflow.files.whole import whole_file, write_text
 from wattflow.lab.compare.comparison import Comparison, Summary
+from wattflow.lab.figures.energy import AT_LEAST
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
 from wattflow.model.units import J_PER_KWH, human_energy, human_time
@@ -169,6 +170,9 @@ def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str])
         if policy != comparison.baseline:
             table.add_column("less by", justify="right")
     for metric in metrics:
+        means = [comparison.summary(workload, policy, metric).mean for policy in comparison.policies]
+        if metric == AT_LEAST and not any(mean is not None for mean in means):
+            continue  # the total itself is known
         cells = [METRICS[metric].label]
         for policy in comparison.policies:
             each = comparison.summary(workload, policy, metric)
@@ -180,7 +184,7 @@ def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str])
 
 
 _SHORT = {
-    "mean_w": "mean W", "peak_w": "peak W", "edp_js": "EDP", "utilisation": "util.",
+    AT_LEAST: "energy ≥", "mean_w": "mean W", "peak_w": "peak W", "edp_js": "EDP", "utilisation": "util.",
     "slowdown_p50": "slowdown p50", "slowdown_p95": "p95", "slowdown_p99": "p99", "stretch_mean": "stretch",
     "carbon_g": "carbon", "decision_us": "decision", "cost": "cost",
 }  # fmt: skip
@@ -232,10 +236,10 @@ def _table(comparison: Comparison, workload: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def explanation(comparison: Comparison) -> str:
-    """How to read the tables."""
+def explanation(comparison: Comparison, front: bool = True) -> str:
+    """How to read the tables; ``front`` where they mark the Pareto front."""
     lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
-    if len(comparison.policies) > 4:
+    if front and len(comparison.policies) > 4:
         lines.append("● no policy beats it in both makespan and energy")
     if len(comparison.seeds) > 1 and all(s.deterministic for s in comparison.summaries(("makespan_s", "energy_j"))):
         lines.append("every seed gave the same run: nothing here is random, so intervals are 0")

@@ -1,6 +1,7 @@
 """Slurm executes, we place: one job per attempt, pinned to the node that the engine chose.
 
-Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a few times a
+Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a
+few times a
 second for all jobs together; the folder, not Slurm, says how an attempt ended.
 """
 
@@ -184,7 +185,9 @@ class SlurmDriver:
         _, out = await _run("scontrol", "-o", "show", "job", job)
         state = next((part[9:] for part in out.split() if part.startswith("JobState=")), "")
         if state in _ENDED or time.monotonic() - since_s > MISSING_S:
-            outcome, reason = _ENDED.get(state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})"))
+            outcome, reason = _ENDED.get(
+                state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})")
+            )
             if self._take_end(fence):
                 return
             self._forget(fence)

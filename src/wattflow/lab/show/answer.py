@@ -1,0 +1,236 @@
+"""The answer first: one sentence for the flagship against the baseline, then a table of what matters.
+
+Changes over several workloads are geometric means of the ratios, by seed, with a 95 % interval over seeds. Money and
+carbon are what the saved watts come to in a year at this rate: by the cluster's own prices and carbon intensities where
+it has them, else by assumed ones, and the sentence says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.figures.metrics import METRICS
+from wattflow.lab.figures.statistics import mean_interval
+from wattflow.lab.show.tables import show
+from wattflow.model.units import J_PER_KWH
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FLAGSHIP = "wattflow"
+MATTERS = (
+    "energy_j", "workflow_response_mean_s", "workflow_response_p95_s", "makespan_s", "deadlines_missed", "cost",
+    "carbon_g",
+)  # fmt: skip
+"""Figures of the short table."""
+ROWS = 8
+"""Policies of the short table, baseline and flagship among them."""
+ASSUMED_PRICE, ASSUMED_G = 0.20, 300.0
+"""Money and grams of CO₂ per kWh where the cluster names none: round figures of a European grid."""
+HOURS_A_YEAR = 8766.0
+_HEADS = {
+    "energy_j": "energy", "workflow_response_mean_s": "response", "workflow_response_p95_s": "p95",
+    "makespan_s": "makespan", "deadlines_missed": "late", "cost": "cost", "carbon_g": "CO₂",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """After over before, and the half width of its interval; None where a value is unknown or 0."""
+
+    ratio: float
+    half: float | None
+
+
+def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
+    """Geometric mean over workloads of after / before, averaged over seeds."""
+    by_seed = []
+    for place in range(len(comparison.seeds)):
+        logs = []
+        for workload in comparison.workloads:
+            before = comparison.values(workload, comparison.baseline, metric)[place]
+            after = comparison.values(workload, policy, metric)[place]
+            if before is None or after is None or before <= 0 or after <= 0:
+                return None
+            logs.append(math.log(after / before))
+        by_seed.append(math.exp(sum(logs) / len(logs)))
+    return Change(*mean_interval(by_seed))
+
+
+def leader(comparison: Comparison) -> str | None:
+    """The flagship where it took part, else the policy with the least energy; None with the baseline alone."""
+    others = [policy for policy in comparison.policies if policy != comparison.baseline]
+    if FLAGSHIP in others:
+        return FLAGSHIP
+    known = [(found.ratio, policy) for policy in others if (found := change(comparison, policy, "energy_j"))]
+    return min(known)[1] if known else (others[0] if others else None)
+
+
+def sentence(comparison: Comparison) -> str:
+    """What a manager wants to know first."""
+    policy = leader(comparison)
+    if policy is None:
+        return f"Only {comparison.baseline} was run: name a second policy to compare it with."
+    energy = change(comparison, policy, "energy_j")
+    parts = [_words(energy, "energy", "less", "more")] if energy else ["energy unknown"]
+    for metric, name in (("workflow_response_mean_s", "mean response"), ("makespan_s", "makespan")):
+        found = change(comparison, policy, metric)
+        parts.append(_words(found, name, "shorter", "longer") if found else f"{name} unknown")
+    text = f"{policy} against {comparison.baseline}: {', '.join(parts)}{_deadlines(comparison, policy)}."
+    return text + _yearly(comparison, policy)
+
+
+def _words(found: Change, what: str, below: str, above: str) -> str:
+    if found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005):
+        return f"{what} the same within noise"
+    if found.ratio >= 2.0:
+        return f"{what} × {found.ratio:.3g}"
+    half = f" ±{100 * found.half:.1f}" if found.half else ""
+    return f"{100 * abs(1.0 - found.ratio):.1f}{half} % {below if found.ratio < 1 else above} {what}"
+
+
+def _deadlines(comparison: Comparison, policy: str) -> str:
+    late = _sum(comparison, policy, "deadlines_missed")
+    before = _sum(comparison, comparison.baseline, "deadlines_missed")
+    if late is None or before is None:
+        return ""
+    tasks = _sum(comparison, policy, "tasks") or 0.0
+    return (
+        f", {100 * (1 - late / max(1.0, tasks)):.1f} % of deadlines met ({100 * (1 - before / max(1.0, tasks)):.1f} %)"
+    )
+
+
+def _sum(comparison: Comparison, policy: str, metric: str) -> float | None:
+    values = [value for w in comparison.workloads for value in comparison.values(w, policy, metric)]
+    return (
+        None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
+    )
+
+
+def _yearly(comparison: Comparison, policy: str) -> str:
+    """Saved watts while the workload runs, times a year."""
+    saved_j, span_s = 0.0, 0.0
+    for workload in comparison.workloads:
+        before = comparison.summary(workload, comparison.baseline, "energy_j").mean
+        after = comparison.summary(workload, policy, "energy_j").mean
+        span = comparison.summary(workload, comparison.baseline, "makespan_s").mean
+        if before is None or after is None or span is None:
+            return ""
+        saved_j, span_s = saved_j + before - after, span_s + span
+    if span_s <= 0:
+        return ""
+    kwh = saved_j / span_s * HOURS_A_YEAR * 3600.0 / J_PER_KWH
+    zones = comparison.cluster.zones
+    prices = [sum(zone.price.values) / len(zone.price.values) for zone in zones if zone.price_known]
+    grams = [sum(zone.carbon.values) / len(zone.carbon.values) for zone in zones if zone.carbon_known]
+    price = sum(prices) / len(prices) if prices else ASSUMED_PRICE
+    gram = sum(grams) / len(grams) if grams else ASSUMED_G
+    guess = [f"{ASSUMED_PRICE:.2f} a kWh"] * (not prices) + [f"{ASSUMED_G:g} g CO₂ a kWh"] * (not grams)
+    note = f" (assumed: {', '.join(guess)})" if guess else ""
+    verb = "saves" if kwh >= 0 else "costs"
+    return (
+        f"\nAt this rate it {verb} {amount(abs(kwh) * 1e3, 'Wh')}, {abs(kwh) * price:,.0f} in money and "
+        f"{amount(abs(kwh) * gram, 'g')} of CO₂ a year{note}."
+    )
+
+
+_STEPS = {"Wh": ("Wh", "kWh", "MWh", "GWh"), "g": ("g", "kg", "t", "kt"), "W": ("W", "kW", "MW", "GW")}
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with the unit that fits its size."""
+    steps = _STEPS[unit]
+    place = 0
+    while abs(value) >= 1000.0 and place < len(steps) - 1:
+        value, place = value / 1000.0, place + 1
+    return f"{value:.3g} {steps[place]}"
+
+
+def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
+    """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for policy in comparison.policies:
+        key = tuple(tuple(comparison.values(workload, policy, metric)) for metric in metrics)
+        groups.setdefault(key, []).append(policy)
+    first = (comparison.baseline, FLAGSHIP)
+    return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
+
+
+def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) -> Table:
+    """What matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
+    from rich import box
+    from rich.table import Table
+
+    seeds = len(comparison.seeds)
+    title = f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0)
+    )
+    known = [
+        m for m in MATTERS if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
+    ]
+    table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=18)
+    for metric in known:
+        table.add_column(_HEADS[metric], justify="right", no_wrap=True)
+        if metric == "energy_j":
+            table.add_column("less by", justify="right", no_wrap=True)
+    groups = sorted(folded(comparison, workload), key=lambda group: _energy_rank(comparison, workload, group[0]))
+    kept = _kept(comparison, groups, rows)
+    for group in kept:
+        table.add_row(
+            *_cells(comparison, workload, group, known), style="bold" if comparison.baseline in group else None
+        )
+    notes = [f"{len(group)} policies = {group[0]} here: {', '.join(group[1:])}" for group in kept if len(group) > 1]
+    hidden = sum(map(len, groups)) - sum(map(len, kept))
+    if hidden:
+        notes.append(f"{hidden} more with --full")
+    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
+    return table
+
+
+def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> list[list[str]]:
+    if rows is None or len(groups) <= rows:
+        return groups
+    wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
+    rest = [group for group in groups if group not in wanted][: rows - len(wanted)]
+    return [group for group in groups if group in wanted or group in rest]
+
+
+def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[float, str]:
+    energy = comparison.summary(workload, policy, "energy_j").mean
+    return (math.inf if energy is None else energy), policy
+
+
+def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
+    policy = group[0]
+    cells = [f"{policy[: 12 if len(group) > 1 else 18]}{f' (={len(group)})' if len(group) > 1 else ''}"]
+    for metric in known:
+        each = comparison.summary(workload, policy, metric)
+        cells.append(_short(metric, each.mean))
+        if metric == "energy_j":
+            cells.append("" if policy == comparison.baseline else less_by(each.reduction, each.reduction_half_width))
+    return cells
+
+
+def _short(metric: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if METRICS[metric].unit == "J":
+        return amount(value / 3600.0, "Wh")
+    if METRICS[metric].unit == "g":
+        return amount(value, "g")
+    return show(metric, value)
+
+
+def less_by(reduction: float | None, half: float | None) -> str:
+    """``31.2 ±0.8 %``, or ``× 54`` where it is more than twice the baseline."""
+    if reduction is None:
+        return "–"
+    if reduction < -1.0:
+        return f"× {1.0 - reduction:.3g}"
+    text = f"{100 * reduction:.1f}".replace("-", "−")
+    return f"{'0.0' if text == '−0.0' else text}{f' ±{100 * half:.1f}' if half else ''} %"

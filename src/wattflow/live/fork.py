@@ -1,0 +1,118 @@
+"""Copies of an engine: in memory for looking ahead, in a file for the next start."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wattflow.files.whole import whole_file
+from wattflow.kernel import snapshot
+from wattflow.live.engine import Engine
+from wattflow.live.graph import Decoder, Encoder, cloned
+from wattflow.model.errors import InvalidInput
+from wattflow.policy import bind, registry
+from wattflow.policy.base import Policy
+
+VERSION = 1
+_MADE_ANEW = ("_put", "_kernels", "_functions", "_events", "_room", "policy", "state", "_desk")
+"""What an engine makes from the rest when it starts, and what is written apart."""
+
+
+def _kept(engine: Engine) -> dict[str, Any]:
+    """The engine's own attributes that are neither tables nor made from them."""
+    return {
+        name: value
+        for name, value in vars(engine).items()
+        if name not in _MADE_ANEW and not name.endswith("_generation") and not callable(value)
+    }
+
+
+def fork(engine: Engine) -> Engine:
+    """An engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
+    made = object.__new__(Engine)
+    memo = {id(engine.state): engine.state.copy(), id(engine._desk): engine._desk.copy(), id(engine): made}
+    vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
+    made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
+    made.state, made._desk = memo[id(engine.state)], memo[id(engine._desk)]
+    made._take_up()
+    return made
+
+
+def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
+    """Write everything to one file, which appears whole or not at all; ``notes`` are the caller's (plain data)."""
+    encoder = Encoder({id(engine.state): "state", id(engine._desk): "desk"})
+    head = {
+        "version": VERSION,
+        "policy": described(engine.policy),
+        "notes": dict(notes or {}),
+        "kept": {name: encoder.encode(value) for name, value in _kept(engine).items()},
+    }
+    with whole_file(path) as place, place.open("wb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("engine.json", json.dumps(head))
+            archive.writestr("state.npz", snapshot.dump(engine.state))
+            archive.writestr("desk.npz", snapshot.dump(engine._desk))
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(Path(path).parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename is on the disk when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = None) -> tuple[Engine, dict[str, Any]]:
+    """The engine that was saved, and the notes with it; ``policies`` are those that no registry knows."""
+    source = str(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            head = json.loads(archive.read("engine.json"))
+            tables = {name: archive.read(f"{name}.npz") for name in ("state", "desk")}
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as problem:
+        raise InvalidInput(source, f"it holds no engine: {problem}") from None
+    if head.get("version") != VERSION:
+        raise InvalidInput(source, f"it is of version {head.get('version')!r}; this is version {VERSION}")
+    made = Engine(_policy(head["policy"], policies or {}, source))
+    made.state = snapshot.read(io.BytesIO(tables["state"]), made.state, source)
+    made._desk = snapshot.read(io.BytesIO(tables["desk"]), made._desk, source)
+    decoder = Decoder({"state": made.state, "desk": made._desk}, source)
+    for name, data in head["kept"].items():
+        setattr(made, name, decoder.decode(data))
+    made._functions = bind.bind(made.policy, made.state)
+    made._take_up()
+    return made, head["notes"]
+
+
+def described(policy: Policy) -> dict[str, Any]:
+    """A policy as plain data: its name, its numbers, and what is set otherwise than usual."""
+    encoder = Encoder({})
+    return {
+        "name": policy.name,
+        "params": dict(policy.params),
+        "sleep_after_s": policy.sleep_after_s,
+        "settings": encoder.encode(policy.settings),
+    }
+
+
+def _policy(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> Policy:
+    from dataclasses import replace
+
+    name = data["name"]
+    if name not in own and name not in registry.names():
+        raise InvalidInput(source, f"its policy {name!r} is in no registry; pass it as policies={{{name!r}: …}}")
+    policy = own[name] if name in own else registry.load(name)
+    settings = Decoder({}, source).decode(data["settings"])
+    return replace(policy, params=data["params"], sleep_after_s=data["sleep_after_s"], settings=settings)
+
+
+__all__ = ["described", "fork", "load", "save"]

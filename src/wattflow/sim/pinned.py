@@ -1,0 +1,63 @@
+"""Jobs that keep their hardware thread until one falls idle: sharing by queue length instead of by speed.
+
+A fair node gives all its CPU attempts the same rate. Linux balances the lengths of run queues, not how fast each goes
+on: with nine jobs more than hardware threads, nine pairs take turns and the rest run alone, until a thread falls idle
+and takes one of a pair (Hofmeyr et al., PPoPP 2010, doi:10.1145/1693453.1693475; Lozi et al., EuroSys 2016,
+doi:10.1145/2901318.2901326). Each hardware thread of such a node is a domain of its own, a *lane*.
+"""
+
+from __future__ import annotations
+
+from wattflow.engine import view
+from wattflow.engine.tables import MICRO
+from wattflow.kernel.jit import inner
+from wattflow.sim import clocks
+
+
+@inner
+def start(state, world, node, a, work):
+    """A run begins on the lane with the fewest jobs; ties go to the lowest."""
+    first = world.nodes[node].lane_first
+    lane = first
+    for d in range(first, first + world.nodes[node].lane_n):
+        if world.domains[d].count < world.domains[lane].count:
+            lane = d
+    clocks.join(state, world, lane, a, work)
+
+
+@inner
+def balance(state, world, node, lane):
+    """A run on this lane is over. If the lane is idle now, the job placed last on the longest lane moves over."""
+    load = world.nodes[node]
+    if world.domains[lane].count > 0:
+        return
+    longest = load.lane_first
+    for d in range(load.lane_first, load.lane_first + load.lane_n):
+        if world.domains[d].count > world.domains[longest].count:
+            longest = d
+    if world.domains[longest].count < 2:
+        return
+    pick = -1
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        on_it = world.runs[a].in_lane == 1 and world.runs[a].domain == longest
+        if on_it and (pick < 0 or state.attempts[a].sequence > state.attempts[pick].sequence):
+            pick = a
+        a = state.attempts[a].next
+    left = max(0.0, world.runs[pick].finish_v - clocks.virtual(world, longest, state.clock[0].now))
+    clocks.remove(state, world, pick)
+    clocks.join(state, world, lane, pick, left)
+
+
+@inner
+def set_rates(state, world, node):
+    """Every busy thread goes at the node's speed for so many of them, and its jobs take turns."""
+    load = world.nodes[node]
+    busy = 0
+    for d in range(load.lane_first, load.lane_first + load.lane_n):
+        if world.domains[d].count > 0:
+            busy += 1
+    speed = view.share_rate(state, state.nodes[node].cls, busy + load.host_u / MICRO)
+    for d in range(load.lane_first, load.lane_first + load.lane_n):
+        if world.domains[d].count > 0:
+            clocks.set_rate(state, world, d, speed / world.domains[d].count)
