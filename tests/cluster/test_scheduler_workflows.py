@@ -75,7 +75,7 @@ def test_a_workflows_priority_counts_among_pods_that_wait(
 
 
 @pytest.mark.parametrize("first", ["true", "false"])
-def test_one_workflow_is_finished_before_the_next_if_asked(
+def test_older_first_if_asked(
     cluster: Cluster, argo: None, kwok_nodes: Callable[..., list[str]], namespace: str, first: str
 ) -> None:
     kwok_nodes(2, [SLOT])
@@ -100,3 +100,25 @@ def test_a_gang_of_a_workflow_starts_together(
     began = [at for at, workflow in begun_ms(cluster, namespace) if workflow == "together"]
     print(f"the gang began within {max(began) - min(began)} ms")
     assert max(began) - min(began) < 1900, "all three run at once"
+
+
+def test_priorities_that_know_the_dag(
+    cluster: Cluster, argo: None, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    kwok_nodes(1, [SLOT])
+    flow = fan("dag", 1, **{"wattflow.io/runtime-s": "1"})
+    after = {"root": [], "alone": ["root"], "b": ["root"], "c": ["b"], "d": ["c"]}
+    tasks = [{"name": name, "template": "leaf", "dependencies": needs} for name, needs in after.items()]
+    flow["spec"]["templates"][0] = {"name": "all", "dag": {"tasks": tasks}}
+    with OurScheduler(cluster.own(), policy="heft", text=CONFIG.replace("FIRST", "false")):
+        argo_part.submit(cluster.api, namespace, flow)
+        done = argo_part.await_end(cluster.api, namespace, "dag", 120)
+        assert done["status"]["phase"] == "Succeeded", done["status"].get("message")
+    began = {}
+    for pod in cluster.api.items(f"/api/v1/namespaces/{namespace}/pods"):
+        at = {one["type"]: one.get("message") for one in pod["status"]["conditions"]}
+        name = pod["metadata"]["annotations"]["workflows.argoproj.io/node-name"].removeprefix("dag.")
+        began[name] = int(at["rig.wattflow.io/Began"])
+    order = sorted(began, key=began.__getitem__)
+    print(order)
+    assert order[:2] == ["root", "b"], "what a long chain waits for goes first, though nothing of the chain exists yet"

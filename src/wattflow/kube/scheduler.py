@@ -20,6 +20,7 @@ from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client
 from wattflow.kube.decider import Choice, Decider
+from wattflow.kube.estimates import Estimates
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
@@ -50,6 +51,7 @@ class Scheduler:
     decider: Decider
     watts: Watts = field(default_factory=Watts)
     metrics: Metrics = field(default_factory=Metrics)
+    estimates: Estimates = field(default_factory=Estimates)
     clock: Callable[[], float] = time.monotonic
     book: Book = field(init=False)
     binder: Binder = field(init=False)
@@ -73,6 +75,7 @@ class Scheduler:
             self.decider,
             owns=lambda pod: pod.spec.scheduler_name == mine,
             power_of=self.watts.profile_of,
+            estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
@@ -99,6 +102,8 @@ class Scheduler:
     def _on_pod(self, kind: str, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
         before = uid in self.book.waiting
+        if pod.ended and uid in self.book.records:
+            self.estimates.learn(pod)
         self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
