@@ -60,6 +60,7 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
+        self.state.rules["score_limit"] = score_limit
         self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
@@ -95,7 +96,7 @@ class Engine:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
         state.rules["selection"] = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "parks"):
             state.rules[flag] = int(getattr(settings, flag))
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
