@@ -170,10 +170,8 @@ class Engine:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
                 self._write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
-        facts.counts, facts.node = (
-            dict(counts),
-            replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores),
-        )
+        known = replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores)
+        self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts), node=known)
         self._put_node(identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
         return identity
 

@@ -10,9 +10,9 @@ PWR: Lettich, Carlini, Nardini, Perego, Trani: Power- and fragmentation-aware on
 CCGrid 2025, doi:10.1109/CCGRID64434.2025.00015. Added watts and added fragmentation are each scaled to 0 … 100 over
 the candidates, and summed with weights α and 1 − α.
 
-The target workload is what arrived so far; `targeting` gives it beforehand, as the paper's experiments do (the 64 most
-frequent shapes stand for all then). O(candidates × shapes × GPUs of a node) per task. Ties go to the lower
-index.
+The target workload is what arrived so far; `targeting` gives it beforehand, as the paper's experiments do (the most
+frequent requests of cores and GPUs that are 95 % of all). O(candidates × shapes × GPUs of a node) per task. Ties go to
+the lower index.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
-MOST_SHAPES = 64
+POPULAR = 0.95
 DIAL = view.dials(alpha=0.1)
 NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 
@@ -99,13 +99,11 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
     row = state.nodes[node]
     free_u = row.capacity_u - row.used_u
-    free_mem = row.capacity_mem - row.used_mem
     devices = 0
     share_u = 0
     if variant >= 0:
         trial = state.variants[variant]
         free_u -= trial.need_u
-        free_mem -= trial.memory
         if device >= 0:
             devices = trial.devices
             share_u = trial.share_u if devices == 1 else MICRO
@@ -124,7 +122,7 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
         wanted = int(view.recall(state, NOTES.variant, i))
         needs = state.variants[wanted]
         lost = total
-        fits = needs.need_u <= free_u and needs.memory <= free_mem and state.class_ok[wanted, row.cls] == 1
+        fits = needs.need_u <= free_u and state.class_ok[wanted, row.cls] == 1
         if needs.device == GPU and fits:
             lost = useless_u(state, wanted, gpus)
         mean += weight * lost
@@ -206,14 +204,28 @@ def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDAr
     )  # fmt: skip
 
 
+def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The most frequent requests of cores and GPUs that together are 95 % of all, and their shares."""
+    counts = np.bincount(workload.shape, minlength=len(workload.shapes))
+    found: dict[tuple[object, ...], list[int]] = {}
+    for form, shape in enumerate(workload.shapes):
+        needs = shape.variants[0]
+        request = (needs.cores, needs.device, needs.devices, needs.device_share, needs.device_models)
+        row = found.setdefault(request, [form, 0])
+        row[1] += int(counts[form])
+    rows = sorted(found.values(), key=lambda row: -row[1])
+    total = np.cumsum([row[1] for row in rows])
+    keep = rows[: int(np.searchsorted(total, POPULAR * total[-1])) + 1]
+    weight = np.array([row[1] for row in keep], np.float64)
+    return np.array([row[0] for row in keep], np.int64), weight / weight.sum()
+
+
 def targeting(policy: Policy, workload: Workload) -> Policy:
     """The same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
-    counts = np.bincount(workload.shape, minlength=len(workload.shapes))
-    form = np.argsort(-counts, kind="stable")[:MOST_SHAPES]
-    form = form[counts[form] > 0]
+    form, weight = typical(workload)
 
     def known(state: Any, cluster: Cluster) -> None:
-        _lay_out(state, cluster, form, counts[form] / max(1, counts[form].sum()))
+        _lay_out(state, cluster, form, weight)
 
     return replace(policy, prepare=known)
 

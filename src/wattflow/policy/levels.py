@@ -1,8 +1,8 @@
 """Levels of a workload's DAGs: how long before each task, how long from it on, and what that leaves as slack.
 
-Seconds are estimates on a node of the cluster's mean speed; a task without an estimate counts as one of a second, as
-everywhere. Data and waiting are left out. Each workflow is looked at on its own, so many at once mean the
-same. O(tasks + edges), compiled.
+Seconds are means over the cluster's cores, as if speeds were not looked at; a task without an estimate counts as
+one of a second, as everywhere. Data and waiting are left out. Each workflow is looked at on its own, so many at once
+mean the same. O(tasks + edges), compiled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wattflow.kernel.jit import jit
 from wattflow.model.cluster import Cluster
+from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -86,13 +87,19 @@ def _backward(child_start, child, seconds, order, rest):  # type: ignore[no-unty
         rest[t] = longest + seconds[t]
 
 
+def _quickest(variants: tuple[Variant, ...], kinds: set[str | None]) -> float:
+    """The least runtime factor of the variants whose device the cluster has; the first one's where it has none."""
+    return min((v.runtime_factor for v in variants if v.device in kinds), default=variants[0].runtime_factor)
+
+
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
-    """Seconds of each task in its first variant at the cluster's mean core speed; no NaN."""
+    """Seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
     cores = np.array([node.cores for node in cluster.nodes], np.float64)
-    speed = float(np.average([node.speed for node in cluster.nodes], weights=cores))
-    factor = np.array([shape.variants[0].runtime_factor for shape in workload.shapes], np.float64)
+    pace = float(np.average([1.0 / node.speed for node in cluster.nodes], weights=cores))
+    kinds = {device.kind for node in cluster.nodes for device in node.devices} | {None}
+    factor = np.array([_quickest(shape.variants, kinds) for shape in workload.shapes], np.float64)
     seconds = np.where(np.isnan(workload.estimate_s), GUESS_S, workload.estimate_s)
-    return np.ascontiguousarray(seconds * factor[workload.shape] / speed)
+    return np.ascontiguousarray(seconds * factor[workload.shape] * pace)
 
 
 def levels(workload: Workload, cluster: Cluster) -> Levels:

@@ -90,19 +90,19 @@ from wattflow.policy.node_view import (
 )
 
 __all__ = [
-    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "bounded", "busy_cores", "busy_until_s", "bytes_to",
-    "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
-    "container_start_s", "core_share", "cores_of", "crowding_w", "deadline_s", "decision", "device_added_w",
-    "device_of", "device_suits", "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on",
-    "finish_in_s", "free_cores", "function_of", "function_running", "function_waiting", "functions_n",
-    "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on",
-    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
-    "node_added_w", "node_cores", "node_idle_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
-    "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "rank", "ready_in_s",
-    "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
-    "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s",
-    "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s",
-    "waited_s", "waiting", "wake_j", "warm", "watts_at", "zone_of",
+    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asleep", "awake_j", "bounded", "busy_cores", "busy_until_s",
+    "bytes_to", "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
+    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
+    "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_watts", "devices_of", "dials",
+    "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s", "free_cores", "function_of", "function_running",
+    "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w",
+    "is_asleep", "is_gone", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out",
+    "load", "mean_w", "memory_share", "node_added_w", "node_cores", "node_idle_w", "node_of", "node_sleep_w",
+    "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s",
+    "place_of", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s",
+    "sleep_after_s", "sleep_cycle_j", "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j",
+    "transfer_s", "typical_s", "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device",
+    "variants_of", "wait_s", "waited_s", "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -167,6 +167,12 @@ def running(state):
 def waiting(state):
     """Tasks in the queue."""
     return state.counts[0].waiting
+
+
+@jit
+def asleep(state):
+    """Nodes that sleep or are falling asleep."""
+    return state.counts[0].asleep_n
 
 
 @jit
@@ -419,3 +425,63 @@ def added_j(state, task, variant, candidate):
     if rules.has_data == 1:
         joules += transfer_j(state, task, place.node)
     return bounded(joules)
+
+
+# --- nodes that are shared and may sleep -----------------------------------------------------------------------------
+@jit
+def crowded_finish_s(state, task, variant, candidate):
+    """`finish_in_s` with as many busy threads on the node as there are now, the task's own included."""
+    run_s = runtime_s(state, task, variant, candidate)
+    wanted = variant_cores(state, variant)
+    if state.candidates[candidate].device < 0 and wanted > 0.0:
+        node = node_of(state, candidate)
+        busy = busy_cores(state, node) + wanted
+        run_s *= busy / throughput(state, node, busy)
+    return ready_in_s(state, task, variant, candidate) + run_s
+
+
+@jit
+def crowding_s(state, task, variant, candidate):
+    """Seconds that those on the node together lose while the task runs there beside them."""
+    wanted = variant_cores(state, variant)
+    node = node_of(state, candidate)
+    before = busy_cores(state, node)
+    if state.candidates[candidate].device >= 0 or wanted <= 0.0 or before <= 0.0:
+        return 0.0
+    slower = (before + wanted) / throughput(state, node, before + wanted) - before / throughput(state, node, before)
+    return runtime_s(state, task, variant, candidate) * before * slower
+
+
+@jit
+def worth_j(state, task, variant, candidate):
+    """Joules of run, cold start and transfer, the run's by what its threads add to the node's throughput.
+
+    c threads that add less than c cores' worth of work (X(D + c) − X(D) < c) cost as much more.
+    """
+    node = node_of(state, candidate)
+    wanted = variant_cores(state, variant)
+    dear = 1.0
+    if state.candidates[candidate].device < 0 and wanted > 0.0:
+        before = busy_cores(state, node)
+        gained = throughput(state, node, before + wanted) - throughput(state, node, before)
+        dear = wanted / max(gained, 0.05 * wanted)
+    run_w = node_added_w(state, variant, node, state.candidates[candidate].device)
+    joules = run_w * runtime_s(state, task, variant, candidate) * dear
+    joules += node_added_w(state, variant, node, -1) * cold_start_s(state, task, variant, candidate)
+    return joules + transfer_j(state, task, node)
+
+
+@jit
+def awake_j(state, candidate, finish_s):
+    """Joules of waking the candidate's node, and of its idling longer than without a task of so many seconds."""
+    node = node_of(state, candidate)
+    joules = wake_j(state, candidate)
+    after_s = sleep_after_s(state, node)
+    if after_s == math.inf:
+        return joules
+    saved_w = node_idle_w(state, node) - node_sleep_w(state, node)
+    joules += saved_w * max(0.0, state.clock[0].now + finish_s - busy_until_s(state, node))
+    if joules > 0.0 and wait_s(state, candidate) > 0.0:
+        # It will idle again before it sleeps again.
+        joules += saved_w * after_s + enter_j(state, node)
+    return max(0.0, joules)

@@ -1,4 +1,32 @@
-"""wattflow"""
+"""wattflow: our own policy. Few joules, and nobody waits for them (``wait`` says how far that may go).
+
+What people get without it is a scheduler that does not look at speeds, such as `kubernetes` with all nodes on. So a
+task is *due* when such a scheduler would have it: its latest finish on the workflow's critical path, in seconds that
+are means over the cluster's cores, plus ``wait`` × that path (or its deadline, if that is earlier). Every candidate is
+priced in joules:
+
+    cost = run + cold start + transfer + (wake + idle) / max(1, α · n) + σ · seconds + λ · seconds late
+
+- *run*: added watts × runtime × c / (X(D + c) − X(D)): what c more busy threads add to the node's throughput X (less
+  than c beyond its cores) is what they buy.
+- *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs
+  there; waking and idling are shared by (α of) the n waiting tasks that could fill the node now.
+- *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
+- On nodes that are awake, the seconds that the task takes from those that run there already (χ of them at λ watts)
+  choose among them.
+
+So a critical task goes where it ends soonest, one with slack where it is frugal, and in a queue everything is late and
+the rule becomes earliest finish. A sleeping node is woken when it is worth it beside the nodes that are awake; where
+none of those has room, the task rather waits for one if the queue is likely to move before a node could wake. The
+queue goes by latest start.
+
+Nodes sleep after ς × their break-even time, ((wake + enter) energy over saved watts), times the μ-th power of their
+merit: joules per unit of work at full load, the best class's over theirs. The frugal few stay awake through a lull;
+the others sleep as soon as they are empty.
+
+``wait`` = ∞ is another rule, see `patient`. O(candidates × attempts on a node) per task and variant; ties go to the
+lower index, then to the higher frequency. A node without a profile is used only where none with one fits.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +39,22 @@ from numpy.typing import NDArray
 from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import levels, view
+from wattflow.policy import levels, patient, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(wait=0.0, late=200.0, second=5.0, sleep=0.5, amortise=0.5, pace=0.95, crowd=0.5, ahead=1.0)
+DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.5, amortise=0.5, sleep=2.0, merit=3.0)
+"""How long people may wait (in critical paths), λ and σ in watts, χ, α, ς and μ."""
 NOTES = view.notes("idle_w")
+
+
+@jit
+def due_s(state, task):  # type: ignore[no-untyped-def]
+    """When the task should have ended for nobody to wait."""
+    latest = view.rank(state, task) + view.param(state, DIAL.wait) * view.path_s(state, task)
+    if view.deadline_s(state, task) < math.inf:
+        latest = min(latest, view.latest_start_s(state, task))
+    return latest + view.typical_s(state, task)
 
 
 @jit
@@ -27,111 +65,133 @@ def companions(state, variant, node):  # type: ignore[no-untyped-def]
 
 
 @jit
-def awake_j(state, variant, candidate, finish_s):  # type: ignore[no-untyped-def]
-    """Joules of waking the node and of its idling longer than without the task, shared by its companions."""
-    node = view.node_of(state, candidate)
-    joules = view.wake_j(state, candidate)
-    after_s = view.sleep_after_s(state, node)
-    if after_s < math.inf:
-        longer_s = view.now_s(state) + finish_s - view.busy_until_s(state, node)
-        saved_w = view.node_idle_w(state, node) - view.node_sleep_w(state, node)
-        if longer_s > 0.0:
-            joules += saved_w * longer_s
-        if joules > 0.0 and view.wait_s(state, candidate) > 0.0:
-            # It will idle again before it sleeps again.
-            joules += saved_w * after_s + view.enter_j(state, node)
-    return joules / companions(state, variant, node) if joules > 0.0 else 0.0
-
-
-@jit
-def due_s(state, task):  # type: ignore[no-untyped-def]
-    path = view.path_s(state, task)
-    submit = view.submit_s(state, task)
-    due = submit + view.param(state, DIAL.pace) * (view.rank(state, task) - submit + view.typical_s(state, task))
-    due += view.param(state, DIAL.wait) * path
-    if view.deadline_s(state, task) < math.inf:
-        due = min(due, view.latest_start_s(state, task) + view.typical_s(state, task))
-    return due
-
-
-@jit
 def price_j(state, task, variant, candidate, due):  # type: ignore[no-untyped-def]
-    """The whole cost of a candidate."""
-    added_w = view.added_w(state, task, variant, candidate)
-    if added_w >= view.UNKNOWN_COST:
+    """The whole cost of a candidate, but for what it takes from those that run there."""
+    if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
-    node = view.node_of(state, candidate)
-    wanted = view.variant_cores(state, variant)
-    alone_s = view.runtime_s(state, task, variant, candidate)
-    run_s = alone_s
-    work = 1.0
-    crowd_s = 0.0
-    if view.device_of(state, candidate) < 0 and wanted > 0.0:
-        before = view.busy_cores(state, node)
-        after_x = view.throughput(state, node, before + wanted)
-        before_x = view.throughput(state, node, before)
-        gained = after_x - before_x
-        work = wanted / max(gained, 0.05 * wanted)
-        run_s *= (before + wanted) / after_x
-        if before > 0.0:
-            crowd_s = alone_s * before * ((before + wanted) / after_x - before / before_x)
-    cold_s = view.cold_start_s(state, task, variant, candidate)
-    joules = added_w * alone_s * work + view.node_added_w(state, variant, node, -1) * cold_s
-    joules += view.transfer_j(state, task, node)
-    finish_s = view.ready_in_s(state, task, variant, candidate) + run_s
-    joules += awake_j(state, variant, candidate, finish_s)
+    finish_s = view.crowded_finish_s(state, task, variant, candidate)
+    joules = view.worth_j(state, task, variant, candidate)
+    joules += view.awake_j(state, candidate, finish_s) / companions(state, variant, view.node_of(state, candidate))
+    joules += view.param(state, DIAL.second) * finish_s
     late_s = view.now_s(state) + finish_s - due
-    weight = view.param(state, DIAL.second)
-    joules += weight * finish_s
     if late_s > 0.0:
         joules += view.param(state, DIAL.late) * late_s
-    joules += view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * crowd_s
     return view.bounded(joules)
 
 
 @jit
-def crowded(state, variant, node):  # type: ignore[no-untyped-def]
-    """Whether the task would find no hardware thread of its own on a node that is in use."""
-    beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.node_threads(state, node)
-    return view.tasks_on(state, node) > 0 and beyond > 1e-9
+def taken_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
+    """The price of the seconds that the task takes from those that run on the candidate's node."""
+    lost_s = view.crowding_s(state, task, variant, candidate)
+    return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
+
+
+@jit
+def queue_s(state, task, variant):  # type: ignore[no-untyped-def]
+    """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
+    if view.running(state) == 0 or view.variant_needs_device(state, variant):
+        return math.inf
+    for cls in range(view.classes_n(state)):
+        for i in range(view.class_count(state, cls)):
+            node = view.class_node(state, cls, i)
+            if view.class_takes(state, variant, cls) and view.tasks_on(state, node) > 0:
+                # Wide tasks need cores of one node, which come free together only now and then.
+                wide = max(1.0, view.variant_cores(state, variant))
+                return view.waiting(state) * wide * wide * view.typical_s(state, task) / view.running(state)
+    return math.inf
+
+
+@jit
+def let_sleep(state, out):  # type: ignore[no-untyped-def]
+    """Take the sleeping candidates out of the choice."""
+    for c in range(out.size):
+        if view.is_asleep(state, view.node_of(state, c)):
+            out[c] = math.inf
+
+
+@jit
+def fill_costs(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Prices of all candidates; inf on nodes without a thread left, and on sleeping ones that are not worth waking."""
+    due = due_s(state, task)
+    awake = math.inf
+    asleep = math.inf
+    wake_s = 0.0
+    for c in range(out.size):
+        node = view.node_of(state, c)
+        if patient.crowded(state, variant, node):
+            out[c] = math.inf
+            continue
+        out[c] = price_j(state, task, variant, c, due)
+        if not view.is_asleep(state, node):
+            awake = min(awake, out[c])
+        elif out[c] < asleep:
+            asleep = out[c]
+            wake_s = view.wait_s(state, c)
+    likely_s = queue_s(state, task, variant) if awake == math.inf and asleep < math.inf else math.inf
+    if awake <= asleep < math.inf or likely_s < wake_s:
+        let_sleep(state, out)
+    for c in range(out.size):
+        if out[c] < view.UNKNOWN_COST:
+            out[c] += taken_j(state, task, variant, c)
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
-    due = due_s(state, task)
-    running = view.running(state)
-    queue_s = math.inf
-    if running > 0:
-        queue_s = view.param(state, DIAL.ahead) * view.waiting(state) * view.typical_s(state, task) / running
-    for c in range(out.size):
-        if crowded(state, variant, view.node_of(state, c)) or view.wait_s(state, c) > queue_s:
-            out[c] = math.inf
-        else:
-            out[c] = price_j(state, task, variant, c, due)
+    """Joules and priced seconds; with ``wait`` = ∞ joules for the whole cluster."""
+    if view.param(state, DIAL.wait) == math.inf:
+        patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
+    else:
+        fill_costs(state, task, variant, out)
+
+
+def priority(state, task):  # type: ignore[no-untyped-def]
+    """Latest start: nobody waits, or by the deadline when waiting is free."""
+    if view.param(state, DIAL.wait) == math.inf:
+        return view.latest_start_s(state, task)
+    return view.rank(state, task)
 
 
 @vectorised
 def rank(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Latest start of each task if nobody waits."""
+    """Latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
     found = levels.levels(workflow, cluster)
     submit = workflow.workflow_submit_s[workflow.workflow] if len(workflow) else np.zeros(0)
-    due = np.minimum(workflow.deadline_s, submit + found.path)
-    return due - found.rest
+    return np.minimum(workflow.deadline_s, submit + found.path) - found.rest
+
+
+def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
+    """Joules per unit of work of each class with all its cores busy, its idle watts included; inf without a profile."""
+    found = np.full(len(state.classes), np.inf)
+    for cls, first in enumerate(state.classes["first"].tolist()):
+        node = cluster.nodes[int(state.class_nodes[first])]
+        if node.power is not None:
+            idle_w = sum(device.power.idle_w for device in node.devices)
+            found[cls] = (node.power.at(node.cores) + idle_w) / (node.cores * node.speed)
+    return found
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """When nodes go to sleep."""
+    """The cluster's idle watts, and when nodes go to sleep (unless the cluster file or the run says when)."""
     classes = state.classes
     view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()])
     saved_w = classes.idle_w - classes.sleep_w
     lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
-    ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0)
-    classes.sleep_after_s[ours] = float(state.params[DIAL.sleep]) * lost_j[ours] / saved_w[ours]
+    if state.params[DIAL.wait] == np.inf:
+        share = np.full(len(classes), patient.SLEEP)
+    else:
+        merit = merits(state, cluster)
+        known = np.isfinite(merit)
+        best = float(merit[known].min(initial=np.inf))
+        ratio = np.divide(best, merit, out=np.full(len(merit), np.inf), where=known)
+        share = float(state.params[DIAL.sleep]) * ratio ** float(state.params[DIAL.merit])
+    ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0) & np.isfinite(share)
+    classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 
 
 WATTFLOW = Policy(
     "wattflow",
-    "fewest joules while nobody waits: idle watts, waking and lost seconds priced",
+    "few joules and nobody waits: idle watts, waking and late seconds priced",
     score=score,
+    priority=priority,
     rank=rank,
     settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
