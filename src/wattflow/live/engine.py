@@ -195,6 +195,8 @@ class Engine:
         groups: Sequence[str] = (),
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
+        if groups:
+            raise p.BadEvent("groups of shapes are for rules that count other tasks; the engine has none yet")
         name = self._shapes.function(function)
         chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
