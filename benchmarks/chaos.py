@@ -36,6 +36,7 @@ from wattflow.runtime.transport import Denied, Unreachable
 
 HEARTBEAT_S = 1.0
 LOST_S = 3.0
+START_S = 20.0
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -77,6 +78,7 @@ class Rig:
         self.killed_s: dict[str, list[float]] = {}
         self.counts: dict[str, int] = {}
         self.ahead_s = 0.0
+        self.server_starts_s: list[float] = []
 
     def start(self) -> None:
         self.start_server()
@@ -92,6 +94,7 @@ class Rig:
         command = [sys.executable, "-m", "wattflow.server", "--home", str(self.home.folder), "--host", self.host,
                    "--port", str(self.port)]  # fmt: skip
         self.server = self._spawn("server", command, env)
+        self.server_starts_s.append(time.time() + self.ahead_s)
 
     def start_agent(self, name: str) -> None:
         command = [
@@ -372,16 +375,23 @@ def without_reason(rig: Rig) -> int:
         return 0
 
 
-def detection_s(rig: Rig) -> float:
-    """The longest time from an agent's loss to the end of its attempts in the store."""
+def detection_s(rig: Rig) -> tuple[float, float]:
+    """The longest time from an agent's loss to the end of its attempts in the store: while the server was there all the
+    time, and where it was killed in between and had to start again first."""
     with contextlib.closing(sqlite3.connect(rig.home.store)) as store:
         rows = store.execute("select node, ended_s from attempts where outcome = 'node_lost'").fetchall()
-    worst = 0.0
+    worst = worst_down = 0.0
     for node, ended_s in rows:
-        before = [killed for killed in rig.killed_s.get(node, ()) if 0 <= ended_s - killed < 30]
-        if before:
-            worst = max(worst, ended_s - max(before))
-    return worst
+        before = [killed for killed in rig.killed_s.get(node, ()) if 0 <= ended_s - killed < 120]
+        if not before:
+            continue
+        killed_s = max(before)
+        # A server that was started shortly before was not ready yet.
+        if any(killed_s - START_S < start_s < ended_s for start_s in rig.server_starts_s):
+            worst_down = max(worst_down, ended_s - killed_s)
+        else:
+            worst = max(worst, ended_s - killed_s)
+    return worst, worst_down
 
 
 def main() -> int:
@@ -429,13 +439,14 @@ def tell(rig: Rig, load: Load, silent: int) -> int:
     print(f"# faults: {rig.counts}; {load.submitted} tasks, {stored} done in the store")
     for error in load.errors[:10]:
         print(f"# {error}")
-    late_s = detection_s(rig)
+    late_s, late_down_s = detection_s(rig)
     bad = 0
     for name, value, unit, goal, ok in (
         ("chaos_kills", rig.kills, "kills", "none", True),
         ("chaos_tasks_lost", lost + len(load.errors), "tasks", "0", lost == 0 and not load.errors),
         ("chaos_committed_twice", twice, "tasks", "0", twice == 0),
         ("chaos_loss_detected", late_s, "s", f"<={LOST_S + HEARTBEAT_S:g}", late_s <= LOST_S + HEARTBEAT_S),
+        ("chaos_loss_detected_server_down_meanwhile", late_down_s, "s", "none", True),
         ("chaos_waiting_without_reason", silent, "tasks", "0", silent == 0),
     ):
         print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")

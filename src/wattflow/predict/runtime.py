@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -190,7 +190,10 @@ def fit(
             continue
         missed = trainer.left_out(kind)
         weights[kind] = trainer.weigh(missed, beyond)
-        calibrations[kind] = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        if trainer.one_run:  # skewness among the inputs of one run says nothing of the next run
+            found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]
+        calibrations[kind] = found
         usual[kind] = float(np.quantile(missed.stretch, 0.9)) if len(missed.stretch) else 0.0
     outside = training.stretch_error(beyond, next(iter(weights.values()))) if weights else 0.0
     if NEW_MACHINE in weights and len(np.unique(trainer.machine)) < 2:  # none could be left out: trust the factors

@@ -101,7 +101,7 @@ class Trainer:
         fitting = missed.only(missed.ran == (kind == KNOWN))
         if np.isfinite(fitting.residual[:, 0]).sum() >= _LEAST_WEIGHED:
             return fitting
-        if kind == KNOWN and len(np.unique(self.observations.run)) > 1:
+        if kind == KNOWN and not self.one_run:
             return self._miss(list(_cut(self.time_blocks)))
         return missed
 
@@ -159,10 +159,15 @@ class Trainer:
         return weights
 
     @property
+    def one_run(self) -> bool:
+        """Whether all rows are of one run, so that none can be left out."""
+        return len(np.unique(self.observations.run)) < 2
+
+    @property
     def handicap(self) -> Floats:
         """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay."""
         burden = np.zeros(len(MEMBERS))
-        if len(np.unique(self.observations.run)) < 2:
+        if self.one_run:
             burden[[i for i, name in enumerate(MEMBERS) if name in _BY_MACHINE]] = _ONE_RUN
         return burden
 

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -22,7 +22,11 @@ from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import build, kernel
+from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
+
+if TYPE_CHECKING:
+    from wattflow.generate.recipe import Recipe
 
 _EVENTS_PER_CALL = 200_000
 _EVENTS_PER_CALL_PLAIN = 2_000
@@ -60,8 +64,8 @@ class SimOptions:
 
 
 def simulate(
-    workload: Workload,
-    cluster: Cluster,
+    workload: Workload | Recipe | Name,
+    cluster: Cluster | Name,
     policy: str | Policy = "fifo",
     *,
     seed: int = 0,
@@ -71,11 +75,14 @@ def simulate(
     """Run a workload to its end. Same arguments, same bytes.
 
     Args:
+        workload: A workload, a recipe, a trace's file, or a recipe as it is typed (``montage:tasks=60``).
+        cluster: A cluster, or the name or file of one.
         policy: A registered name or a Policy.
-        seed: Of everything random: failures, estimate errors, the policy's own stream.
+        seed: Of everything random: a recipe's draw, failures, estimate errors, the policy's own stream.
         progress: Called now and then with the share of tasks done; an exception from it ends the run.
     """
-    return Simulation(workload, cluster, policy, seed=seed, options=options).run(progress)
+    given, machine = drawn(workload, seed), cluster_of(cluster)
+    return Simulation(given, machine, policy, seed=seed, options=options).run(progress)
 
 
 class Simulation:

@@ -137,7 +137,7 @@ def test_submitting_again_changes_nothing_and_mistakes_are_all_told(tmp_path: Pa
         assert len(told.value.problems) == 3
         with pytest.raises(InvalidInput, match="somebody else"):
             await service.submit(submission, "you")
-        assert driver.leases == [] and "0/0" in service.why(service.tasks[1]) or service.why(service.tasks[1])
+        assert driver.leases == [] and service.why(service.tasks[1])
         await closed(service, writer)
 
     asyncio.run(body())
@@ -158,3 +158,44 @@ def test_cancelling_reaches_running_and_waiting_tasks(tmp_path: Path) -> None:
         await closed(service, writer)
 
     asyncio.run(body())
+
+
+def test_beyond_its_energy_budget_a_workflow_starts_nothing_more(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        tasks = [task(key) for key in "abcd"]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True, energy_budget_j=10.0), "me")
+        first, second = driver.leases
+        service.ended(m.Ended(fence=first.fence, outcome="done"))
+        service.energy(m.TaskEnergy(first.fence, m.Energy(11.0, 9.0, 12.0, "modelled")))
+        await service.stored()
+        await service.stored()
+        service.ended(m.Ended(fence=second.fence, outcome="done"))
+        for lease in driver.leases[2:]:
+            service.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await service.stored()
+        outcomes = {o.key: o for o in (await service.outcomes("w", 0, 0)).outcomes}
+        cancelled = [outcome for outcome in outcomes.values() if outcome.state == "cancelled"]
+        assert cancelled and all("budget" in (outcome.reason or "") for outcome in cancelled)
+        assert outcomes["a"].state == outcomes["b"].state == "done"
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_what_was_kept_long_enough_is_forgotten(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        service.log(driver.leases[0].fence, 0, b"out")
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="done"))
+        await service.stored()
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert reads.expire(database, 0.0) == [] and len(reads.workflows(database)) == 1
+    assert reads.expire(database, 1e12) == [(1, 1)]
+    assert reads.workflows(database) == [] and reads.tasks(database, "w") == []
