@@ -10,9 +10,15 @@ opponent of that scenario. Numbers of our policy were chosen on seeds from 1000 
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -283,11 +289,14 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--clusters", default=",".join(CLUSTERS))
+    parser.add_argument("--policies", default="", help="only these opponents (the figures then say less)")
     parser.add_argument("--out", type=Path, default=Path("out/policy"))
     options = parser.parse_args()
     scenarios = scenarios_of(options.clusters.split(","))
     dial = [f"{OURS}:wait={wait:g}" for wait in WAITS if wait > 0]
-    policies = [name for name in registry.names() if name not in NOT_SIMULATED] + dial
+    known = [name for name in registry.names() if name not in NOT_SIMULATED]
+    asked = options.policies.split(",") if options.policies else known
+    policies = [name for name in known if name in {*asked, OURS, BASELINE, PUNCTUAL, "hpe-sleep"}] + dial
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     table = run_all(list(jobs_of(scenarios, policies, seeds)), options.workers)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from slurm_rig import SlurmRig, available
+
 from wattflow.runtime.drivers.dask import DaskDriver
 from wattflow.runtime.drivers.slurm import SlurmDriver
 from wattflow.testing.check_driver import CHECKS, check_driver
@@ -39,7 +39,9 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
 
 def test_slurm_keeps_the_contract(slurm: SlurmRig, tmp_path: Path) -> None:
     passed = asyncio.run(
-        check_driver(lambda objects: SlurmDriver(objects, tmp_path / "slurm"), tmp_path, 90, frozenset({"keeps time limits"}))
+        check_driver(
+            lambda objects: SlurmDriver(objects, tmp_path / "slurm"), tmp_path, 90, frozenset({"keeps time limits"})
+        )
     )
     # Slurm's time limits are whole minutes: the check of one second cannot hold.
     assert len(passed) == len(CHECKS) - 1
@@ -49,7 +51,19 @@ def test_slurm_keeps_the_contract(slurm: SlurmRig, tmp_path: Path) -> None:
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("dask")
     scheduler_file = folder / "scheduler.json"
-    started = [_spawn("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(scheduler_file), log=folder)]
+    started = [
+        _spawn(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(scheduler_file),
+            log=folder,
+        )
+    ]
     while not scheduler_file.exists():
         assert started[0].poll() is None
         time.sleep(0.1)
@@ -57,7 +71,8 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     address = json.loads(scheduler_file.read_text())["address"]
     for number in range(2):
-        started.append(_spawn("worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny", "--name", f"w{number}",
+        started.append(_spawn("worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny", "--name",
+        f"w{number}",
                               log=folder))  # fmt: skip
     yield address
     for process in started[::-1]:

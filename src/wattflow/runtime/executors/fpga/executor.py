@@ -1,4 +1,5 @@
-"""FPGAs of a node. The backend `verilator` plays a device: exact results and cycles, device time = cycles / f_max, joules modelled.
+"""FPGAs of a node. The backend `verilator` plays a device: exact results and cycles, device time = cycles / f_max,
+joules modelled.
 
 A device holds one kernel at a time; another one means reconfiguration, which is its cold start.
 """

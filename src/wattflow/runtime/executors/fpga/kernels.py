@@ -1,12 +1,14 @@
-"""The kernels as circuits. All speak one stream: 64-bit words in, one a cycle, the last one marked; 64-bit words out; done.
+"""The kernels as circuits. All speak one stream: 64-bit words in, one a cycle, the last one marked; 64-bit words out;
+done.
 
 Needs Amaranth (`wattflow[fpga]`). A kernel of your own subclasses `Kernel` and is entered in ``registry.KERNELS``.
 """
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Const, Elaboratable, Module, Signal, signed
+from amaranth.hdl import Const, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl._ast import Value
+from amaranth.lib.memory import Memory
 
 LANES = 2
 TAPS = 16
@@ -84,14 +86,21 @@ class Histogram(Kernel):
     """How often each of 256 values occurs: one value a word; after the last, 256 counts come out."""
 
     def elaborate(self, platform: object) -> Module:
-        """A counter for each value, then read them all."""
+        """A memory of counters, read and written back in one cycle; then read them all."""
         m = Module()
-        bins = Array(Signal(32, name=f"bin{n}") for n in range(BINS))
+        m.submodules.bins = bins = Memory(shape=32, depth=BINS, init=[])
+        read, write = bins.read_port(domain="comb"), bins.write_port()
         out, telling = Signal(range(BINS + 1)), Signal()
+        m.d.comb += [read.addr.eq(Mux(telling, out[:8], self.i_data[:8])), write.addr.eq(self.i_data[:8])]
+        m.d.comb += [write.data.eq(read.data + 1), write.en.eq(self.i_valid & ~telling)]
         with m.If(self.i_valid):
-            chosen = bins[self.i_data[:8]]
-            m.d.sync += [chosen.eq(chosen + 1), telling.eq(self.i_last)]
+            m.d.sync += telling.eq(self.i_last)
         m.d.sync += [self.o_valid.eq(0), self.o_done.eq(0)]
         with m.If(telling & (out != BINS)):
-            m.d.sync += [self.o_valid.eq(1), self.o_data.eq(bins[out[:8]]), out.eq(out + 1), self.o_done.eq(out == BINS - 1)]
+            m.d.sync += [
+                self.o_valid.eq(1),
+                self.o_data.eq(read.data),
+                out.eq(out + 1),
+                self.o_done.eq(out == BINS - 1),
+            ]
         return m

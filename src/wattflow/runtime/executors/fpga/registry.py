@@ -1,4 +1,4 @@
-"""Kernels by name: their circuit, how arguments become words and words results, and what a device would make of them."""
+"""Kernels by name: their circuit, their arguments and results as words, and the device assumed for them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A kernel as a program: Amaranth writes Verilog, Verilator makes C++ of it, a small harness feeds it words and counts cycles."""
+"""A kernel as a program: Verilog by Amaranth, C++ by Verilator, a small harness that feeds words and counts cycles."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -80,7 +81,8 @@ def program_of(entry: KernelEntry, folder: Path | None = None) -> Path:
         (work / "top.v").write_text(verilog_of(entry))
         (work / "main.cpp").write_text(HARNESS)
         command = ["verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint", "--top-module", "top",
-                   "-Mdir", "made", "-CFLAGS", "-O2", "top.v", "main.cpp"]  # fmt: skip
+                   "-Mdir", "made", "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0", "top.v",
+                   "main.cpp"]  # fmt: skip
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise WattflowError(f"verilator does not take kernel {entry.name}: {done.stderr.strip()[-500:]}")
