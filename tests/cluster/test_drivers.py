@@ -39,7 +39,9 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
 
 def test_slurm_keeps_the_contract(slurm: SlurmRig, tmp_path: Path) -> None:
     passed = asyncio.run(
-        check_driver(lambda objects: SlurmDriver(objects, tmp_path / "slurm"), tmp_path, 90, frozenset({"keeps time limits"}))
+        check_driver(
+            lambda objects: SlurmDriver(objects, tmp_path / "slurm"), tmp_path, 90, frozenset({"keeps time limits"})
+        )
     )
     # Slurm's time limits are whole minutes: the check of one second cannot hold.
     assert len(passed) == len(CHECKS) - 1
@@ -49,7 +51,19 @@ def test_slurm_keeps_the_contract(slurm: SlurmRig, tmp_path: Path) -> None:
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("dask")
     scheduler_file = folder / "scheduler.json"
-    started = [_spawn("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(scheduler_file), log=folder)]
+    started = [
+        _spawn(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(scheduler_file),
+            log=folder,
+        )
+    ]
     while not scheduler_file.exists():
         assert started[0].poll() is None
         time.sleep(0.1)

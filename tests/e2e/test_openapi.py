@@ -72,7 +72,10 @@ def test_no_request_makes_the_server_stumble(home: Home) -> None:
         ("/v1/submissions", b""),
         ("/v1/submissions", b"\x80\x04\x95 a pickle"),
         ("/v1/submissions", b'{"workflow": "w", "tasks": [{"key": "a", "name": "a"}]}'),
-        ("/v1/submissions", b'{"workflow": "w", "tasks": [{"key": "a", "name": "a", "command": ["x"], "parents": ["b"]}]}'),
+        (
+            "/v1/submissions",
+            b'{"workflow": "w", "tasks": [{"key": "a", "name": "a", "command": ["x"], "parents": ["b"]}]}',
+        ),
         ("/v1/nodes", b'{"node": {"name": "n", "cpus": 1e400, "memory_bytes": 1}, "boot": "b"}'),
         ("/v1/nodes", b'{"node": {"name": "n", "cpus": 1, "memory_bytes": -5}, "boot": "b"}'),
         ("/v1/agents/sync", b'{"node": "n", "boot": "b", "ended": [{"fence": 1, "outcome": "won"}]}'),
