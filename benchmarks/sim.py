@@ -130,18 +130,14 @@ def sizes(quick: bool) -> None:
 
 
 def recorded_run(count: int) -> dict[str, float]:
-    """Run in a process of its own: what recording every change of watts adds to the memory of a run."""
+    """Run in a process of its own: memory of a run that records every change of watts, and what its log keeps."""
     workload, cluster = benchmark_workload(count, "independent", seed=1), cluster_64x4()
     ours_s(benchmark_workload(1000, "independent"), cluster)
-    plain = resident_bytes()
-    run = Simulation(workload, cluster, "fifo", options=STRICT).run()
-    without = resident_bytes() - plain
-    del run
     before = resident_bytes()
     run = Simulation(workload, cluster, "fifo", options=replace(STRICT, record_power=True)).run()
-    kept = 0 if run.power_log is None else run.power_log.nbytes
+    assert run.power_log is not None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    return {"rows": kept / 20, "kept": resident_bytes() - before - without, "peak": peak}
+    return {"rows": len(run.power_log), "kept": run.power_log.nbytes, "peak": peak}
 
 
 def recorded() -> None:

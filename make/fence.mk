@@ -8,3 +8,7 @@ test-check: $(BIN)/.dev ## Golden, reference and property tests with range check
 
 test-numba: $(BIN)/.dev ## The kernel and the golden runs under the oldest and the newest numba allowed (own environments)
 	@for version in $(NUMBAS); do sh scripts/test-numba.sh $(PYTHON) $$version || exit 1; done
+
+.PHONY: bench-live-fence
+bench-live-fence: $(BIN)/.dev ## Fork, wanted, threads, start from a warm cache (part of bench-live)
+	$(RUN) benchmarks/live_fence.py

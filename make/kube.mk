@@ -2,6 +2,7 @@
 KUBERIG := PYTHONPATH=tools/kube-rig $(PYTHON) -m kuberig
 KUBE_UP ?= --real 1 --argo
 BENCH_KUBE ?=
+BENCH_KUBE_ARGO ?=
 
 .PHONY: kube-rig kube-up kube-down kube-status
 kube-rig: ## Build Kubernetes, KWOK, Argo and containerd from source (about 14 minutes cold, nothing when done)
@@ -24,3 +25,7 @@ test-cluster: $(BIN)/.dev kube-rig ## Tests on real clusters: the rig of this ma
 .PHONY: bench-kube
 bench-kube: $(BIN)/.dev kube-rig ## Binds a second on 1,000 and 5,000 KWOK nodes: the API server, kube-scheduler as shipped and unthrottled, ours
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube.py $(BENCH_KUBE)
+
+.PHONY: bench-kube-argo
+bench-kube-argo: $(BIN)/.dev kube-rig ## Argo with kube-scheduler and with ours: makespan and energy of a 1,000-task workflow and recorded ones
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_argo.py $(BENCH_KUBE_ARGO)

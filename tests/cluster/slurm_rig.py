@@ -1,4 +1,4 @@
-"""A real two-node Slurm on loopback: slurmctld and two slurmd, each of them in a UTS namespace of its own, and munged."""
+"""A real two-node Slurm on loopback: slurmctld, munged, and two slurmd in UTS namespaces of their own."""
 
 from __future__ import annotations
 

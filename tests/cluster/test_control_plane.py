@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kuberig.api import JSON, Api, ApiError
 from kuberig.control import Options
 from kuberig.machine import Machine, process_cpu_s
-from kuberig.parts import KUBERNETES
+from kuberig.parts import HERE, KUBERNETES
+from kuberig.processes import wait_until
 from kuberig.rig import CONTROL_PLANE, Rig
 from under_test import Cluster
 
@@ -43,6 +48,25 @@ def test_stopping_leaves_no_process_and_no_folder(cluster: Cluster) -> None:
     rig.stop()
     assert not any(process.alive for process in started)
     assert not rig.folder.exists()
+
+
+def test_everything_ends_with_a_parent_that_is_killed(cluster: Cluster) -> None:
+    cluster.own()
+    program = "import sys, time; from kuberig.rig import Rig; print(Rig.start(die_with_parent=True).folder, flush=True)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"{program}; time.sleep(600)"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+    )
+    assert parent.stdout is not None
+    rig = Rig.attach(Path(parent.stdout.readline().strip()))
+    started = list(rig.processes.running)
+    assert len(started) == len(CONTROL_PLANE) and all(process.alive for process in started)
+    parent.kill()
+    parent.communicate()
+    assert wait_until(lambda: not any(process.alive for process in started), 10)
+    rig.stop()
 
 
 def test_the_schedulers_account_may_bind_and_nothing_more(cluster: Cluster, namespace: str) -> None:

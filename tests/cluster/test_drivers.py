@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from slurm_rig import SlurmRig, available
+
 from wattflow.runtime.drivers.dask import DaskDriver
 from wattflow.runtime.drivers.slurm import SlurmDriver
 from wattflow.testing.check_driver import CHECKS, check_driver
@@ -71,7 +71,8 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     address = json.loads(scheduler_file.read_text())["address"]
     for number in range(2):
-        started.append(_spawn("worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny", "--name", f"w{number}",
+        started.append(_spawn("worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny", "--name",
+        f"w{number}",
                               log=folder))  # fmt: skip
     yield address
     for process in started[::-1]:

@@ -62,6 +62,47 @@ def test_pods_of_the_other_scheduler_count_and_what_they_leave_is_taken(
     assert max(requested(cluster.api.items(pods)).values()) <= 4000
 
 
+def grant_claims(cluster: Cluster) -> None:
+    """The one right more that claiming needs (deploy/claims)."""
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
+    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "claims"}, "rules": [rule]}, exists_ok=True)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "claims"}
+    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
+    body = {"metadata": {"name": "claims"}, "roleRef": role, "subjects": [who]}
+    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
+
+
+def test_two_schedulers_fill_the_same_nodes_at_once_without_overcommit(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    grant_claims(cluster)
+    names = kwok_nodes(20, [SMALL])
+    soft = {"key": "kept", "value": "as-it-was", "effect": "PreferNoSchedule"}
+    cluster.api.patch(f"/api/v1/nodes/{names[0]}", {"spec": {"taints": [soft]}})
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    text = QUICK_LEASE + "[shared]\nclaim = true\nsettle_s = 4\nrelease_s = 6\n"
+    with OurScheduler(cluster.own(), text=text):
+        bodies = [small(f"p{i}", ("wattflow", "default-scheduler")[i % 2]) for i in range(120)]
+        cluster.api.create_many(pods, bodies)
+        cluster.api.await_each(pods, bound, 80, 120)
+        found = cluster.api.items(pods)
+        used = requested(found)
+        assert len(used) == 20 and set(used.values()) == {4000}, used
+        by = Counter(one["spec"]["schedulerName"] for one in found if bound(one))
+        print(f"bound by each: {dict(by)}")
+        assert min(by.values()) >= 10, by
+        claimed = [one for one in cluster.api.items("/api/v1/nodes") if _claimed(one)]
+        assert claimed
+        cluster.api.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+        cluster.api.await_each("/api/v1/nodes", lambda one: not _claimed(one), 20, 60, labelSelector="type=kwok")
+        assert cluster.api.get(f"/api/v1/nodes/{names[0]}")["spec"]["taints"] == [soft]
+
+
+def _claimed(node: JSON) -> bool:
+    return any(taint["key"] == "wattflow.io/claimed" for taint in node["spec"].get("taints", []))
+
+
 def _told(found: JSON) -> bool:
     return any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", []))
 

@@ -100,11 +100,11 @@ def test_errors_come_back_as_themselves_and_children_are_given_up(client: wattfl
 def test_retries_count_and_time_limits_hold(client: wattflow.Client, tmp_path: Path) -> None:
     @wattflow.task(retries=2)
     def third_time(path: str) -> int:
-        with open(path, "a") as file:
+        with Path(path).open("a") as file:
             file.write("x")
-        if os.path.getsize(path) < 3:
+        if Path(path).stat().st_size < 3:
             raise OSError("not yet")
-        return os.path.getsize(path)
+        return Path(path).stat().st_size
 
     @wattflow.task(timeout=0.5)
     def forever() -> None:
@@ -236,7 +236,7 @@ def test_too_large_a_body_is_refused_before_it_is_read(home: Path) -> None:
 
 
 def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Kill −9 in the middle: running tasks are kept, waiting ones run later, none runs twice, the client sees no error."""
+    """Kill −9 in the middle: running tasks are kept, waiting ones run later, none twice, no error for the client."""
     folder = tmp_path / "home"
     assert cli(folder, "up", "--port", "0").returncode == 0
     place = Home.of(folder)
@@ -246,7 +246,7 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
 
         def note(path: str, seconds: float) -> int:
             time.sleep(seconds)
-            with open(path, "a") as file:
+            with Path(path).open("a") as file:
                 file.write("x")
             return os.getpid()
 

@@ -66,7 +66,7 @@ def column(run: Run, account: str) -> np.ndarray:
 @given(cases())
 def test_accounts_sum_to_the_power_curve(case: Case) -> None:
     run = case.run()
-    end_s = run.start_s + run.makespan_s
+    end_s = run.start_s + run.span_s
     drawn_j = np.zeros(len(run.cluster.nodes))
     for node in range(len(drawn_j)):
         log = run.power_log[run.power_log["node"] == node]

@@ -8,12 +8,13 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
 from wattflow.cli.live import home_of
 from wattflow.model import units
+from wattflow.model.errors import InvalidInput
 
 
 def agent(
@@ -24,6 +25,10 @@ def agent(
     memory: Annotated[str | None, typer.Option("--memory", help="What it offers; else nine tenths.")] = None,
     folder: Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Where tasks run.")] = None,
     preload: Annotated[str, typer.Option("--preload", help="Modules held ready, with commas between.")] = "cloudpickle",
+    gpu_sharing: Annotated[
+        str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps: how tasks share its GPUs.")
+    ] = "exclusive",
+    fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Run work of a server on this machine until stopped.
@@ -31,10 +36,15 @@ def agent(
     Example: wattflow agent --server http://head:8765 --token-file agent.token
     """
     place = home_of(None)
+    from wattflow.runtime.executors.gpu import Sharing
+
     token = token_file.read_text().strip()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
+    if gpu_sharing not in get_args(Sharing):
+        raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
+    sharing = cast(Sharing, gpu_sharing)
     memory_bytes = units.size_bytes(memory) if memory is not None else None
 
     async def main() -> None:
@@ -43,8 +53,9 @@ def agent(
         from wattflow.runtime.transport import HttpTransport
 
         transport = HttpTransport(server, token, str(ca) if ca else None)
+        found = device_executors(where, sharing, fpgas)
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
-                          preload=tuple(preload.split(",")), executors=device_executors(where))  # fmt: skip
+                          preload=tuple(preload.split(",")), executors=found)  # fmt: skip
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)

@@ -54,18 +54,19 @@ def compare(
 
     Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft --report report.html
     """
-    from wattflow.cli.inputs import estimated, workload_of
+    from wattflow.cli.inputs import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import compare as run_comparison
     from wattflow.lab.run.points import Setup
     from wattflow.lab.show.tables import metric_names
+    from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out)
     named = o.one_cluster(cluster)
     check_folder(report)
     never_onto([*workflows, named, *([] if estimates is None else [estimates])], out, report)
     shown = metric_names(metrics)
-    sources = [estimated(workload_of(text), estimates) for text in workflows]
+    sources = [estimated(source_of(text), estimates) for text in workflows]
     machine = load_cluster(named)
     setup = Setup(
         options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)),

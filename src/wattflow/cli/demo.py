@@ -19,7 +19,7 @@ def demo(
     """Three bundled workflows under every policy.
 
     On the bundled mixed cluster: tables in the terminal, and an HTML report with --report.
-    The workflows are generated: a montage-like mosaic, a stream of map-reduce jobs, and a CPU/GPU/FPGA mix.
+    The workflows are generated: a stream of montage-like mosaics, one of map-reduce jobs, and a CPU/GPU/FPGA mix.
     """
     from wattflow.clusters import load_cluster
     from wattflow.generate import DEMOS

@@ -41,10 +41,10 @@ def generate(
         print_tables(list(_catalogue()))
         return
     from wattflow import traces
-    from wattflow.cli.inputs import workload_of
     from wattflow.generate.recipe import Recipe
+    from wattflow.sim.inputs import source_of
 
-    source = workload_of(recipe)
+    source = source_of(recipe)
     if not isinstance(source, Recipe):
         raise InvalidInput(recipe, "is a file; give a family, as in montage:tasks=200")
     if out is None:

@@ -41,19 +41,20 @@ def simulate(
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
     from wattflow.cli.compare import write
-    from wattflow.cli.inputs import estimated, workload_of
+    from wattflow.cli.inputs import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import compare as run_comparison
     from wattflow.lab.run.points import Setup
     from wattflow.lab.run.run_file import write_run
     from wattflow.lab.show.tables import metric_names, run_rows, run_table
+    from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out)
     named = o.one_cluster(cluster)
     check_folder(report, attempts)
     never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
     names = metric_names(metrics)
-    source, machine = estimated(workload_of(workflow), estimates), load_cluster(named)
+    source, machine = estimated(source_of(workflow), estimates), load_cluster(named)
     setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
     with progress_bar(quiet) as progress:
         result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))

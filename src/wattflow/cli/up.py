@@ -21,7 +21,10 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from wattflow.runtime.home import Home
 
-START_S = 60.0
+START_S = 600.0
+"""Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+COMPILING_S = 4.0
+"""A server that takes longer than this is compiling."""
 
 
 def up(
@@ -46,6 +49,8 @@ def up(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
+    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps.")] = "exclusive",
+    fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
     """Start the server and an agent on this machine.
@@ -76,9 +81,9 @@ def up(
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
     listener.close()
-    _wait_for_server(place, process)
+    _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
-        _spawn_agent(place, cpus, tls_cert)
+        _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas)])
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
 
 
@@ -111,18 +116,24 @@ def _spawn(command: list[str], log: Path, fds: tuple[int, ...] = ()) -> subproce
         )
 
 
-def _wait_for_server(place: Home, process: subprocess.Popen[bytes]) -> None:
-    end_s = time.monotonic() + START_S
+def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:
+    began_s, told = time.monotonic(), quiet
     while place.server() is None:
-        if process.poll() is not None or time.monotonic() > end_s:
+        waited_s = time.monotonic() - began_s
+        if not told and waited_s > COMPILING_S:
+            remark("compiling the engine for this machine, once; the next start takes two seconds")
+            told = True
+        if process.poll() is not None or waited_s > START_S:
+            process.terminate()  # a server that comes up later would hold the port and belong to nobody
             lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
             raise InvalidInput("the server did not start", lines[-1] if lines else "it said nothing")
         time.sleep(0.02)
 
 
-def _spawn_agent(place: Home, cpus: float | None, ca: Path | None) -> None:
+def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:
     command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
                str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
+    command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
     process = _spawn(command, place.folder / "agent.log")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
@@ -67,14 +67,16 @@ def _variants() -> Iterator[tuple[tuple[str, ...], list[str]]]:
 
 @dataclass(slots=True)
 class Mps:
-    """CUDA's multi-process service, started for this profile alone.
+    """CUDA's multi-process service, started for this process alone.
 
-    ``active`` is False where the daemon did not start; ``reason`` then says why.
+    ``active`` is False where the daemon did not start; ``reason`` then says why. ``environment`` is the daemon's own,
+    on top of this process's: CUDA_VISIBLE_DEVICES makes it the daemon of one GPU.
     """
 
     folder: Path = Path()
     active: bool = False
     reason: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self) -> Mps:
         self.folder = Path(tempfile.mkdtemp(prefix="wattflow-mps-"))
@@ -113,7 +115,9 @@ class Mps:
         return self._env() | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share * 100:g}"}
 
     def _env(self) -> dict[str, str]:
-        return dict(os.environ) | {
+        return {
+            **os.environ,
+            **self.environment,
             "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
             "CUDA_MPS_LOG_DIRECTORY": str(self.folder),
         }

@@ -129,6 +129,10 @@ class Book:
             if self._is_counted(record.pod):
                 self._counted[uid] = -1
 
+    def holds(self, node: str) -> bool:
+        """Whether a pod of ours is on the node, or on its way there."""
+        return any(self.owns(self.records[uid].pod) for uid in self._by_node.get(node, ()))
+
     def flush(self, now_s: float, most: int = 64) -> None:
         """Tell the decider what changed since the last step."""
         for name in self._dirty:

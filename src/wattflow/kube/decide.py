@@ -11,13 +11,13 @@ from wattflow.kube import accounting, gangs, objects, power, wishes
 from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
+from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.live import Engine, protocol
 from wattflow.model.cluster import Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.policy.base import Policy
 
-FUNCTION = f"{power.PREFIX}function"
 _MOST_SHAPES = 2048
 _MOST_PRIORITY, _ORDERS = 200_000, 10_000  # levels are 32-bit
 _COUNTED = 8
@@ -35,6 +35,7 @@ class EngineDecider:
         capped: Capped = lambda name, amounts: amounts,
         flows: Flows | None = None,
         finish_first: bool = False,
+        estimates: Estimates | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self._capped = capped
@@ -58,7 +59,9 @@ class EngineDecider:
         self._finish_first = finish_first
         self._structure: Structure | None = None
         if flows is not None:
-            self._structure = Structure(self.engine, flows, self._shape_like, lambda: next(self._tags))
+            self._structure = Structure(
+                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
+            )
 
     # nodes
 
@@ -72,6 +75,7 @@ class EngineDecider:
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
             allocatable_cores=max(1e-3, offered.get(accounting.CPU, 0) / 1000),
+            speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
         )

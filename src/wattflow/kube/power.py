@@ -24,6 +24,8 @@ from wattflow.model.profile import PowerProfile, Provenance, Scope
 log = logging.getLogger(__name__)
 PREFIX = "wattflow.io/"
 LABEL = f"{PREFIX}power-profile"
+SPEED = f"{PREFIX}speed"
+"""Label: runtimes on the node are divided by this; 1 by default."""
 GROUP = "/apis/wattflow.io/v1alpha1/nodepowerprofiles"
 
 
@@ -91,6 +93,21 @@ def threads_of(node: objects.Node) -> int:
     """Hardware threads: the node's CPU capacity."""
     stated = accounting.amounts(node.status.capacity or node.status.allocatable)
     return max(1, math.ceil(stated.get(accounting.CPU, 1000) / 1000))
+
+
+def speed_of(node: objects.Node) -> float:
+    """How fast the node is, by its label; a value that is no positive number counts as 1, with a warning."""
+    text = node.metadata.labels.get(SPEED)
+    if text is None:
+        return 1.0
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not (math.isfinite(speed) and speed > 0):
+        log.warning("node %s: label %s must be a positive number, not %r", node.metadata.name, SPEED, text)
+        return 1.0
+    return speed
 
 
 @dataclass(slots=True)

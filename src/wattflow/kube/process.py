@@ -14,10 +14,10 @@ import msgspec
 from wattflow.kube import settings
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
-from wattflow.kube.argo.structure import estimate_s
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.estimates import Estimates
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
@@ -38,7 +38,8 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
-    for group, resource, verb in _NEEDS:
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim else _NEEDS
+    for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
         name, _, sub = resource.partition("/")
@@ -71,10 +72,9 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     """A scheduler with the live engine."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
-    flows = Flows() if chosen.argo else None
-    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first)
-    scheduler = Scheduler(client, chosen, decider, watts)
-    scheduler.book.estimate_of = lambda pod: estimate_s(pod.metadata.annotations)
+    flows, estimates = Flows() if chosen.argo else None, Estimates()
+    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates)
+    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates)
     if flows is not None:
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),

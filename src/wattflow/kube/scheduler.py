@@ -17,8 +17,10 @@ from typing import Any
 from wattflow.kube import accounting, objects
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
+from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client
 from wattflow.kube.decider import Choice, Decider
+from wattflow.kube.estimates import Estimates
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
@@ -49,10 +51,12 @@ class Scheduler:
     decider: Decider
     watts: Watts = field(default_factory=Watts)
     metrics: Metrics = field(default_factory=Metrics)
+    estimates: Estimates = field(default_factory=Estimates)
     clock: Callable[[], float] = time.monotonic
     book: Book = field(init=False)
     binder: Binder = field(init=False)
     leader: Leader = field(init=False)
+    claims: Claims | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,6 +75,7 @@ class Scheduler:
             self.decider,
             owns=lambda pod: pod.spec.scheduler_name == mine,
             power_of=self.watts.profile_of,
+            estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
@@ -78,9 +83,11 @@ class Scheduler:
             self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
             settings.retry_s,
         )  # fmt: skip
+        if settings.claim:
+            self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
         wake = self._wake.set
         self.mirrors = [
-            Mirror(self.client, "/api/v1/nodes", objects.Node, self.book.on_node, after_batch=wake),
+            Mirror(self.client, "/api/v1/nodes", objects.Node, self._on_node, after_batch=wake),
             Mirror(self.client, "/api/v1/namespaces", objects.Namespace, self.book.on_namespace, after_batch=wake),
             Mirror(self.client, "/api/v1/pods", objects.Pod, self._on_pod, after_batch=wake),
         ]
@@ -89,9 +96,14 @@ class Scheduler:
 
     # what happens
 
+    def _on_node(self, kind: str, node: objects.Node) -> None:
+        self.book.on_node(kind, self.claims.seen(kind, node) if self.claims is not None else node)
+
     def _on_pod(self, kind: str, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
         before = uid in self.book.waiting
+        if pod.ended and uid in self.book.records:
+            self.estimates.learn(pod)
         self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
@@ -159,6 +171,8 @@ class Scheduler:
         if began_s - self._integrated_s >= 1:
             self.watts.integrate(self.book.cluster, began_s - self._integrated_s)
             self._integrated_s = began_s
+            if self.claims is not None and self.may_bind:
+                self.claims.release_idle(self.book.holds)
         for outcome in self._outcomes:
             self._settle(outcome, began_s)
         self._outcomes.clear()
@@ -177,6 +191,12 @@ class Scheduler:
 
     def _take(self, choices: list[Choice], began_s: float) -> None:
         """Assume placements and send them off, or undo all of them with the reason."""
+        if self.claims is not None:
+            ready_s = max(self.claims.wait_until_s(choice.node) for choice in choices)
+            if ready_s:
+                for choice in choices:
+                    self.decider.refused(choice.uid, ready_s)
+                return
         for i, choice in enumerate(choices):
             reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
             if reason is not None:

@@ -25,6 +25,7 @@ class Settings:
         shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
         per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
         score_limit: Feasible nodes scored per decision.
+        claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
 
     name: str = "wattflow"
@@ -52,6 +53,9 @@ class Settings:
     cluster_cap_w: float | None = None
     argo: bool = True
     finish_first: bool = False
+    claim: bool = False
+    settle_s: float = 2.0
+    release_s: float = 30.0
     profiles: bool = True
 
     @property
@@ -106,6 +110,7 @@ def _read(root: StrictTable) -> Settings:
         ("http", ("address", "port", "stale_after_s")),
         ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles")),
         ("workflows", ("argo", "finish_first")),
+        ("shared", ("claim", "settle_s", "release_s")),
     ):
         table = root.table(section)
         if table is not None:
@@ -114,6 +119,8 @@ def _read(root: StrictTable) -> Settings:
     settings = Settings(**found)  # type: ignore[arg-type]
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
+    if settings.release_s <= settings.settle_s:
+        root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings
 
 

@@ -17,9 +17,9 @@ _HARD = ("NoSchedule", "NoExecute")
 _ANYWHERE = Constraint()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What Python keeps of a node: its description, labels, taints and countable resources."""
+    """What Python keeps of a node: description, labels, taints, countable resources. Forks share it: it is replaced."""
 
     node: Node
     labels: dict[str, str]

@@ -17,7 +17,8 @@ ACTION = np.dtype([("kind", "i8"), ("who", "i8"), ("value", "i8")])
 REJECTED = np.dtype([("kind", "i8"), ("who", "i8"), ("reason", "i8")])
 WORDS = np.dtype([
     ("events", "i8"), ("folded", "i8"), ("arriving", "i8"), ("placements", "i8"), ("actions", "i8"),
-    ("rejected", "i8"), ("ramps", "i8"), ("fresh", "i8"), ("changed", "i8"), ("wake_at", "f8"),
+    ("rejected", "i8"), ("ramps", "i8"), ("fresh", "i8"), ("changed", "i8"), ("ended", "i8"),
+    ("timers", "i8"), ("wake_at", "f8"),
 ])  # fmt: skip
 TABLES = ("words", "events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 

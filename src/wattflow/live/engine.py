@@ -67,7 +67,7 @@ class Engine:
         self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
-        self._count = 0
+        self._count = self._timers = 0
         self._gone: list[int] = []
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
@@ -169,10 +169,8 @@ class Engine:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
                 self._write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
-        facts.counts, facts.node = (
-            dict(counts),
-            replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores),
-        )
+        known = replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores)
+        self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts), node=known)
         self._put_node(identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
         return identity
 
@@ -369,6 +367,8 @@ class Engine:
         self._node_generation = state.node_marks["generation"].view(np.ndarray)
         self._shape_generation = state.shapes["generation"].view(np.ndarray)
         self._workflow_generation = state.workflows["generation"].view(np.ndarray)
+        self._words = self._desk.words.view(np.ndarray)[0:1]
+        self._timer_room = -1
         self._events = self._desk.events.view(np.uint8).view(np.ndarray).data
         self._room = len(self._desk.events)
         if len(self._desk.placements) < len(state.placed):
@@ -389,12 +389,42 @@ class Engine:
 
     def step(self, now_s: float) -> p.Step:
         """Fold all events, decide, and say what to do."""
+        if self._at_once:
+            return self._step_at_once(now_s)
         self._begin(now_s)
         with _quiet():
             self._decide()
             if jit.CHECKED:
                 validate_state(self.state)
             return self._results()
+
+    @property
+    def _at_once(self) -> bool:
+        """Whether both halves of a step may be one call: the policy does not look at workflows between them."""
+        return not self._sees_workflows and jit.COMPILED and not jit.CHECKED
+
+    def _step_at_once(self, now_s: float) -> p.Step:
+        if not now_s >= self._now:
+            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
+        self._now = now_s
+        count = self._count
+        if self._nodes.changed or self._timers + count > self._timer_room:
+            self._prepare()
+        self._count = 0
+        run = self._kernels.run_step
+        status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
+        while status == stepping.GROW_EDGES:
+            growth.double_edges(self.state)
+            status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
+        if status != stepping.OK:
+            self._recover(status)
+            self._decide()
+        return self._results()
+
+    def _recover(self, status: int) -> None:
+        if status == stepping.BAD_COST:
+            raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
+        self._grow_attempts()
 
     def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
         """Steps in which the caller decides: what is ``wanted``, choice by choice."""
@@ -422,6 +452,7 @@ class Engine:
         wanted = int(state.counts["timer_n"][0]) + self._count + len(state.attempts) + len(state.nodes) + 64
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
+        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 64
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
@@ -446,18 +477,15 @@ class Engine:
             status = self._kernels.decide_all(self.state.handle(), self._desk.handle(), self._functions)
             if status == stepping.OK:
                 return
-            if status == stepping.BAD_COST:
-                raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
-            self._grow_attempts()
+            self._recover(status)
 
     def _grow_attempts(self) -> None:
         growth.grow_attempts(self.state, 2 * len(self.state.attempts))
         self._refresh()
 
     def _results(self) -> p.Step:
-        made, words = self._desk, self._desk.words[0].tolist()
-        _, _, _, placed, acted, rejected, _, _, _, wake_at = words
-        ended_n = int(self.state.counts["ended_n"][0])
+        made = self._desk
+        _, _, _, placed, acted, rejected, _, _, _, ended_n, self._timers, wake_at = self._words.item()
         placements = list(map(p.Placement._make, made.placements[:placed].tolist())) if placed else []
         actions = [p.Action(p.Act(k), w, v) for k, w, v in made.actions[:acted].tolist()] if acted else []
         ended = [p.Ended(t, g, p.Outcome(o)) for t, g, o in self.state.ended[:ended_n].tolist()] if ended_n else []

@@ -21,6 +21,7 @@ class Kernels:
 
     fold_events: Any
     decide_all: Any
+    run_step: Any
     enter_task: Any
     open_workflow: Any
     requeue: Any
@@ -44,6 +45,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
     return Kernels(
         entry(whole(state, desk, functions, real), stepping.fold_events),
         entry(whole(state, desk, functions), stepping.decide_all),
+        entry(whole(state, desk, functions, real, whole), stepping.run_step),
         entry(whole(state, whole, whole, whole, whole, real, real, real, real), stepping.enter_task),
         entry(whole(state, real, real, whole), stepping.open_workflow),
         entry(types.void(state, functions, types.int64[::1]), stepping.requeue),
@@ -55,7 +57,7 @@ def kernels(state: State, desk: Desk) -> Kernels:
     """The entries for these tables, compiled when they are first asked for."""
     if not jit.COMPILED:
         return Kernels(
-            stepping.fold_events, stepping.decide_all, stepping.enter_task, stepping.open_workflow, stepping.requeue,
-            stepping.add_lane,
+            stepping.fold_events, stepping.decide_all, stepping.run_step, stepping.enter_task, stepping.open_workflow,
+            stepping.requeue, stepping.add_lane,
         )  # fmt: skip
     return _compiled(state.kind, desk.kind)

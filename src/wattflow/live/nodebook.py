@@ -102,8 +102,7 @@ class NodeBook:
 
     def relabel(self, row: int, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
         """A node's labels and taints are others now."""
-        facts = self.facts[row]
-        facts.labels, facts.taints = dict(labels), taints
+        facts = self.facts[row] = replace(self.facts[row], labels=dict(labels), taints=taints)
         self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
 
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:

@@ -264,6 +264,24 @@ def _due(state, desk, priority):
 
 
 def fold_events(state, desk, functions, now):  # type: ignore[no-untyped-def]
+    """The first half of a step, alone; see `_fold_events`."""
+    return _fold_events(state, desk, functions, now)
+
+
+def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
+    """The second half of a step, alone; see `_decide_all`."""
+    return _decide_all(state, desk, functions)
+
+
+def run_step(state, desk, functions, now, events):  # type: ignore[no-untyped-def]
+    """Both halves in one call, for policies that do not look at workflows between them."""
+    desk.words[0].events = events
+    status = _fold_events(state, desk, functions, now)
+    return status if status != OK else _decide_all(state, desk, functions)
+
+
+@inner
+def _fold_events(state, desk, functions, now):
     """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
     priority = functions.priority
     clock = state.clock[0]
@@ -379,7 +397,8 @@ def _apply_policy_actions(state, first):
     counts.action_n = kept
 
 
-def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
+@inner
+def _decide_all(state, desk, functions):
     """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
     priority = functions.priority
     score = functions.score
@@ -420,6 +439,8 @@ def end_step(state, desk, functions, grows):
         functions.act(state)
         _apply_policy_actions(state, before)
     _list_actions(state, desk)
+    words.ended = counts.ended_n
+    words.timers = counts.timer_n
     words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
 
 

@@ -135,6 +135,9 @@ class WantedMany:
     def __init__(self, engines: Sequence[Engine], rows: int = 32, joint: bool = False, threads: int = 1) -> None:
         count = len(engines)
         self.rows = record_table(ROW, count * rows).reshape(count, rows)
+        for engine in engines:
+            engine.state.pack()
+            engine._refresh()
         self.each = [Wanted(e, joint=joint, memory=self.rows[i]) for i, e in enumerate(engines)]
         self.rows = np.asarray(self.rows)
         self.tasks, self.shown = np.full(count, -1, np.int64), np.zeros(count, np.int64)

@@ -13,15 +13,15 @@ import numpy as np
 
 from wattflow.predict.observations import Floats, Ints
 
-_STEPS, _BAGS, _ROWS_MOST = 10, 5, 800
+_STEPS, _BAGS, _ROWS_MOST, _LEAST_BLOCKS = 10, 5, 800, 15
 _LEAST_GAIN = 2e-3
 Cost = Callable[[Floats], float]
 
 
 def relative_cost(residual: Floats, most: float = 4.0) -> float:
-    """Of log residuals: median plus mean relative error, each error at most ``most``, so that no wild row decides."""
+    """Of log residuals: twice the median plus the mean of relative errors, of which each counts at most ``most``."""
     error = np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
-    return float(np.median(error) + error.mean())
+    return float(2.0 * np.median(error) + error.mean())
 
 
 def wild_cost(residual: Floats) -> float:
@@ -44,6 +44,8 @@ def choose(
     burden = np.zeros(residual.shape[1]) if handicap is None else handicap
     blocks = np.arange(len(residual)) if block is None else np.unique(block, return_inverse=True)[1]
     number = int(blocks.max()) + 1
+    if number < _LEAST_BLOCKS:
+        return _greedy(residual, cost, burden)
     rng = np.random.default_rng(0)
     total = np.zeros(residual.shape[1])
     for _ in range(_BAGS):

@@ -17,7 +17,7 @@ from wattflow.predict.observations import Floats, Ints
 
 _PRIOR_ROWS, _KEPT = 5.0, 1001
 _SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_SHIFT_MOST = 0.5
+SHIFT_MOST = 0.1
 
 
 def upper_quantile(scores: Floats, level: float) -> float:
@@ -54,7 +54,7 @@ class Calibration:
 
     def point(self, log_value: Floats, task: Ints) -> Floats:
         """The point of least expected relative error."""
-        return log_value - self.shift * np.minimum(self.scale[task] ** 2, _SHIFT_MOST)
+        return log_value - self.shift * np.minimum(self.scale[task] ** 2, SHIFT_MOST)
 
     def interval(
         self, log_value: Floats, task: Ints, level: float, extra: float | Floats = 0.0
@@ -85,7 +85,7 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
         rows = group == g
         scores[rows] = residual[rows] / scale[task[rows]]
     scale = _scales(residual, task, tasks)
-    lower = np.minimum(scale[task] ** 2, _SHIFT_MOST)
+    lower = np.minimum(scale[task] ** 2, SHIFT_MOST)
     shift = min(_SHIFTS, key=lambda c: blend.relative_cost(residual + c * lower))
     ordered = np.sort(scores)
     if len(ordered) > _KEPT:

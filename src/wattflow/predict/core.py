@@ -22,7 +22,9 @@ _WIDER = (
     ("same input, steadied", "median"),
 )  # fmt: skip
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
-REGIMES = ("new input", "known input", "new input, largest sizes", "known input, largest sizes")
+INPUTS = ("new input", "known input", "known input here")
+"""Whether the task ran on the input before, and on the same machine."""
+REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Core:
     def regime(self, rows: Rows) -> Ints:
         """Which of `REGIMES` each row is in: whether the task ran on this input, whether its size is a large one."""
         same = np.isfinite(self.plain.data.at(self.plain.data_key(rows.task, rows.data)))
-        return np.asarray(same + 2 * (self._outside(rows)[0] > -np.log(LARGE)), np.int64)
+        here = np.isfinite(self.plain.here.at(self.plain.here_key(rows.task, rows.data, rows.machine)))
+        large = self._outside(rows)[0] > -np.log(LARGE)
+        return np.asarray(same.astype(np.int64) + here + len(INPUTS) * large, np.int64)
 
     def stretch(self, rows: Rows) -> Floats:
         """How far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""

@@ -7,7 +7,7 @@ import math
 import numba
 import numpy as np
 
-from wattflow.predict import runtime
+from wattflow.predict import conformal, runtime
 from wattflow.predict.core import LARGE
 
 
@@ -38,9 +38,9 @@ class RowPredictor:
         self._plain = (np.ascontiguousarray(plain.pair), np.ascontiguousarray(plain.task))
         self._weights = {kind: np.ascontiguousarray(table) for kind, table in model.weights.items()}
         self._shift = {
-            (kind, same): np.asarray(found.shift * np.minimum(found.scale**2, 0.5))
-            for same, table in ((False, model.calibrations), (True, model.repeats))
-            for kind, found in table.items()
+            (kind, known): np.asarray(found.shift * np.minimum(found.scale**2, conformal.SHIFT_MOST))
+            for kind, parts in model.calibrations.items()
+            for known, found in enumerate(parts)
         }
 
     def predict_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> float:
@@ -58,7 +58,7 @@ class RowPredictor:
         same, steadied = self._same.get(key, (math.nan, math.nan))
         here = self._here.get(key * self._machines + m, math.nan) if d >= 0 else math.nan
         log_s, large = _log_seconds((k, m, size, d), (same, here, steadied), self._process, self._plain, weights)
-        return math.exp(log_s - (0.0 if large else self._shift[kind, same == same][k]))
+        return math.exp(log_s - (0.0 if large else self._shift[kind, (same == same) + (here == here)][k]))
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -75,12 +75,12 @@ def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyp
     along = _along(task[2, k], task[3, k], task[4, k], x, median)
     line_here = _along(pair[2, k, m], pair[3, k, m], pair[4, k, m], x, median_here)
     squares_here = _along(pair[5, k, m], pair[6, k, m], pair[4, k, m], x, line_here)
-    known = same == same
-    same = same if known else median
+    known = (1 if same == same else 0) + (1 if here == here else 0)
+    same = same if same == same else median
     here = here if here == here else same
     steadied = steadied if steadied == steadied else median
     large = size == size and math.log(max(size, 1.0)) - process[0][k, 4] > -math.log(LARGE)
-    w = weights[(1 if known else 0) + (2 if large else 0)]
+    w = weights[known + (3 if large else 0)]
     total = w[0] * smooth + w[1] * line + w[2] * median + w[3] * median_here + w[4] * last_here + w[5] * along
     total += w[6] * line_here + w[7] * squares_here + w[8] * same + w[9] * here + w[10] * steadied
     return total, large

@@ -110,8 +110,9 @@ def fit_plain(
     empty = Keyed(np.zeros(0, np.int64), np.zeros(0))
     draft = Plain(pair, alone, empty, empty, empty, max(inputs, 1), np.zeros(0))
     key = draft.data_key(task, data)
+    tame = _held(log_s, task * machines + machine, np.ones_like(task), pair[0].ravel())
     return replace(
-        draft, data=Keyed.medians(key, log_s), here=Keyed.medians(draft.here_key(task, data, machine), log_s),
+        draft, data=Keyed.medians(key, log_s), here=Keyed.medians(draft.here_key(task, data, machine), tame),
         steadied=_steadied(key, log_s, alone[0], draft.inputs),
         spread=_spreads(_line(alone[2, task], alone[3, task], alone[4, task], x), task, tasks),
     )  # fmt: skip

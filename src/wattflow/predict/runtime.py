@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.predict import conformal, text, training
-from wattflow.predict.core import BEYOND, MEMBERS, REGIMES, Core, Names, Rows, numbers
+from wattflow.predict.core import BEYOND, INPUTS, MEMBERS, REGIMES, Core, Names, Rows, numbers
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts, in_order
 
 KNOWN, NEW_SOURCE = training.KNOWN, training.NEW_SOURCE
@@ -60,7 +60,7 @@ class RuntimeModel:
     Attributes:
         size_column: Which of ``size_names`` each task is predicted from.
         weights: For each novelty, weights of the members, [regime, member].
-        calibrations, repeats: For each novelty, how wrong the model is, on inputs new to a task and on known ones.
+        calibrations: For each novelty, how wrong the model is, by `core.INPUTS`.
         stretch_error: Error added per unit of log size outside the sizes seen.
         usual_stretch: For each novelty, what its intervals already hold of that.
     """
@@ -70,8 +70,7 @@ class RuntimeModel:
     size_column: Ints
     core: Core
     weights: dict[str, Floats]
-    calibrations: dict[str, conformal.Calibration]
-    repeats: dict[str, conformal.Calibration]
+    calibrations: dict[str, training.Calibrations]
     stretch_error: float
     usual_stretch: dict[str, float]
 
@@ -109,16 +108,17 @@ class RuntimeModel:
             log_s[unknown] = self.core.resemble(rows.take(unknown), likeness)
         point, low, high = (np.full(len(log_s), np.nan) for _ in range(3))
         for name in self.calibrations:
-            for same in (False, True):
-                some = np.flatnonzero((kind == name) & (regime % 2 == same))
-                calibration = (self.repeats if same else self.calibrations)[name]
+            for known, calibration in enumerate(self.calibrations[name]):
+                some = np.flatnonzero((kind == name) & (regime % len(INPUTS) == known))
                 task = np.maximum(rows.task[some], 0)
                 extra = np.zeros(len(some))
                 if name == NEW_TASK:
                     task = np.zeros(len(some), np.int64)
                 else:
                     log_s[some] = (members[some] * self.weights[name][regime[some]]).sum(axis=1)
-                    central = regime[some] < 2  # among the largest sizes a trend's own error outweighs skewness
+                    central = regime[some] < len(
+                        INPUTS
+                    )  # among the largest sizes a trend's own error outweighs skewness
                     point[some] = np.exp(np.where(central, calibration.point(log_s[some], task), log_s[some]))
                     extra = self.reach(rows.take(some), name)
                 ends = calibration.interval(log_s[some], task, level, extra)
@@ -132,8 +132,8 @@ class RuntimeModel:
 
     def scale(self, task: str) -> float:
         """Typical log error of a known task, on a known machine where that was measured; 1 for an unknown task."""
-        found = self.repeats.get(KNOWN) or self.repeats.get(NEW_MACHINE)
-        return float(found.scale[self.names.tasks.index(task)]) if found and task in self.names.tasks else 1.0
+        found = self.calibrations.get(KNOWN) or self.calibrations.get(NEW_MACHINE)
+        return float(found[1].scale[self.names.tasks.index(task)]) if found and task in self.names.tasks else 1.0
 
     def kind(self, observations: Observations, rows: Rows) -> Texts:
         """Which interval a row gets, by what is new about it, the worst first: task, machine, source."""
@@ -182,23 +182,24 @@ def fit(
         raise InvalidInput("training rows", f"{len(observations)} with a runtime; at least {_LEAST_ROWS} are needed")
     trainer = training.Trainer(observations, benchmarks or {}, seed)
     beyond = trainer.beyond()
-    weights, calibrations, repeats, usual = {}, {}, {}, {}
+    weights, usual = {}, {}
+    calibrations: dict[str, training.Calibrations] = {}
     for kind in kinds:
         if kind == NEW_TASK:
-            calibrations[kind] = repeats[kind] = trainer.unknown()
+            calibrations[kind] = (trainer.unknown(),) * 3
             continue
         missed = trainer.left_out(kind)
         weights[kind] = trainer.weigh(missed, beyond)
-        calibrations[kind], repeats[kind] = training.calibrations(
-            missed, weights[kind], trainer.task, len(trainer.names.tasks)
-        )
+        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        if trainer.one_run:  # skewness among the inputs of one run says nothing of the next run
+            found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]
+        calibrations[kind] = found
         usual[kind] = float(np.quantile(missed.stretch, 0.9)) if len(missed.stretch) else 0.0
     outside = training.stretch_error(beyond, next(iter(weights.values()))) if weights else 0.0
     if NEW_MACHINE in weights and len(np.unique(trainer.machine)) < 2:  # none could be left out: trust the factors
         weights[NEW_MACHINE] = np.zeros_like(weights[NEW_MACHINE])
         weights[NEW_MACHINE][:, 0] = 1.0
-    for found in (calibrations, repeats):
-        _add_machine_errors(found, trainer)
+    _add_machine_errors(calibrations, trainer)
     if NEW_BOTH in calibrations:
         weights[NEW_BOTH], usual[NEW_BOTH] = weights[NEW_MACHINE], usual[NEW_SOURCE]
     core = trainer.fit(np.arange(len(observations)))
@@ -209,23 +210,28 @@ def fit(
         core,
         weights,
         calibrations,
-        repeats,
         outside,
         usual,
     )
 
 
-def _add_machine_errors(calibrations: dict[str, conformal.Calibration], trainer: training.Trainer) -> None:
+def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer: training.Trainer) -> None:
     """Widen what could not be left out: machines where there are too few, machine and source together."""
     if NEW_MACHINE not in calibrations:
         return
     few = len(np.unique(trainer.machine)) < _LEAST_MACHINES
-    alone = calibrations[NEW_MACHINE].scale
+    spread = trainer.table.disagreement()
     if few:
-        spread = trainer.table.disagreement()
-        calibrations[NEW_MACHINE] = conformal.widened(calibrations[NEW_MACHINE], spread)
-        alone = np.full(len(alone), spread)
-    elif KNOWN in calibrations:  # the part of the error that is the machine's
-        alone = np.sqrt(np.maximum(alone**2 - calibrations[KNOWN].scale ** 2, 0.0))
-    if NEW_SOURCE in calibrations:
-        calibrations[NEW_BOTH] = conformal.widened(calibrations[NEW_SOURCE], alone)
+        one, two, three = (conformal.widened(part, spread) for part in calibrations[NEW_MACHINE])
+        calibrations[NEW_MACHINE] = (one, two, three)
+    if NEW_SOURCE not in calibrations:
+        return
+    both = []
+    for known in range(len(INPUTS)):
+        alone = np.full(len(trainer.names.tasks), spread)
+        if not few:  # the part of the error that is the machine's
+            alone = calibrations[NEW_MACHINE][known].scale
+            if KNOWN in calibrations:
+                alone = np.sqrt(np.maximum(alone**2 - calibrations[KNOWN][known].scale ** 2, 0.0))
+        both.append(conformal.widened(calibrations[NEW_SOURCE][known], alone))
+    calibrations[NEW_BOTH] = (both[0], both[1], both[2])

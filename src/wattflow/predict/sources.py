@@ -11,6 +11,7 @@ import numpy as np
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, serverless, tables, tasks, watts
+from wattflow.predict.core import INPUTS
 from wattflow.predict.modelfile import Manifest
 from wattflow.predict.observations import Benchmarks, Observations, concatenate, of_workload
 from wattflow.predict.runtime import RuntimeModel
@@ -131,11 +132,11 @@ def _moment(text: str) -> float:
 def metrics_of(model: RuntimeModel) -> dict[str, float]:
     """Errors on inner left-out rows by novelty; what could not be measured is left out."""
     found: dict[str, float] = {}
-    for known, calibrations in (("", model.calibrations), ("_known_input", model.repeats)):
-        for kind, calibration in calibrations.items():
+    for kind, parts in model.calibrations.items():
+        for known, calibration in zip(INPUTS, parts, strict=True):
             for name, value in (("median", calibration.median_error), ("mean", calibration.mean_error)):
                 if np.isfinite(value):
-                    found[f"left_out_{name}_error_{kind.replace(' ', '_')}{known}"] = value
+                    found[f"left_out_{name}_error_{kind}_{known}".replace(" ", "_")] = value
     return found
 
 

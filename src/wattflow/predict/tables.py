@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _CALLS = {
     "duration_s": ("duration_s",),
     "power": ("power_w", "avg_power_W"),
 }
+_MOST = 1e18
 LAYOUTS = f"""a table of tasks has the column task; usage counters have {", ".join(watts.COUNTERS)}; \
 function calls have function, machine, start_s, duration_s, power_w"""
 
@@ -60,6 +62,7 @@ def task_table(path: Path) -> Observations:
     if unknown:
         known = ", ".join(("task", *_TEXTS, *_NUMBERS, "finished_s", "size…"))
         raise InvalidInput(str(path), [Problem(name, f"no such column; known: {known}") for name in unknown])
+    _check(table, [name for name in (*_NUMBERS, *sizes) if table.has(name)])
     columns: dict[str, object] = {name: table.texts(name) for name in _TEXTS if table.has(name)}
     columns |= {name: table.numbers(name) for name in _NUMBERS if table.has(name)}
     if table.has("finished_s"):
@@ -93,6 +96,7 @@ def counter_table(path: Path) -> Usage:
     if bad:
         raise InvalidInput(str(path), bad)
     label = next((name for name in _WATTS if table.has(name)), None)
+    _check(table, [*watts.COUNTERS, *([label] if label else [])])
     power = table.numbers(label) if label else np.full(len(table), np.nan)
     time = table.texts("timestamp") if table.has("timestamp") else np.arange(len(table)).astype(np.str_)
     return Usage(counters, power, _WATTS[label] if label else None, time)
@@ -109,6 +113,7 @@ def call_table(path: Path) -> serverless.Calls:
     missing = [Problem(_CALLS[key][0], "this column is missing") for key, found in name.items() if not found]
     if missing:
         raise InvalidInput(str(path), missing)
+    _check(table, ["duration_s", name["power"]])
     start = _seconds(table, name["start"], path)
     function, machine = table.texts(name["function"]), table.texts("machine")
     block = next((table.texts(n) for n in ("block", "block_id") if table.has(n)), machine)
@@ -122,6 +127,19 @@ def call_table(path: Path) -> serverless.Calls:
         function=function, machine=machine, block=block, wave=serverless.waves(block, begin), warm=warm, start_s=begin,
         duration_s=_positive(table.numbers("duration_s")), power_w=_positive(table.numbers(name["power"])),
     )  # fmt: skip
+
+
+def _check(table: Table, names: Sequence[str]) -> None:
+    """Refuse numbers below 0 or beyond reason, all of them named; unknown ones may stay."""
+    wrong = []
+    for name in names:
+        values = table.numbers(name)
+        bad = np.flatnonzero((values < 0) | (values > _MOST))
+        wrong += [
+            Problem(f"row {row + 2}", f"{name} is {values[row]:g}; allowed: 0 to {_MOST:g}") for row in bad.tolist()
+        ]
+    if wrong:
+        raise InvalidInput(str(table.path), wrong)
 
 
 def _positive(values: Floats) -> Floats:

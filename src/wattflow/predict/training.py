@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wattflow.predict import backbone as lines
 from wattflow.predict import blend, conformal, factors, kriging, plain, text
 from wattflow.predict.conformal import Calibration
-from wattflow.predict.core import BEYOND, MEMBERS, REGIMES, Core, Names, Rows, numbers, resemble
+from wattflow.predict.core import BEYOND, INPUTS, MEMBERS, REGIMES, Core, Names, Rows, numbers, resemble
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations
 
 Bools = NDArray[np.bool_]
@@ -24,7 +24,7 @@ _REPEATED = (0.7, 0.5)
 the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and this share of the error on other inputs."""
-_BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.05
+_BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
 _STRETCH_ERROR = 0.3
 """Error per unit of log size outside the sizes seen, where it could not be measured."""
 
@@ -101,7 +101,7 @@ class Trainer:
         fitting = missed.only(missed.ran == (kind == KNOWN))
         if np.isfinite(fitting.residual[:, 0]).sum() >= _LEAST_WEIGHED:
             return fitting
-        if kind == KNOWN and len(np.unique(self.observations.run)) > 1:
+        if kind == KNOWN and not self.one_run:
             return self._miss(list(_cut(self.time_blocks)))
         return missed
 
@@ -142,22 +142,32 @@ class Trainer:
             some = good & (missed.regime == r)
             if some.sum() >= _LEAST_WEIGHED:
                 weights[r], have[r] = blend.choose(missed.residual[some], self.task[some], handicap=self.handicap), True
+        repeated = self.repeated
         if not have[1]:
             weights[1] = 0.0
-            weights[1, MEMBERS.index("same input, steadied")] = self.repeated
-            weights[1, 0] = 1.0 - self.repeated
+            weights[1, [MEMBERS.index(name) for name in ("same input", "same input, steadied")]] = repeated / 2
+            weights[1, 0] = 1.0 - repeated
+        if not have[2]:
+            weights[2] = (1.0 - repeated) * weights[1]
+            weights[2, MEMBERS.index("same input here")] += repeated
         far = np.isfinite(beyond.residual).all(axis=1)
-        if not have[2] and far.sum() >= _LEAST_WEIGHED:
-            weights[2] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap)
-        if not have[3]:
-            weights[3] = weights[1]
+        if not have[3] and far.sum() >= _LEAST_WEIGHED:
+            weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap)
+        for r in (4, 5):
+            if not have[r]:
+                weights[r] = weights[r - 3]
         return weights
+
+    @property
+    def one_run(self) -> bool:
+        """Whether all rows are of one run, so that none can be left out."""
+        return len(np.unique(self.observations.run)) < 2
 
     @property
     def handicap(self) -> Floats:
         """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay."""
         burden = np.zeros(len(MEMBERS))
-        if len(np.unique(self.observations.run)) < 2:
+        if self.one_run:
             burden[[i for i, name in enumerate(MEMBERS) if name in _BY_MACHINE]] = _ONE_RUN
         return burden
 
@@ -210,20 +220,22 @@ def size_of(observations: Observations, column: Ints, task: Ints) -> Floats:
     return observations.sizes[np.arange(len(task)), column[np.maximum(task, 0)]]
 
 
-def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> tuple[Calibration, Calibration]:
-    """(inputs new to the task, inputs it ran on before): how wrong the blend was on each."""
+Calibrations = tuple[Calibration, Calibration, Calibration]
+"""By `INPUTS`: the task never ran on the input, ran elsewhere, ran on the same machine."""
+
+
+def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> Calibrations:
+    """How wrong the blend was on inputs of each kind; what could not be left out is assumed."""
     residual = combined(missed, weights)
-    parts = []
-    for same in (False, True):
-        some = np.isfinite(residual) & (missed.regime % 2 == same)
-        parts.append(
-            conformal.calibrate(residual[some], task[some], missed.group[some], tasks) if some.sum() >= 20 else None
-        )
-    new = parts[0] or parts[1] or conformal.calibrate(residual, task, missed.group, tasks)
-    if parts[1] is None:
-        assumed = np.minimum(np.hypot(_REPEAT_ERROR, _REPEAT_SHARE * new.scale), np.maximum(new.scale, _REPEAT_ERROR))
-        return new, replace(new, scale=assumed, shift=0.0, median_error=np.nan, mean_error=np.nan)
-    return new, parts[1]
+    parts: list[Calibration | None] = []
+    for known in range(len(INPUTS)):
+        some = np.isfinite(residual) & (missed.regime % len(INPUTS) == known)
+        measured = conformal.calibrate(residual[some], task[some], missed.group[some], tasks)
+        parts.append(measured if some.sum() >= 20 else None)
+    new = parts[0] or parts[1] or parts[2] or conformal.calibrate(residual, task, missed.group, tasks)
+    scale = np.minimum(np.hypot(_REPEAT_ERROR, _REPEAT_SHARE * new.scale), np.maximum(new.scale, _REPEAT_ERROR))
+    assumed = replace(new, scale=scale, shift=0.0, median_error=np.nan, mean_error=np.nan)
+    return new, parts[1] or parts[2] or assumed, parts[2] or assumed
 
 
 def combined(missed: LeftOut, weights: Floats) -> Floats:

@@ -81,6 +81,7 @@ class Client(concurrent.futures.Executor):
         name: What the workflow is called.
         objective: ``energy``, ``response``, ``makespan``, ``edp``, ``cost`` or ``utilisation``: which policy decides.
         deadline: Seconds (or ``"2h"``) until everything should have ended.
+        patience: How long a server that is away may stay so before futures fail.
         energy_budget: Joules (or ``"50 Wh"``) that the workflow may use; the server holds new tasks beyond it.
     """
 
@@ -94,11 +95,12 @@ class Client(concurrent.futures.Executor):
         deadline: str | float | None = None,
         energy_budget: str | float | None = None,
         ca: str | None = None,
+        patience: str | float = "5min",
     ) -> None:
         home = Home.of()
         self._server = server or home.url()
         self._token = token or home.token("user")
-        self._ca = ca
+        self._ca, self._patience_s = ca, units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
         self._about = {
             "name": name, "objective": objective,
@@ -199,7 +201,7 @@ class Client(concurrent.futures.Executor):
                 tasks = [task for task in batch if task is not None]
                 sealed = len(tasks) < len(batch)
                 submission = m.Submission(workflow=self.workflow, tasks=tasks, seal=sealed, **self._about)  # type: ignore[arg-type]
-                connection.patiently("POST", "/v1/submissions", submission, m.Accepted)
+                connection.patiently("POST", "/v1/submissions", submission, m.Accepted, self._patience_s)
                 if self._receiver is None and tasks:
                     self._receiver = threading.Thread(target=self._receive_loop, name="wattflow-receive", daemon=True)
                     self._receiver.start()
@@ -216,7 +218,7 @@ class Client(concurrent.futures.Executor):
                     if self._closed and self._open == 0:
                         return
                 path = f"/v1/workflows/{self.workflow}/outcomes?after={last}&wait_s={WAIT_S if self._open else 1}"
-                answer = connection.patiently("GET", path, type=m.Outcomes)
+                answer = connection.patiently("GET", path, None, m.Outcomes, self._patience_s)
                 last = answer.last
                 for outcome in answer.outcomes:
                     self._resolve(connection, outcome)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from wattflow.live import Engine, Kind
+from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
@@ -81,8 +81,7 @@ class Decider:
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
-        explain: Any = getattr(self.engine, "why", None)
-        return explain(task) if explain is not None else Why("waiting")
+        return self.engine.why(task)
 
     def replay(self, entries: Iterable[bytes]) -> float:
         """Make the calls of a journal again; returns the time of the last step."""
@@ -107,15 +106,11 @@ class Decider:
 
     def save(self, path: Path) -> None:
         """A snapshot of the engine."""
-        save: Any = getattr(self.engine, "save", None)
-        if save is None:
-            raise NotImplementedError
-        save(path)
+        fork.save(self.engine, path)
 
     def load(self, path: Path) -> None:
         """Go on from a snapshot."""
-        load: Any = getattr(Engine, "load")  # noqa: B009
-        self.engine = load(path)
+        self.engine, _ = fork.load(path)
 
     def _note(self, *entry: object) -> None:
         self.entries.append(m.pack(entry))

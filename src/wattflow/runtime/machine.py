@@ -25,7 +25,7 @@ def this_node(
     return Node(
         name=name or socket.gethostname(), cpus=threads, memory_bytes=memory_bytes or int(0.9 * total_memory_bytes()),
         python=f"{sys.version_info[0]}.{sys.version_info[1]}", architecture=platform.machine(), devices=list(devices),
-        busy=list(curve.busy), watts=list(curve.watts), provenance=str(curve.provenance),
+        busy=list(curve.busy), watts=list(curve.watts), provenance=curve.provenance.value,
     )  # fmt: skip
 
 

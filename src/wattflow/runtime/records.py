@@ -47,6 +47,7 @@ class WorkflowRecord:
     open: int = 0
     sealed: bool = False
     state: str = "open"
+    spent_j: float = 0.0
     outcomes: list[Outcome] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -81,6 +81,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     service.workflows[workflow.id] = workflow
     failures: dict[int, int] = {}
     for attempt in reads.attempts(database, workflow.id):
+        workflow.spent_j += attempt["energy_j"] or 0.0
         if attempt["outcome"] in ("failed", "time_limit"):
             failures[attempt["task"]] = failures.get(attempt["task"], 0) + 1
     for found in reads.tasks(database, workflow.id):

@@ -233,6 +233,7 @@ class Service:
         if key is None:
             return
         e = joules.energy
+        self._spend(self.tasks.get(key[0]), e.energy_j)
         self.writer.put((Change.ATTEMPT_ENERGY, {
             "b_task": key[0], "b_number": key[1], "energy_j": e.energy_j, "low_j": e.low_j, "high_j": e.high_j,
             "marginal_j": e.marginal_j, "provenance": e.provenance,
@@ -419,6 +420,20 @@ class Service:
             listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
         self._close_if_over(workflow)
         return workflow, outcome
+
+    def _spend(self, task: TaskRecord | None, joules: float) -> None:
+        """Count against the workflow's budget; beyond it what has not started is cancelled."""
+        if task is None:
+            return
+        workflow, budget_j = task.workflow, task.workflow.about.get("energy_budget_j")
+        workflow.spent_j += joules
+        if not isinstance(budget_j, float) or workflow.spent_j <= budget_j or workflow.state != "open":
+            return
+        for other in (self.tasks[i] for i in workflow.keys.values()):
+            if other.state == "waiting":
+                other.reason = f"the energy budget of {budget_j:g} J is used up ({workflow.spent_j:.4g} J)"
+                self.decider.put(CANCEL, other.engine)
+        self._soon()
 
     def _parent_failed(self, task: TaskRecord) -> bool:
         keys = {*task.spec.parents, *task.spec.results}

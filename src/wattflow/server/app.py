@@ -138,7 +138,7 @@ async def _housekeeping(house: House) -> None:
     while True:
         await asyncio.sleep(5)
         try:
-            if house.service.next_entry - saved >= SNAPSHOT_ENTRIES and hasattr(house.service.decider.engine, "save"):
+            if house.service.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.next_entry
                 await take_snapshot(house.service, house.database, house.folder)
             forget_closed(house.service)

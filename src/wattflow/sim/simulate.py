@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import numba
 import numpy as np
 
 from wattflow.engine.build import build_state
@@ -21,7 +22,11 @@ from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import build, kernel
+from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
+
+if TYPE_CHECKING:
+    from wattflow.generate.recipe import Recipe
 
 _EVENTS_PER_CALL = 200_000
 _EVENTS_PER_CALL_PLAIN = 2_000
@@ -59,8 +64,8 @@ class SimOptions:
 
 
 def simulate(
-    workload: Workload,
-    cluster: Cluster,
+    workload: Workload | Recipe | Name,
+    cluster: Cluster | Name,
     policy: str | Policy = "fifo",
     *,
     seed: int = 0,
@@ -70,11 +75,14 @@ def simulate(
     """Run a workload to its end. Same arguments, same bytes.
 
     Args:
+        workload: A workload, a recipe, a trace's file, or a recipe as it is typed (``montage:tasks=60``).
+        cluster: A cluster, or the name or file of one.
         policy: A registered name or a Policy.
-        seed: Of everything random: failures, estimate errors, the policy's own stream.
+        seed: Of everything random: a recipe's draw, failures, estimate errors, the policy's own stream.
         progress: Called now and then with the share of tasks done; an exception from it ends the run.
     """
-    return Simulation(workload, cluster, policy, seed=seed, options=options).run(progress)
+    given, machine = drawn(workload, seed), cluster_of(cluster)
+    return Simulation(given, machine, policy, seed=seed, options=options).run(progress)
 
 
 class Simulation:
@@ -140,15 +148,17 @@ class Simulation:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
         step = kernel.kernel(self.state, self.world, self.functions)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
-        if jit.CHECKED:
-            limit = 1
+        left, at_once = limit, 1 if jit.CHECKED else limit
         while True:
             started = time.perf_counter()
             with np.errstate(over="ignore"):
-                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, limit)
+                status = step(self.state.handle(), self.world.handle(), self.functions, until_s, at_once)
             self.seconds += time.perf_counter() - started
             if jit.CHECKED and status != kernel.GROW:
                 validate_state(self.state)
+                left -= 1
+                if status == kernel.LIMIT and left > 0:
+                    continue
             if status == kernel.GROW:
                 _grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
@@ -223,6 +233,8 @@ class Simulation:
             "policy": self.policy.name,
             "params": dict(self.policy.params),
             "seed": self.seed,
+            "options": asdict(self.options),
+            "versions": {"numpy": np.__version__, "numba": numba.__version__},
             "simulated": True,
             "power_provenance": sorted(sources),
             "power_scope": sorted(scopes),

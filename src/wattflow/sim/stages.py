@@ -345,18 +345,45 @@ def _enter_run(state, world, a):
     gang = world.gangs[task]
     run.stage = HOLD
     run.since = state.clock[0].now
-    run.left = gang.first_held
-    gang.first_held = a
+    _note_held(state, world, task, a)
     gang.held += 1
     if gang.held < parts:
         return
-    b = gang.first_held
+    b = _oldest_first(world, gang.first_held)
     _forget_held(world, task)
     while b >= 0:
         after = world.runs[b].left  # joining a domain sets it anew
         world.runs[b].hold_s = state.clock[0].now - world.runs[b].since
         _start_run(state, world, b)
         b = after
+
+
+@inner
+def _note_held(state, world, task, a):
+    """Add a part to those that wait, the one placed last first; parts mostly come in order, so this is short."""
+    sequence = state.attempts[a].sequence
+    before = -1
+    b = world.gangs[task].first_held
+    while b >= 0 and state.attempts[b].sequence > sequence:
+        before = b
+        b = world.runs[b].left
+    world.runs[a].left = b
+    if before < 0:
+        world.gangs[task].first_held = a
+    else:
+        world.runs[before].left = a
+
+
+@inner
+def _oldest_first(world, b):
+    """The list of waiting parts turned round: they start in the order in which they were placed."""
+    after = -1
+    while b >= 0:
+        following = world.runs[b].left
+        world.runs[b].left = after
+        after = b
+        b = following
+    return after
 
 
 @inner

@@ -2,7 +2,8 @@
 
     asyncio.run(check_driver(lambda objects: MyDriver(objects), folder))
 
-Real functions and commands run through the driver; a sink of our own hears what it reports. All failures are told together.
+Real functions and commands run through the driver; a sink of our own hears what it reports. All failures are told
+together.
 """
 
 from __future__ import annotations

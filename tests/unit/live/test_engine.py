@@ -466,7 +466,7 @@ def test_tables_double_and_rows_are_used_again() -> None:
         for placement in step.placements:
             engine.put(FINISHED, placement.attempt)
     engine.step(9.0)
-    assert engine.counts["open"] == 0 and len(engine.state.tasks) == 4096 and len(engine.state.attempts) == 4096
+    assert engine.counts["open"] == 0 and len(engine.state.tasks) == 8192 and len(engine.state.attempts) == 4096
 
 
 def test_thousands_of_nodes_and_shapes_come_and_go_without_a_trace() -> None:

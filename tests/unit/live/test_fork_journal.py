@@ -69,15 +69,15 @@ def test_a_fork_may_use_another_policy_and_grow() -> None:
     assert play(engine, 4, 6) == play(begun(), 4, 6)
 
 
-@pytest.mark.parametrize("policy", ["least-energy", "sjf", "heft"])
-def test_saved_and_loaded_is_the_same(policy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "last"), [("least-energy", 9), ("sjf", 9), ("heft", 6)])
+def test_saved_and_loaded_is_the_same(policy: str, last: int, tmp_path: Path) -> None:
     engine = begun(policy)
     fork.save(engine, tmp_path / "engine", {"seen": 7})
     loaded, notes = fork.load(tmp_path / "engine")
     assert notes == {"seen": 7}
     for name in engine.state.NAMES:
         assert getattr(loaded.state, name).tobytes() == getattr(engine.state, name).tobytes(), name
-    assert play(loaded, 4, 9) == play(engine, 4, 9)
+    assert play(loaded, 4, last) == play(engine, 4, last)
 
 
 def test_no_pickle_and_no_foreign_class_in_a_saved_engine(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def test_a_task_table_is_checked(tmp_path: Path) -> None:
         tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
     with pytest.raises(InvalidInput, match="neither a file nor one of"):
         sources.rows_of(str(tmp_path / "nothing"), tmp_path)
+    wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
+    with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
+        tables.task_table(wild)
     good = tables.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
     assert good.task[1] == "wf/t1"
     assert good.size_names == ("size_in",)

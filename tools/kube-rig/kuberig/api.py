@@ -98,7 +98,9 @@ class Api:
             except BaseException as error:
                 chosen.close()
                 # The server may have closed a kept connection meanwhile: once more, on a new one.
-                if connection is None or not isinstance(error, (ConnectionError, ssl.SSLError, http.client.HTTPException)):
+                if connection is None or not isinstance(
+                    error, (ConnectionError, ssl.SSLError, http.client.HTTPException)
+                ):
                     raise
             else:
                 with self._lock:

@@ -7,16 +7,14 @@ where they would (an OR in ``depends``, a retry, a shape that was guessed wrong)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import Flow, Flows
-from wattflow.kube.power import PREFIX
+from wattflow.kube.estimates import FUNCTION, Estimates, stated_s
 from wattflow.live import Engine, protocol
-
-RUNTIME = f"{PREFIX}runtime-s"
 
 
 @dataclass(slots=True)
@@ -47,8 +45,9 @@ class Structure:
         flows: Flows,
         shape_of: Callable[[objects.Pod, accounting.Amounts], int],
         next_tag: Callable[[], int],
+        estimates: Estimates,
     ) -> None:
-        self.engine, self.flows = engine, flows
+        self.engine, self.flows, self.estimates = engine, flows, estimates
         self._shape_of, self._next_tag = shape_of, next_tag
         self._inside: dict[str, Inside] = {}
         self._by_uid: dict[str, tuple[str, str]] = {}
@@ -109,10 +108,16 @@ class Structure:
         inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
         inside.tags[id] = self._next_tag()
         inside.tasks[id] = self.engine.put(
-            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s(task.annotations),
+            protocol.TASK, shape, workflow=inside.workflow, estimate_s=self._estimate_s(task, pod),
             tag=inside.tags[id],
         )  # fmt: skip
         self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])
+
+    def _estimate_s(self, task: GraphTask, pod: objects.Pod) -> float | None:
+        stated = stated_s(task.annotations)
+        if stated is not None:
+            return stated
+        return self.estimates.of_kind(f"{pod.metadata.namespace}/{task.annotations.get(FUNCTION) or task.template}")
 
 
 def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:
@@ -123,11 +128,3 @@ def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:
         for name, value in accounting.pod_requests(pod).items()
         if name != accounting.PODS
     }
-
-
-def estimate_s(annotations: Mapping[str, str]) -> float | None:
-    """The runtime that annotations state, or None."""
-    try:
-        return float(annotations[RUNTIME])
-    except (KeyError, ValueError):
-        return None

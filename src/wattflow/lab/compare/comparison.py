@@ -8,6 +8,7 @@ seed; its interval is then exactly 0 and ``Summary.deterministic`` says so.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,8 +21,12 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra, unknown_name
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
+from wattflow.sim.inputs import Name, cluster_of, source_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
     from wattflow.policy import Policy
 
 BASELINE = "fifo"
@@ -63,7 +68,7 @@ class Summary:
     deterministic: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What came out. ``runs`` holds the run of the first seed of each (workload, policy) where they were kept."""
 
@@ -109,6 +114,35 @@ class Comparison:
         known = [(policy, x, y) for policy, x, y in pairs if x is not None and y is not None]
         return [known[i][0] for i in pareto_front([x for _, x, _ in known], [y for _, _, y in known]).tolist()]
 
+    def to_pandas(self, metrics: Iterable[str] = tuple(METRICS)) -> pd.DataFrame:
+        """One row per workload, policy and figure. Needs pandas."""
+        from wattflow.lab.show.frames import to_pandas
+
+        return to_pandas(self, metrics)
+
+    def to_latex(self, workload: str | None = None) -> str:
+        """The short table of a workload (the first by default) as a LaTeX tabular."""
+        from wattflow.lab.show.frames import to_latex
+
+        return to_latex(self, workload or self.workloads[0])
+
+    def plot(self, workload: str | None = None) -> Figure:
+        """Energy against makespan, every policy named. Needs the extra ``report``."""
+        from wattflow.lab.show.frames import plot
+
+        return plot(self, workload or self.workloads[0])
+
+    def __repr__(self) -> str:
+        return (
+            f"Comparison({len(self.workloads)} workloads × {len(self.policies)} policies × {len(self.seeds)} seeds on "
+            f"{self.cluster.name}, against {self.baseline})"
+        )
+
+    def _repr_html_(self) -> str:
+        from wattflow.lab.show.frames import to_html
+
+        return to_html(self)
+
     def _reduction(self, workload: str, policy: str, metric: str) -> tuple[float | None, float | None]:
         before = self.values(workload, self.baseline, metric)
         after = self.values(workload, policy, metric)
@@ -130,7 +164,7 @@ class Comparison:
 
 
 def compare(
-    workloads: Source | Sequence[Source],
+    workloads: Source | Name | Sequence[Source | Name],
     cluster: Cluster | str,
     policies: Sequence[str | Policy] | str = "all",
     seeds: int | Sequence[int] = SEEDS,
@@ -140,15 +174,15 @@ def compare(
     """Simulate every workload under every policy and seed.
 
     Args:
-        workloads: Recorded workloads, or recipes that are drawn anew for each seed.
+        workloads: Recorded workloads or their files, or recipes, which are drawn anew for each seed.
         cluster: A cluster, or the name or file of one.
         policies: Names or policies of your own, or ``all``. The baseline is added where it is missing.
         seeds: How many (0, 1, 2, …), or which.
         setup: Simulator options (errors of estimates among them), workers, progress.
     """
     setup = setup or Setup()
-    cluster = _cluster(cluster)
-    sources = _named([workloads] if isinstance(workloads, Workload | Recipe) else list(workloads))
+    cluster = cluster_of(cluster)
+    sources = _named(_sources(workloads))
     chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else tuple(seeds)
     if not sources or not chosen:
         raise InvalidInput("compare", "needs at least one workload and one seed")
@@ -215,13 +249,12 @@ def check_seeds(seeds: Sequence[int]) -> None:
             raise InvalidInput("seed", f"must be 0 … 2^63 − 1, not {seed}")
 
 
-def _cluster(cluster: Cluster | str) -> Cluster:
-    if isinstance(cluster, Cluster):
-        return cluster
-    from wattflow.clusters import load_cluster
-
-    loaded: Cluster = load_cluster(cluster)
-    return loaded
+def _sources(workloads: Source | Name | Sequence[Source | Name]) -> list[Source]:
+    if isinstance(workloads, str | os.PathLike):
+        return [source_of(workloads)]
+    if isinstance(workloads, Workload | Recipe):
+        return [workloads]
+    return [source_of(each) if isinstance(each, str | os.PathLike) else each for each in workloads]
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Source]:

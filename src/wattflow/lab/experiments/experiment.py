@@ -24,6 +24,7 @@ KINDS = {
     "fgd": "wattflow.lab.experiments.fgd",
     "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
+    "hpe_table2": "wattflow.lab.experiments.hpe_table2",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""

@@ -13,6 +13,7 @@ from wattflow.files.strict_table import StrictTable
 from wattflow.generate import DEMOS
 from wattflow.lab.experiments import hpe_model
 from wattflow.lab.experiments.outcome import Figure, Sheet
+from wattflow.lab.figures.statistics import mean_interval
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.sim import simulate
@@ -87,15 +88,23 @@ def saved_pct(base: Measured, other: Measured) -> tuple[float, float]:
     return float(seconds.mean()), float(joules.mean())
 
 
+def interval_text(base: Measured, other: Measured) -> str:
+    """Energy saved with its 95 % interval over the seeds, paired."""
+    mean, half = mean_interval((100.0 * (1.0 - other.energy_j / base.energy_j)).tolist())
+    return f"{mean:.1f}" if half is None else f"{mean:.1f} ± {half:.1f}"
+
+
 def sheet(beyond: Beyond, results: Results) -> Sheet:
     """Every workload and policy."""
     rows = []
     for workload, policies in results.items():
         for policy, measured in policies.items():
-            seconds, joules = saved_pct(policies[beyond.against[0]], measured)
+            base = policies[beyond.against[0]]
+            seconds, _ = saved_pct(base, measured)
             rows.append((
                 workload, policy, f"{measured.makespan_s.mean():.0f}",
-                f"{measured.energy_j.mean() / hpe_model.J_PER_WH:.1f}", f"{seconds:.1f}", f"{joules:.1f}",
+                f"{measured.energy_j.mean() / hpe_model.J_PER_WH:.1f}", f"{seconds:.1f}",
+                interval_text(base, measured),
             ))  # fmt: skip
     columns = ("workload", "policy", "makespan s", "energy Wh", "makespan saved %", "energy saved %")
     title = f"beyond Algorithm 1: on {beyond.cluster}, whose nodes can sleep, against {beyond.against[0]}"

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from wattflow.clusters import load_cluster
 from wattflow.clusters.profiles import find_profile
 from wattflow.lab.figures.power import power_curve
-from wattflow.model.cluster import Cluster
+from wattflow.model.cluster import Cluster, Node
+from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Variant
@@ -59,6 +60,9 @@ class Calibration:
     spread: float
     watts_scale: float
     siblings: tuple[str, ...]
+    smt_slowdown: float | None = None
+    sharing: str = "fair"
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +111,37 @@ def workload(jobs: Jobs, calibration: Calibration, repetition: int) -> Workload:
 
 
 def testbed(setting: Setting) -> Cluster:
-    """The preset with calibrated curves: a sibling's idle watts, and its watts above idle, scaled."""
+    """The preset with calibrated curves: a sibling's idle watts, and its watts above idle, scaled, cores first."""
     preset, calibration = load_cluster(setting.preset), setting.calibration
     nodes = []
     for node, name in zip(preset.nodes, calibration.siblings, strict=True):
         ends = find_profile(name)
         full_w = ends.idle_w + calibration.watts_scale * (ends.full_w - ends.idle_w)
         about = f"idle of {name}; watts above idle calibrated on the paper's first row"
-        curve = PowerProfile(
-            (0.0, float(node.threads)), (ends.idle_w, full_w), provenance=Provenance.GUESSED, source=about
-        )
-        nodes.append(replace(node, power=curve))
+        curve = _curve(node, (ends.idle_w, full_w), calibration.shape, about)
+        slowdown = node.smt_slowdown if calibration.smt_slowdown is None else calibration.smt_slowdown
+        nodes.append(replace(node, power=curve, smt_slowdown=slowdown, sharing=calibration.sharing))
     return replace(preset, nodes=tuple(nodes))
+
+
+def _curve(node: Node, ends_w: tuple[float, float], shape: str, about: str) -> PowerProfile:
+    """Between idle and full watts: cores first, or in the shape of a named profile."""
+    idle_w, full_w = ends_w
+    if not shape:
+        return ends_profile(idle_w, full_w, node.cores, node.threads_per_core, provenance="guessed", source=about)
+    other = find_profile(shape).for_node(node.cores, node.threads_per_core)
+    scale = (full_w - idle_w) / (other.full_w - other.idle_w)
+    watts = tuple(idle_w + scale * (w - other.idle_w) for w in other.watts)
+    return PowerProfile(other.busy, watts, provenance=Provenance.GUESSED, source=f"{about}; shape of {shape}")
 
 
 def with_mean_curve(cluster: Cluster) -> Cluster:
     """The same nodes as someone sees them who has no profile of each: all with the mean curve."""
     curves = [node.power for node in cluster.nodes if node.power is not None]
-    idle_w = sum(curve.idle_w for curve in curves) / len(curves)
-    full_w = sum(curve.full_w for curve in curves) / len(curves)
-    nodes = (
-        replace(node, power=PowerProfile((0.0, float(node.threads)), (idle_w, full_w), source="mean of all nodes"))
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=tuple(nodes))
+    busy = curves[0].busy
+    watts = tuple(sum(curve.at(k) for curve in curves) / len(curves) for k in busy)
+    mean_curve = PowerProfile(busy, watts, source="mean of all nodes")
+    return replace(cluster, nodes=tuple(replace(node, power=mean_curve) for node in cluster.nodes))
 
 
 def repeat(setting: Setting, cluster: Cluster, policy: Policy) -> list[Run]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.files.whole import whole_file
-from wattflow.model.run import ACCOUNTS, OUTCOMES, Run
+from wattflow.model.errors import InvalidInput
+from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +30,69 @@ def write_run(path: str | os.PathLike[str], run: Run) -> None:
     table = run_table(run)
     with whole_file(path) as draft:
         pq.write_table(table, draft, compression="zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """A run read back: the rows as they were, and what the file says beside them.
+
+    Attributes:
+        attempts: Rows of ATTEMPT, byte for byte.
+        names: Task id, node, variant and outcome of each row, by column.
+        about: The file's manifest: inputs, seed, options, versions, joules by node and account.
+    """
+
+    attempts: NDArray[np.void]
+    names: Mapping[str, list[str]]
+    about: Mapping[str, Any]
+
+    @property
+    def makespan_s(self) -> float:
+        return float(self.about["makespan_s"])
+
+    def energy_j(self) -> dict[str, float | None]:
+        """Joules of all nodes by account; None where a node's watts are unknown."""
+        table = np.array(self.about["energy_j"], np.float64).reshape(-1, len(self.about["accounts"]))
+        sums = table.sum(axis=0).tolist()
+        return {n: None if math.isnan(j) else j for n, j in zip(self.about["accounts"], sums, strict=True)}
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Whether the file is a run that `write_run` wrote."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError):
+        return False
+    return KEY in metadata and b'"accounts"' in metadata[KEY]
+
+
+def read_run(path: str | os.PathLike[str]) -> SavedRun:
+    """Read a run back.
+
+    Raises:
+        InvalidInput: The file is no run, or lacks a column that this version knows.
+    """
+    import pyarrow.parquet as pq
+
+    if not Path(path).is_file():
+        raise InvalidInput(str(path), "no such file")
+    if not is_run(path):
+        raise InvalidInput(
+            str(path), "is no run: `wattflow simulate --attempts FILE` and `wattflow run --out` write one"
+        )
+    table = pq.read_table(path)
+    fields = ATTEMPT.names or ()
+    missing = [name for name in fields if name not in table.column_names]
+    if missing:
+        raise InvalidInput(str(path), f"was written by another version: it lacks {', '.join(missing)}")
+    rows = np.zeros(table.num_rows, ATTEMPT)
+    for name in fields:
+        rows[name] = table[name].to_numpy()
+    names = {name: table[name].to_pylist() for name in ("task_id", "node_name", "variant_name", "outcome_name")}
+    return SavedRun(rows, names, json.loads(table.schema.metadata[KEY]))
 
 
 def run_table(run: Run) -> pa.Table:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wattflow.lab.run.run_file import SavedRun
 from wattflow.lab.show.tables import Row
-from wattflow.model.units import human_time
+from wattflow.model.units import human_energy, human_time
 from wattflow.model.workload import Workload
 
 if TYPE_CHECKING:
@@ -40,6 +41,39 @@ def describe_workload(workload: Workload) -> list[Row]:
         {"what": "recorded columns", "value": ", ".join(sorted(workload.columns)) or None},
     ]
     return rows
+
+
+def describe_run(run: SavedRun) -> list[Row]:
+    """Rows of (what, value) of a finished run: what came out, what it cost, and what it was made with."""
+    about, made = run.about, run.about.get("manifest", {})
+    outcomes: dict[str, int] = {}
+    for name in run.names["outcome_name"]:
+        outcomes[name] = outcomes.get(name, 0) + 1
+    joules = run.energy_j()
+    known = [value for value in joules.values() if value is not None]
+    rows: list[Row] = [
+        {"what": "simulated", "value": "yes" if about.get("simulated") else "no, real"},
+        {"what": "makespan", "value": human_time(run.makespan_s)},
+        {"what": "energy", "value": human_energy(sum(known)) if len(known) == len(joules) else None},
+        {"what": "peak power", "value": f"{float(about['peak_w']):,.0f} W"},
+        {"what": "nodes", "value": len(about["nodes"])},
+        {"what": "attempts", "value": len(run.attempts)},
+    ]
+    rows += [{"what": f"attempts {name}", "value": count} for name, count in sorted(outcomes.items())]
+    rows += [
+        {"what": f"energy, {name.replace('_', ' ')}", "value": human_energy(value)} for name, value in joules.items()
+    ]
+    for key in ("seed", "params", "options", "versions", "python"):
+        if key in made:
+            rows.append({"what": key, "value": _plain(made[key])})
+    rows.append({"what": "wattflow", "value": about.get("wattflow")})
+    return rows
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items() if item not in (None, [], 0.0, False)) or "–"
+    return value
 
 
 def description_table(rows: list[Row], title: str) -> Table:

@@ -33,6 +33,6 @@ def _bytes(blob: m.Blob, objects: Objects) -> bytes:
 
 
 def modelled(end: m.Ended, watts_per_cpu: float) -> m.TaskEnergy:
-    """Joules where nothing counted them: CPU seconds by the watts that a busy CPU is thought to add. Guessed, and wide."""
+    """Joules where nothing counted them: CPU seconds by the watts that a busy CPU may add. Guessed, and wide."""
     joules = end.cpu_s * watts_per_cpu
     return m.TaskEnergy(end.fence, m.Energy(joules, 0.0, 3.0 * joules, "guessed", joules))

@@ -1,6 +1,7 @@
 """Dask executes, we place: every attempt is a future pinned to one worker.
 
-A pinned task whose worker is gone waits in Dask for ever, so the driver watches the workers itself: one that has left, or has not been
+A pinned task whose worker is gone waits in Dask for ever, so the driver watches the workers itself: one that has
+left, or has not been
 heard of for a while, is lost with all that was on it.
 """
 
@@ -30,7 +31,7 @@ from wattflow.store.objects import Objects
 log = logging.getLogger(__name__)
 POLL_S = 0.5
 SILENT_S = 5.0
-"""Workers send a heartbeat about every second; without one for this long they are lost (Dask's own limit is 5 minutes)."""
+"""A worker without a heartbeat for this long is lost (they send one a second; Dask's own limit is 5 minutes)."""
 WATTS_PER_CPU = 10.0
 
 
@@ -62,8 +63,9 @@ class DaskDriver:
         except ImportError:
             raise MissingExtra("the Dask driver needs distributed: pip install 'wattflow[explore]'") from None
         self._sink = sink
+        connect: Any = Client
         try:
-            self._client = await Client(self._scheduler, asynchronous=True, timeout=10)
+            self._client = await connect(self._scheduler, asynchronous=True, timeout=10)
         except (OSError, TimeoutError, ValueError) as error:
             raise InvalidInput(self._scheduler, f"no Dask scheduler answers: {error}") from None
         await self._look_at_workers()
@@ -105,7 +107,7 @@ class DaskDriver:
             task.add_done_callback(self._tasks.discard)
 
     def cancel(self, fences: Sequence[int]) -> None:
-        """Kill their processes. A call inside a worker (``isolate=False``) cannot be ended; its end is not waited for."""
+        """Kill their processes. A call inside a worker (``isolate=False``) cannot be ended and is not waited for."""
         for fence in fences:
             task = asyncio.create_task(self._cancel(fence))
             self._tasks.add(task)
@@ -136,10 +138,8 @@ class DaskDriver:
             return
         except Exception as error:
             outcome = "node_lost" if type(error).__name__ in ("KilledWorker", "NoValidWorkerError") else "failed"
-            output, end = (
-                b"",
-                m.Ended(fence=fence, outcome=outcome, reason=f"Dask: {type(error).__name__}: {error}"[:500]),
-            )  # type: ignore[arg-type]
+            reason = f"Dask: {type(error).__name__}: {error}"[:500]
+            output, end = b"", m.Ended(fence=fence, outcome=outcome, reason=reason)  # type: ignore[arg-type]
         self._where.pop(fence, None)
         if self._futures.pop(fence, None) is None:
             return
@@ -174,7 +174,7 @@ class DaskDriver:
 
 
 def execute(data: bytes) -> tuple[bytes, bytes]:
-    """In the Dask worker: run an errand in a process of its own unless its function says that a worker may be used again."""
+    """In the Dask worker: run an errand, in a process of its own unless its function may share one."""
     from wattflow.runtime.executors.once import Errand, run_errand
 
     errand = msgspec.msgpack.decode(data, type=Errand)

@@ -1,6 +1,7 @@
 """Slurm executes, we place: one job per attempt, pinned to the node that the engine chose.
 
-Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a few times a
+Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a
+few times a
 second for all jobs together; the folder, not Slurm, says how an attempt ended.
 """
 

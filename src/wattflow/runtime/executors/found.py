@@ -5,9 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattflow.runtime.executors.devices import DeviceExecutor
+from wattflow.runtime.executors.fpga.executor import FpgaExecutor
+from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
 
 
-def device_executors(folder: Path) -> tuple[DeviceExecutor, ...]:
-    """Executors for the GPUs and FPGAs of this machine; none where there are none."""
-    del folder
-    return ()
+def device_executors(folder: Path, sharing: Sharing = "exclusive", fpgas: int = 0) -> tuple[DeviceExecutor, ...]:
+    """Executors for the GPUs that NVML shows, and for as many played FPGAs as asked for."""
+    found: list[DeviceExecutor] = []
+    gpus = GpuExecutor.find(sharing)
+    if gpus is not None:
+        found.append(gpus)
+    if fpgas:
+        found.append(FpgaExecutor(folder / "fpga", fpgas))
+    return tuple(found)

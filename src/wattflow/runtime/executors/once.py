@@ -1,6 +1,7 @@
 """One attempt in one process, for engines that start processes themselves (Slurm, Dask).
 
-`python -m wattflow.runtime.executors.once FOLDER` reads the lease and its bytes from ``FOLDER/lease`` and leaves ``FOLDER/ended``.
+`python -m wattflow.runtime.executors.once FOLDER` reads the lease and its bytes from ``FOLDER/lease`` and leaves
+``FOLDER/ended``.
 """
 
 from __future__ import annotations

@@ -194,12 +194,12 @@ def main(control_fd: int, preload: list[str]) -> None:
     children: dict[int, int] = {}
     _tell(control, {"op": "ready", "python": PYTHON, "pid": os.getpid()})
     while True:
-        readable: list[Any] = select.select([control, wake_read], [], [])[0]
+        readable: list[Any] = select.select([control.fileno(), wake_read], [], [])[0]
         if wake_read in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 4096)
             _reap(control, children)
-        if control in readable:
+        if control.fileno() in readable:
             try:
                 data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
             except ConnectionResetError:

@@ -1,0 +1,1 @@
+"""FPGA kernels: described in Python (Amaranth), compiled to Verilog, run as real RTL by Verilator."""

@@ -1,0 +1,159 @@
+"""GPUs of a node: whole, in turns, or in shares of their multiprocessors (MPS).
+
+The process of a task sees its GPU and nothing else. Under MPS a control daemon runs for each GPU, started here,
+watched, and
+stopped with the agent; a share is a cap on multiprocessors, and the device memory asked for is a limit. Joules are
+the NVML
+counter's, split at every change over what runs on the GPU, by share: NVML charges all MPS clients to the server
+process,
+so no finer split can be had from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from wattflow.energy.gpu_load import Mps
+from wattflow.energy.meters.nvml import NvmlMeter
+from wattflow.energy.meters.port import Meter, NoReading
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.messages import Device, Lease
+
+log = logging.getLogger(__name__)
+Sharing = Literal["exclusive", "time-slice", "mps"]
+TURNS = 10
+"""Tasks on one GPU at once under time-slicing, as in the HPE paper's experiment."""
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """One GPU: its daemon, what runs on it by share, and its counter at the last change."""
+
+    index: int
+    about: Device
+    mps: Mps | None = None
+    running: dict[int, float] = field(default_factory=dict)
+    counted_j: float | None = None
+
+
+class GpuExecutor:
+    """Runs work in processes that see one GPU.
+
+    Args:
+        meter: Of all GPUs; domains are ``gpu-0``, ``gpu-1``, …
+        models, memory_bytes: By GPU, as announced.
+    """
+
+    kind = "gpu"
+
+    def __init__(self, meter: Meter, sharing: Sharing, models: Sequence[str], memory_bytes: Sequence[int]) -> None:
+        self._meter, self.sharing = meter, sharing
+        slots = TURNS if sharing == "time-slice" else 1
+        self._gpus = [
+            _Gpu(n, Device(kind="gpu", model=model, memory_bytes=size, sharing=sharing, slots=slots))
+            for n, (model, size) in enumerate(zip(models, memory_bytes, strict=True))
+        ]
+        self._joules: dict[int, float] = {}
+
+    @classmethod
+    def find(cls, sharing: Sharing = "exclusive") -> GpuExecutor | None:
+        """The GPUs that NVML shows; None where it shows none."""
+        try:
+            meter = NvmlMeter()
+        except NoReading:
+            return None
+        names = [domain.name for domain in meter.domains]
+        models = [str(meter.about(name).get("model") or "gpu") for name in names]
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))])
+
+    def devices(self) -> Sequence[Device]:
+        """All GPUs."""
+        return [gpu.about for gpu in self._gpus]
+
+    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+        """Run in a process of its own that sees this GPU with this share."""
+        gpu = self._gpus[device]
+        variant = lease.spec.variants[lease.variant]
+        share = min(1.0, variant.gpu) or 1.0
+        problem = self._ready(gpu)
+        if problem is not None:
+            return Finish("refused", 0.0, 0.0, reason=problem)
+        environment = {**work.environment, **self.environment(gpu.index, share, variant.gpu_memory_bytes)}
+        self._count(gpu)
+        gpu.running[lease.fence] = share
+        try:
+            return await processes.run(replace(work, isolate=True, environment=environment))
+        finally:
+            self._count(gpu)
+            del gpu.running[lease.fence]
+
+    def environment(self, index: int, share: float, memory_bytes: int) -> Mapping[str, str]:
+        """What makes a process see one GPU, and under MPS its share of it."""
+        mps = self._gpus[index].mps
+        if self.sharing != "mps" or mps is None:
+            return {"CUDA_VISIBLE_DEVICES": str(index)}
+        # The daemon shows its one GPU as number 0.
+        given = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": str(mps.folder),
+                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}  # fmt: skip
+        if memory_bytes:
+            given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={max(1, memory_bytes >> 20)}M"
+        return given
+
+    def stop(self, fence: int) -> None:
+        """Its process is ended by the process executor."""
+
+    def joules(self, fence: int) -> tuple[float, str] | None:
+        """The GPU's joules of work that is over."""
+        joules = self._joules.pop(fence, None)
+        return None if joules is None else (joules, "attributed")
+
+    async def close(self) -> None:
+        """Stop the daemons."""
+        for gpu in self._gpus:
+            if gpu.mps is not None:
+                gpu.mps.stop()
+        self._meter.close()
+
+    def _ready(self, gpu: _Gpu) -> str | None:
+        """Start the GPU's daemon where it is not running; what is wrong where it cannot."""
+        if self.sharing != "mps" or (gpu.mps is not None and _alive(gpu.mps)):
+            return None
+        gpu.mps = Mps(environment={"CUDA_VISIBLE_DEVICES": str(gpu.index)}).start()
+        if not gpu.mps.active:
+            reason, gpu.mps = gpu.mps.reason, None
+            return f"the MPS daemon of GPU {gpu.index} does not start: {reason}"
+        log.info("MPS daemon of GPU %s in %s", gpu.index, gpu.mps.folder)
+        return None
+
+    def _count(self, gpu: _Gpu) -> None:
+        """Split what the counter rose by since the last change over what ran meanwhile."""
+        now_j = self._meter.read().joules.get(f"gpu-{gpu.index}")
+        before_j, gpu.counted_j = gpu.counted_j, now_j
+        shares = sum(gpu.running.values())
+        if before_j is None or now_j is None or shares <= 0:
+            return
+        for fence, share in gpu.running.items():
+            self._joules[fence] = self._joules.get(fence, 0.0) + (now_j - before_j) * share / shares
+
+
+def _alive(mps: Mps) -> bool:
+    """Whether the daemon's process is there."""
+    try:
+        pid = int((mps.folder / "nvidia-cuda-mps-control.pid").read_text())
+        return Path(f"/proc/{pid}").exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _memory_bytes(index: int) -> int:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(index)).total)
+    except Exception:
+        return 16 << 30

@@ -1,0 +1,145 @@
+"""The store on a real PostgreSQL: the same writes, reads and restarts as on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from wattflow.runtime import messages as m
+from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.recovery import restore
+from wattflow.runtime.service import Service
+from wattflow.store import reads
+from wattflow.store.database import open_store
+from wattflow.store.writer import Writer
+
+pytestmark = pytest.mark.xdist_group("runtime-postgres")
+
+
+def _program(name: str) -> str | None:
+    found = [shutil.which(name), *sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")))]
+    return next((path for path in found if path), None)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of our own in a folder of its own, on loopback."""
+    initdb, postgres = _program("initdb"), _program("postgres")
+    if initdb is None or postgres is None:
+        pytest.skip("needs PostgreSQL's initdb and postgres")
+    folder = Path(tempfile.mkdtemp(prefix="wattflow-pg-"))
+    as_user: list[str] = []
+    if os.geteuid() == 0:  # PostgreSQL does not run as root
+        try:
+            user = pwd.getpwnam("postgres")
+        except KeyError:
+            user = pwd.getpwnam("nobody")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    data = folder / "data"
+    env = {**os.environ, "LC_ALL": "C"}
+    make = [initdb, "-D", str(data), "-U", "wattflow", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    subprocess.run([*as_user, *make], check=True, env=env, capture_output=True)
+    command = [*as_user, postgres, "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", str(folder)]
+    with (Path(tempfile.gettempdir()) / f"{folder.name}.log").open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=env)
+    while True:
+        assert process.poll() is None, "postgres ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"postgresql://wattflow@127.0.0.1:{port}/postgres"
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Hand:
+    """A driver that keeps what it is given."""
+
+    name = "hand"
+
+    def __init__(self) -> None:
+        self.leases: list[m.Lease] = []
+
+    async def start(self, sink: Sink) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    def resume(self, nodes: Sequence[str], leases: Sequence[m.Lease]) -> None:
+        self.leases += leases
+
+    def launch(self, leases: Sequence[m.Lease]) -> None:
+        self.leases += leases
+
+    def cancel(self, fences: Sequence[int]) -> None:
+        return None
+
+    def power(self, node: str, *, on: bool) -> None:
+        return None
+
+
+def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) -> None:
+    databases: list[sa.Engine] = []
+
+    async def opened() -> tuple[Service, Hand, Writer]:
+        database = open_store(url)
+        writer, driver = Writer(database), Hand()
+        service = restore(database, writer, driver, tmp_path, "fifo")
+        await service.start()
+        databases.append(database)
+        return service, driver, writer
+
+    async def body() -> None:
+        service, driver, writer = await opened()
+        service.announce(m.Node(name="n", cpus=1.0, memory_bytes=1 << 30))
+        tasks = [m.Task(key=str(n), name="t", command=["true"], parents=["0"] if n else []) for n in range(5)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
+        (lease,) = driver.leases
+        await service.stop()
+        writer.close()
+
+        again, second, writer = await opened()
+        assert [resumed.fence for resumed in second.leases] == [lease.fence]
+        done = 0
+        while done < len(second.leases):
+            fence = second.leases[done].fence
+            again.ended(m.Ended(fence=fence, outcome="done", result=m.Blob(data=b"x")))
+            again.energy(m.TaskEnergy(fence, m.Energy(1.5, 1.0, 2.0, "modelled")))
+            again.window("n", m.Window(float(done), done + 1.0, 2.0, 1.0, 0.5, 0.5, "modelled"))
+            again.window("n", m.Window(float(done), done + 1.0, 2.0, 1.0, 0.5, 0.5, "modelled"))
+            await again.stored()
+            done += 1
+        assert done == 5
+        await again.stop()
+        writer.close()
+
+    asyncio.run(body())
+    for used in databases:
+        used.dispose()
+    database = open_store(url)
+    assert reads.workflows(database)[0]["tasks"] == {"done": 5}
+    rows = reads.attempts(database, "w")
+    assert [row["energy_j"] for row in rows] == [1.5] * 5
+    assert len(reads.energy(database, 0.0, 100.0)) == 5
+    assert len(reads.outcomes(database, "w", 0, 10)) == 5
+    assert reads.expire(database, 1e12)
+    database.dispose()

@@ -1,0 +1,201 @@
+"""A restart: the engine from its snapshot and the calls after it, the records from the tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime import messages as m
+from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.recovery import restore, take_snapshot
+from wattflow.runtime.service import Service
+from wattflow.store import reads
+from wattflow.store.database import open_store
+from wattflow.store.writer import Writer
+
+
+class Hand:
+    """A driver that keeps what it is given; tests play the nodes."""
+
+    name = "hand"
+
+    def __init__(self) -> None:
+        self.leases: list[m.Lease] = []
+        self.resumed: list[m.Lease] = []
+        self.cancelled: list[int] = []
+
+    async def start(self, sink: Sink) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    def resume(self, nodes: Sequence[str], leases: Sequence[m.Lease]) -> None:
+        self.resumed = list(leases)
+
+    def launch(self, leases: Sequence[m.Lease]) -> None:
+        self.leases += leases
+
+    def cancel(self, fences: Sequence[int]) -> None:
+        self.cancelled += fences
+
+    def power(self, node: str, *, on: bool) -> None:
+        return None
+
+
+def task(key: str, *parents: str, **about: object) -> m.Task:
+    return m.Task(key=key, name=key, command=["true"], parents=list(parents), **about)  # type: ignore[arg-type]
+
+
+async def opened(folder: Path) -> tuple[Service, Hand, Writer]:
+    database = open_store(folder / "s.db")
+    writer, driver = Writer(database), Hand()
+    service = restore(database, writer, driver, folder, "fifo")
+    await service.start()
+    return service, driver, writer
+
+
+async def closed(service: Service, writer: Writer) -> None:
+    await service.stop()
+    writer.close()
+
+
+NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_attempts_keep_their_ids_and_waiting_tasks_their_turn(tmp_path: Path, snapshot: bool) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        tasks = [task("a"), task("b"), task("c"), task("d", "a")]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
+        assert [lease.spec.key for lease in driver.leases] == ["a", "b"]
+        if snapshot:
+            await take_snapshot(service, open_store(tmp_path / "s.db"), tmp_path)
+        fences = [lease.fence for lease in driver.leases]
+        await closed(service, writer)
+
+        again, second, writer = await opened(tmp_path)
+        assert [lease.fence for lease in second.resumed] == fences
+        again.ended(m.Ended(fence=fences[0], outcome="done"))
+        again.ended(m.Ended(fence=fences[0], outcome="done"))
+        await again.stored()
+        assert [lease.spec.key for lease in second.leases] == ["c"]
+        again.ended(m.Ended(fence=fences[1], outcome="failed", reason="broke"))
+        await again.stored()
+        assert [lease.spec.key for lease in second.leases] == ["c", "d"]
+        for lease in second.leases:
+            again.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await again.stored()
+        outcomes = {o.key: o.state for o in (await again.outcomes("w", 0, 0)).outcomes}
+        assert outcomes == {"a": "done", "b": "failed", "c": "done", "d": "done"}
+        assert reads.workflow(open_store(tmp_path / "s.db"), "w")["state"] == "failed"  # type: ignore[index]
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_a_lost_node_gives_its_tasks_back_and_its_orphans_change_nothing(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        (first,) = driver.leases
+        service.gone("n", "silent")
+        await service.stored()
+        service.ended(m.Ended(fence=first.fence, outcome="done"))
+        await service.stored()
+        assert (await service.outcomes("w", 0, 0)).outcomes == []
+        service.announce(NODE)
+        await service.stored()
+        second = driver.leases[-1]
+        assert second.fence != first.fence and second.number == 2
+        service.ended(m.Ended(fence=second.fence, outcome="done"))
+        await service.stored()
+        assert [o.state for o in (await service.outcomes("w", 0, 0)).outcomes] == ["done"]
+        rows = reads.attempts(open_store(tmp_path / "s.db"), "w")
+        assert [row["outcome"] for row in rows] == ["node_lost", "done"]
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_submitting_again_changes_nothing_and_mistakes_are_all_told(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        submission = m.Submission(workflow="w", tasks=[task("a"), task("b", "a")])
+        assert (await service.submit(submission, "me")).new == 2
+        assert (await service.submit(submission, "me")).new == 0
+        with pytest.raises(InvalidInput) as told:
+            bad = [task("c", "nowhere"), m.Task(key="d", name="d"), task("c")]
+            await service.submit(m.Submission(workflow="w", tasks=bad), "me")
+        assert len(told.value.problems) == 3
+        with pytest.raises(InvalidInput, match="somebody else"):
+            await service.submit(submission, "you")
+        assert driver.leases == [] and service.why(service.tasks[1])
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_cancelling_reaches_running_and_waiting_tasks(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a"), task("b"), task("c")]), "me")
+        assert await service.cancel("w") == 3
+        assert sorted(driver.cancelled) == sorted(lease.fence for lease in driver.leases)
+        for fence in driver.cancelled:
+            service.ended(m.Ended(fence=fence, outcome="cancelled"))
+        await service.stored()
+        assert {o.state for o in (await service.outcomes("w", 0, 0)).outcomes} == {"cancelled"}
+        assert service.workflows["w"].state == "cancelled"
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_beyond_its_energy_budget_a_workflow_starts_nothing_more(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        tasks = [task(key) for key in "abcd"]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True, energy_budget_j=10.0), "me")
+        first, second = driver.leases
+        service.ended(m.Ended(fence=first.fence, outcome="done"))
+        service.energy(m.TaskEnergy(first.fence, m.Energy(11.0, 9.0, 12.0, "modelled")))
+        await service.stored()
+        await service.stored()
+        service.ended(m.Ended(fence=second.fence, outcome="done"))
+        for lease in driver.leases[2:]:
+            service.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await service.stored()
+        outcomes = {o.key: o for o in (await service.outcomes("w", 0, 0)).outcomes}
+        cancelled = [outcome for outcome in outcomes.values() if outcome.state == "cancelled"]
+        assert cancelled and all("budget" in (outcome.reason or "") for outcome in cancelled)
+        assert outcomes["a"].state == outcomes["b"].state == "done"
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_what_was_kept_long_enough_is_forgotten(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        service.log(driver.leases[0].fence, 0, b"out")
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="done"))
+        await service.stored()
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert reads.expire(database, 0.0) == [] and len(reads.workflows(database)) == 1
+    assert reads.expire(database, 1e12) == [(1, 1)]
+    assert reads.workflows(database) == [] and reads.tasks(database, "w") == []
