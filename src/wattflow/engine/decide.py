@@ -145,6 +145,8 @@ def _commit(state, task, part):
     if added < UNKNOWN_COST:
         added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
+    if choice.reserved >= -1:
+        fit.note_backfill(state, variant, node, clock.now + estimate, 1)
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)
     attempt = state.attempts[a]
@@ -208,7 +210,10 @@ def _place_gang(state, task, parts, score):
         while counts.placed_n > before:
             counts.placed_n -= 1
             a = state.placed[counts.placed_n]
+            attempt = state.attempts[a]
             fit.give_back(state, a)
+            if state.choice[0].reserved >= -1:
+                fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
             drop_attempt(state, a)
         return result
     for part in range(parts):
@@ -425,6 +430,7 @@ def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 
     Ends are walked in order; each gives its cores and memory back to a copy of the node's free row until the parts fit.
+    What fits beyond the head's parts then is spare: others may hold it past the shadow time.
     """
     choice = state.choice[0]
     shape = state.tasks[task].form
@@ -433,6 +439,8 @@ def reserve(state, task):
     parts = form.parts
     choice.shadow = math.inf
     choice.reserved = -1
+    choice.head = variant
+    choice.spare = 0
     n = 0
     for a in range(state.attempts.size):
         if state.attempts[a].task >= 0:
@@ -444,19 +452,22 @@ def reserve(state, task):
     for node in range(state.nodes.size):
         state.nodes[node].freed_u = 0
         state.nodes[node].freed_mem = 0
-        fitting += _parts_that_fit(state, variant, node)
+        fitting += fit.rooms(state, variant, node, 0, 0)
     while n > 0:
         attempt = state.attempts[state.scratch[0]]
+        if attempt.end > choice.shadow:
+            return
         node = attempt.node
-        before = _parts_that_fit(state, variant, node)
+        before = fit.rooms(state, variant, node, 0, 0)
         state.nodes[node].freed_u += attempt.need_u
         state.nodes[node].freed_mem += attempt.memory
-        fitting += _parts_that_fit(state, variant, node) - before
+        fitting += fit.rooms(state, variant, node, 0, 0) - before
         if fitting >= parts:
-            choice.shadow = attempt.end
-            if parts == 1:
+            # What ends at the same moment adds to what is spare.
+            if parts == 1 and choice.shadow == math.inf:
                 choice.reserved = node
-            return
+            choice.shadow = attempt.end
+            choice.spare = fitting - parts
         n -= 1
         state.scratch[0] = state.scratch[n]
         _sift_end(state, 0, n)
@@ -486,23 +497,6 @@ def _sift_end(state, at, n):
         at = child
     if n > 0:
         heap[at] = moved
-
-
-@inner
-def _parts_that_fit(state, variant, node):
-    """Parts that a node could take once what ends before is given back."""
-    needs = state.variants[variant]
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    if state.class_ok[variant, cls] == 0 or node_row.power_state > 3:
-        return 0
-    need = max(1, needs.need_u)
-    by_cores = (node_row.capacity_u - node_row.used_u + node_row.freed_u) // need
-    memory = needs.memory
-    if memory > 0:
-        by_memory = (node_row.capacity_mem - node_row.used_mem + node_row.freed_mem) // memory
-        return min(by_cores, by_memory)
-    return by_cores
 
 
 @inner

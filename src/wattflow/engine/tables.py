@@ -64,6 +64,7 @@ COUNTS = np.dtype([
 CHOICE = np.dtype([
     ("best_cost", "f8"), ("shadow", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"),
     ("bad_task", "i8"), ("bad_variant", "i8"), ("reserved", "i8"), ("scan_at", "i8"), ("scan_left", "i8"),
+    ("head", "i8"), ("spare", "i8"),
 ])  # fmt: skip
 """The decision under way: the cheapest place so far, a cost that was no number, the head's reservation."""
 NODES = np.dtype([
