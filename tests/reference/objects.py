@@ -137,7 +137,7 @@ class LiveNode:
         if offer.variant.memory_bytes > 0:
             free_bytes = self.facts.memory_bytes - sum(a.offer.variant.memory_bytes for a in left)
             count = min(count, free_bytes // offer.variant.memory_bytes)
-        return count
+        return max(0, count)
 
     def has_devices(self, variant: Variant) -> bool:
         """Whether an empty node would have the devices."""

@@ -6,6 +6,7 @@ Written from docs/physics.md and nothing else; section numbers below are its own
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import count, product
 
 from reference.facts import Offer, Options, Policy, Record, Result, Stuck
@@ -31,6 +32,17 @@ _SPENT = {
 def simulate(workload: Workload, cluster: Cluster, policy: Policy, options: Options = Options()) -> Result:  # noqa: B008
     """Run the workload on the cluster to its end."""
     return Simulation(workload, cluster, policy, options).run()
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The head's: when it could start, on which node (a single part), as what, and what has ended by then."""
+
+    shadow_s: float
+    node: LiveNode | None
+    offer: Offer
+    parts: int
+    gone: set[int]
 
 
 class Simulation:
@@ -70,7 +82,7 @@ class Simulation:
             [(down_s, node, "lost") for node, down_s, _ in options.node_failures]
             + [(up_s, node, "back") for node, _, up_s in options.node_failures]
         )
-        self.reservation: tuple[float, LiveNode | None] | None = None
+        self.reservation: Reservation | None = None
         self.round_due_s = INF
         self.placed: list[Attempt] = []
         self.sequence = count()
@@ -215,16 +227,18 @@ class Simulation:
             self.begin(attempt)
         self.placed.clear()
 
-    def reserve(self, head: int) -> tuple[float, LiveNode | None]:
-        """(shadow time, reserved node): when and where the head could start if estimates were true."""
+    def reserve(self, head: int) -> Reservation:
+        """When the head could start if estimates were true, and where (for a single part)."""
         offer, parts = self.offers[id(self.shape[head])][0], self.shape[head].parts
         placed = [(self.estimated_end_s(a), a.sequence, a) for node in self.nodes for a in node.attempts]
-        gone: set[int] = set()
+        held = Reservation(INF, None, offer, parts, set())
         for end_s, sequence, ended in sorted(placed, key=lambda row: row[:2]):
-            gone.add(sequence)
-            if sum(node.rooms(offer, gone, self.now_s) for node in self.nodes) >= parts:
-                return end_s, ended.node if parts == 1 else None
-        return INF, None
+            if end_s > held.shadow_s:
+                break
+            held.gone.add(sequence)
+            if held.shadow_s == INF and sum(n.rooms(offer, held.gone, self.now_s) for n in self.nodes) >= parts:
+                held.shadow_s, held.node = end_s, ended.node if parts == 1 else None
+        return held
 
     def estimated_end_s(self, attempt: Attempt) -> float:
         known_s = float(self.workload.estimate_s[attempt.task])
@@ -233,15 +247,19 @@ class Simulation:
         return attempt.placed_s + self.work_s(known_s, attempt.task, attempt.offer, attempt.node, attempt.devices)
 
     def delays_head(self, task: int, node: LiveNode, devices: tuple[int, ...], offer: Offer) -> bool:
-        """Whether a backfilled task would take what is reserved beyond the shadow time."""
-        if self.reservation is None:
-            return False
-        shadow_s, reserved = self.reservation
-        if reserved is not None and node is not reserved:
+        """Whether a backfilled task would hold, past the shadow time, what the head needs then."""
+        held = self.reservation
+        if held is None or (held.node is not None and node is not held.node):
             return False
         known_s = float(self.workload.estimate_s[task])
         runs_s = INF if math.isnan(known_s) else self.work_s(known_s, task, offer, node, devices)
-        return self.now_s + runs_s > shadow_s
+        if self.now_s + runs_s <= held.shadow_s:
+            return False
+        trial = Attempt(task, 0, 0, self.shape[task].function, offer, node, devices, -1, self.now_s, self.now_s)
+        node.attempts.append(trial)
+        left = sum(other.rooms(held.offer, held.gone, self.now_s) for other in self.nodes)
+        node.attempts.remove(trial)
+        return left < held.parts
 
     # Fit and choice (section 4)
 
@@ -261,6 +279,8 @@ class Simulation:
             )  # fmt: skip
             node.attempts.append(attempt)
             gang.append(attempt)
+            if self.reservation is not None and self.estimated_end_s(attempt) <= self.reservation.shadow_s:
+                self.reservation.gone.add(attempt.sequence)
         self.attempts_made[task] += 1
         self.parts_left[task] = len(gang)
         self.placed += gang

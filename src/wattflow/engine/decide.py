@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import fit, queue, view
-from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PLACED, SKIP, STRICT, UNKNOWN_COST
+from wattflow.engine import fit, queue, timers, view
+from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PARKED, PLACED, SKIP, STRICT, UNKNOWN_COST
 from wattflow.kernel.jit import inner
 
 # Outcomes of one try
@@ -27,30 +27,41 @@ def choose(state, task, score):
     shape = task_row.form
     form = state.shapes[shape]
     first = form.variant_first
+    limit = rules.score_limit
     fits = False
     pinned = task_row.pinned_variant
     for v in range(first, first + form.variant_n):
         if pinned >= 0 and v - first != pinned:
             continue
-        n = fit.candidates(state, v, task)
-        if n == 0:
-            continue
-        fits = True
-        cost = state.cost[:n]
-        if rules.has_score == 1:
-            counts.candidate_n = n
-            score(state, task, v, cost)
-            counts.scored += n
-        else:
-            cost[:] = 0.0
-        for c in range(n):
-            x = cost[c]
-            if x <= choice.best_cost and x < math.inf:
-                _consider(state, v, c, x)
-            elif math.isnan(x):
-                choice.bad_task = task
-                choice.bad_variant = v
-                return BAD
+        if limit > 0:
+            choice.scan_left = counts.active_n
+            if choice.scan_at >= counts.active_n:
+                choice.scan_at = 0
+        finite = 0
+        while True:
+            n = fit.candidates(state, v, task)
+            if n > 0:
+                fits = True
+            cost = state.cost[:n]
+            if rules.has_score == 1 and n > 0:
+                counts.candidate_n = n
+                score(state, task, v, cost)
+                counts.scored += n
+            else:
+                cost[:] = 0.0
+            for c in range(n):
+                x = cost[c]
+                if x < math.inf:
+                    finite += 1
+                    if x <= choice.best_cost:
+                        _consider(state, v, c, x)
+                elif math.isnan(x):
+                    choice.bad_task = task
+                    choice.bad_variant = v
+                    return BAD
+            # A cap counts finite costs: a policy that says inf of many nodes still gets to see the others.
+            if limit == 0 or choice.scan_left == 0 or finite >= limit:
+                break
     if not fits:
         return NO_FIT
     counts.decisions += 1
@@ -134,6 +145,8 @@ def _commit(state, task, part):
     if added < UNKNOWN_COST:
         added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
+    if choice.reserved >= -1:
+        fit.note_backfill(state, variant, node, clock.now + estimate, 1)
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)
     attempt = state.attempts[a]
@@ -197,7 +210,10 @@ def _place_gang(state, task, parts, score):
         while counts.placed_n > before:
             counts.placed_n -= 1
             a = state.placed[counts.placed_n]
+            attempt = state.attempts[a]
             fit.give_back(state, a)
+            if state.choice[0].reserved >= -1:
+                fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
             drop_attempt(state, a)
         return result
     for part in range(parts):
@@ -235,6 +251,19 @@ def _hold(state, task):
     state.tasks[task].next = counts.held_first
     counts.held_first = task
     counts.held += 1
+
+
+@inner
+def park(state, task, until):
+    """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
+    if state.counts[0].timer_n + 1 >= state.timers.size:
+        return False
+    queue.remove(state, task)
+    state.tasks[task].state = PARKED
+    state.marks[task].until = until
+    timers.push(state, until, timers.PARK, task, state.marks[task].generation)
+    state.counts[0].held += 1
+    return True
 
 
 @inner
@@ -276,8 +305,15 @@ def _decide_ordered(state, priority, score):
             return ALL_TRIED
         shape = state.tasks[task].form
         result = NO_FIT
+        retry_at = clock.retry_at
+        own = math.inf
         if state.shapes[shape].failed != clock.epoch:
+            if rules.parks == 1:
+                clock.retry_at = math.inf
             result = try_place(state, task, score)
+            if rules.parks == 1:
+                own = clock.retry_at
+                clock.retry_at = min(own, retry_at)
         if result == BAD:
             return BAD_COST
         if result == FULL:
@@ -288,6 +324,9 @@ def _decide_ordered(state, priority, score):
             if choice.reserved == _NO_RESERVATION:
                 reserve(state, task)
             _hold(state, task)
+            continue
+        if result == HELD and own < math.inf and park(state, task, own):
+            clock.retry_at = retry_at
             continue
         if result == NO_FIT and not _misfit_of_its_own(state, task):
             state.shapes[shape].failed = clock.epoch
@@ -391,6 +430,7 @@ def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 
     Ends are walked in order; each gives its cores and memory back to a copy of the node's free row until the parts fit.
+    What fits beyond the head's parts then is spare: others may hold it past the shadow time.
     """
     choice = state.choice[0]
     shape = state.tasks[task].form
@@ -399,6 +439,8 @@ def reserve(state, task):
     parts = form.parts
     choice.shadow = math.inf
     choice.reserved = -1
+    choice.head = variant
+    choice.spare = 0
     n = 0
     for a in range(state.attempts.size):
         if state.attempts[a].task >= 0:
@@ -410,19 +452,22 @@ def reserve(state, task):
     for node in range(state.nodes.size):
         state.nodes[node].freed_u = 0
         state.nodes[node].freed_mem = 0
-        fitting += _parts_that_fit(state, variant, node)
+        fitting += fit.rooms(state, variant, node, 0, 0)
     while n > 0:
         attempt = state.attempts[state.scratch[0]]
+        if attempt.end > choice.shadow:
+            return
         node = attempt.node
-        before = _parts_that_fit(state, variant, node)
+        before = fit.rooms(state, variant, node, 0, 0)
         state.nodes[node].freed_u += attempt.need_u
         state.nodes[node].freed_mem += attempt.memory
-        fitting += _parts_that_fit(state, variant, node) - before
+        fitting += fit.rooms(state, variant, node, 0, 0) - before
         if fitting >= parts:
-            choice.shadow = attempt.end
-            if parts == 1:
+            # What ends at the same moment adds to what is spare.
+            if parts == 1 and choice.shadow == math.inf:
                 choice.reserved = node
-            return
+            choice.shadow = attempt.end
+            choice.spare = fitting - parts
         n -= 1
         state.scratch[0] = state.scratch[n]
         _sift_end(state, 0, n)
@@ -452,23 +497,6 @@ def _sift_end(state, at, n):
         at = child
     if n > 0:
         heap[at] = moved
-
-
-@inner
-def _parts_that_fit(state, variant, node):
-    """Parts that a node could take once what ends before is given back."""
-    needs = state.variants[variant]
-    node_row = state.nodes[node]
-    cls = node_row.cls
-    if state.class_ok[variant, cls] == 0 or node_row.power_state > 3:
-        return 0
-    need = max(1, needs.need_u)
-    by_cores = (node_row.capacity_u - node_row.used_u + node_row.freed_u) // need
-    memory = needs.memory
-    if memory > 0:
-        by_memory = (node_row.capacity_mem - node_row.used_mem + node_row.freed_mem) // memory
-        return min(by_cores, by_memory)
-    return by_cores
 
 
 @inner

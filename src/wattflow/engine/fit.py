@@ -9,6 +9,9 @@ from wattflow.engine.devices import busy_share, device_fits, holds, share_on, tu
 from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner
 
+WAKES_BY_ITSELF = FALLING
+"""Power states up to this one lead back to on; later ones mean that the node is down or being drained."""
+
 
 @inner
 def _same_device(state, a, b):
@@ -143,6 +146,8 @@ def _collect(state, variant, task, asleep):
     needs = state.variants[variant]
     n = 0
     pinned = state.tasks[task].pinned
+    if pinned >= 0 or rules.grouped == 0:
+        choice.scan_left = 0
     if pinned >= 0:
         if _usable(state.nodes[pinned].power_state, asleep):
             n = _try_node(state, n, variant, task, pinned)
@@ -157,7 +162,17 @@ def _collect(state, variant, task, asleep):
     plain = needs.device == NO_DEVICE
     constraint = state.shapes[state.tasks[task].form].constraint
     free = constraint == 0 and rules.tainted == 0
-    for at in range(counts.active_n):
+    limit = rules.score_limit if not asleep else 0
+    first = choice.scan_at if limit > 0 else 0
+    count = choice.scan_left if limit > 0 else counts.active_n
+    for i in range(count):
+        at = first + i
+        if at >= counts.active_n:
+            at -= counts.active_n
+        if limit > 0 and n >= limit:
+            choice.scan_at = at
+            choice.scan_left = count - i
+            return n
         g = state.active_groups[at]
         if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
             continue
@@ -179,6 +194,8 @@ def _collect(state, variant, task, asleep):
         if choice.reserved == node and state.groups[g].count > 1:
             # A reserved node cannot stand for its twins.
             n = _try_node(state, n, variant, task, groups.second(state, g))
+    if limit > 0:
+        choice.scan_left = 0
     if rules.has_data == 1 or rules.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n
@@ -247,15 +264,53 @@ def _collect_both(state, variant, task):
 
 
 @inner
+def rooms(state, variant, node, more_u, more_mem):
+    """Parts of a variant that a node could take once what ends before is given back, with so much more in use."""
+    needs = state.variants[variant]
+    node_row = state.nodes[node]
+    if state.class_ok[variant, node_row.cls] == 0 or node_row.power_state > WAKES_BY_ITSELF:
+        return 0
+    free_u = node_row.capacity_u - node_row.used_u + node_row.freed_u - more_u
+    by_cores = max(0, free_u) // max(1, needs.need_u)
+    if needs.memory > 0:
+        free_mem = node_row.capacity_mem - node_row.used_mem + node_row.freed_mem - more_mem
+        return min(by_cores, max(0, free_mem) // needs.memory)
+    return by_cores
+
+
+@inner
+def _taken_rooms(state, variant, node):
+    """Parts of the head that no longer fit on a node once an attempt of this variant is there past the shadow time."""
+    needs = state.variants[variant]
+    head = state.choice[0].head
+    return rooms(state, head, node, 0, 0) - rooms(state, head, node, needs.need_u, needs.memory)
+
+
+@inner
+def note_backfill(state, variant, node, end, sign):
+    """EASY: an attempt is placed before the head (or, with sign −1, taken back): what it leaves of the spare room.
+
+    To be called while the node is without it. One that ends in time gives back all that it takes.
+    """
+    choice = state.choice[0]
+    if end <= choice.shadow:
+        state.nodes[node].freed_u += sign * state.variants[variant].need_u
+        state.nodes[node].freed_mem += sign * state.variants[variant].memory
+    else:
+        choice.spare -= sign * _taken_rooms(state, variant, node)
+
+
+@inner
 def _keep_reservation(state, n, variant, task):
-    """EASY: drop candidates that would delay the head of the queue (they must end by the shadow time)."""
+    """EASY: drop candidates that would delay the head: neither over by the shadow time nor in what it leaves over."""
     clock = state.clock[0]
     choice = state.choice[0]
     kept = 0
     for c in range(n):
         node = state.candidates[c].node
         ends = clock.now + view.runtime_s(state, task, variant, c)
-        if ends <= choice.shadow or (choice.reserved >= 0 and node != choice.reserved):
+        elsewhere = choice.reserved >= 0 and node != choice.reserved
+        if ends <= choice.shadow or elsewhere or _taken_rooms(state, variant, node) <= choice.spare:
             state.candidates[kept].node = node
             state.candidates[kept].device = state.candidates[c].device
             kept += 1

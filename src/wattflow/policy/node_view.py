@@ -152,6 +152,34 @@ def node_sleep_w(state, node):
 
 
 @jit
+def frequencies_of(state, node):
+    """Frequency levels of the node."""
+    return state.classes[state.nodes[node].cls].frequency_n
+
+
+@jit
+def frequency_power(state, node, level):
+    """Watts above idle at a frequency level, over those at the nominal one."""
+    return state.frequency_power[state.nodes[node].cls, level] if level > 0 else 1.0
+
+
+@jit
+def node_now_w(state, node):
+    """Watts of the node by its profile as it is allocated and clocked now; 0 without a profile, devices at idle."""
+    row = state.nodes[node]
+    kind = state.classes[row.cls]
+    if kind.known_power == 0 or row.power_state == DOWN:
+        return 0.0
+    if row.power_state == ASLEEP:
+        return kind.sleep_w
+    if row.power_state in (WAKING, FALLING):
+        return kind.wake_w
+    still = watts(state, row.cls, 0.0)
+    above = watts(state, row.cls, row.alloc_u / MICRO) - still
+    return kind.idle_w + above * frequency_power(state, node, row.frequency)
+
+
+@jit
 def node_tdp_w(state, node):
     """The node's TDP; its full watts where none is given."""
     return state.classes[state.nodes[node].cls].tdp_w

@@ -40,7 +40,7 @@ def pods(*wanted: tuple[float, int, float]) -> Workload:
 
 def places(arrivals: Workload, nodes: list[Node], policy: str) -> list[tuple[int, int]]:
     """(node, device) of each pod, in order of arrival."""
-    sim = Simulation(fgd.inflated(arrivals, 0.0, None), Cluster("c", tuple(nodes)), fgd.policy_of(policy))
+    sim = Simulation(fgd.inflated(arrivals, 0.0, None), Cluster("c", tuple(nodes)), fgd.policy_of(policy, arrivals))
     sim.advance(float(len(arrivals)))
     rows = sim.state.attempts
     by_task = {int(row["task"]): (int(row["node"]), int(row["device"])) for row in rows[: len(arrivals)]}
@@ -65,7 +65,7 @@ def test_curve_counts_what_was_placed() -> None:
     found = fgd.fill(
         fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
         Cluster("c", (gpu_node("a", 2),)),
-        fgd.policy_of("best-fit"),
+        fgd.policy_of("best-fit", pods(HALF, WHOLE)),
         0,
     )
     # Two GPUs: 0.25 after the first pod, 0.75 after the second, all after the third.
@@ -75,11 +75,27 @@ def test_curve_counts_what_was_placed() -> None:
     none = fgd.fill(
         fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
         Cluster("c", (gpu_node("a", 1),)),
-        fgd.policy_of("best-fit"),
+        fgd.policy_of("best-fit", pods(HALF, WHOLE)),
         0,
     )
     assert float(none.allocated[100]) == 0.5
     assert float(none.allocated[-1]) == 0.5
+
+
+def test_a_pod_that_fits_nowhere_is_passed_over() -> None:
+    arrivals = fgd.inflated(pods(HALF, (99.0, 1, 1.0), HALF), 0.0, None)
+    found = fgd.fill(arrivals, Cluster("c", (gpu_node("a", 2),)), fgd.policy_of("best-fit", arrivals), 0)
+    # It arrives (0.25, then 0.75 of two GPUs) and takes nothing.
+    at = {round(float(x), 2): float(y) for x, y in zip(fgd.GRID, found.allocated, strict=True)}
+    assert (at[0.25], at[0.75], at[1.0]) == (0.25, 0.25, 0.5)
+
+
+def test_of_equal_points_the_first_node_is_taken() -> None:
+    # They differ by less than a point: 0.1 of 128 cores.
+    nodes = [gpu_node("a", 2, 16), gpu_node("b", 2, 15)]
+    assert places(pods((0.1, 1, 0.5)), nodes, "best-fit")[0][0] == 0
+    # Under packing a pod without a GPU goes to the first node whatever runs there.
+    assert [node for node, _ in places(pods(PLAIN, PLAIN), nodes, "gpu-packing")] == [0, 0]
 
 
 def test_best_fit_takes_the_node_with_least_left_over() -> None:
@@ -119,7 +135,7 @@ def test_settings_are_read_strictly() -> None:
 
 
 def test_outcome_tells_a_short_figure() -> None:
-    settings = fgd.FillingSettings("c", "l", 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
+    settings = fgd.FillingSettings("c", "l", True, 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
     low, high = np.minimum(fgd.GRID, 0.8), np.minimum(fgd.GRID, 0.9)
     found = {"fgd": [fgd.Filling(low, 1.0, 1e-6)], "random": [fgd.Filling(high, 1.0, 1e-6)]}
     outcome = fgd.outcome(settings, found, (6.0, 10, 2))
@@ -140,6 +156,8 @@ def test_fgd_allocates_more_than_best_fit_on_the_real_lists(data_dir: Path) -> N
     cluster, listed = load_cluster("alibaba"), fgd.load_pods("default")
     assert (len(listed), len(cluster.nodes), fgd.gpus_of(cluster)) == (8152, 1523, 6212)
     arrivals = fgd.inflated(listed, 1.05 * 6212, 0)
-    full = {name: fgd.fill(arrivals, cluster, fgd.policy_of(name), 0).allocated[100] for name in ("fgd", "best-fit")}
+    full = {
+        name: fgd.fill(arrivals, cluster, fgd.policy_of(name, listed), 0).allocated[100] for name in ("fgd", "best-fit")
+    }
     assert full["fgd"] > full["best-fit"] + 0.01
     assert full["fgd"] > 0.94

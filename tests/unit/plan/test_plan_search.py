@@ -82,6 +82,6 @@ def test_an_empty_workload_is_planned():
         assert simulate(empty, fast_and_thrifty(), name).makespan_s == 0.0
 
 
-def test_unknown_estimates_are_planned_as_the_mean_of_their_function():
+def test_unknown_estimates_are_planned_as_one_second():
     workload = chain_of_forks().with_estimates(np.full(7, np.nan))
     assert simulate(workload, fast_and_thrifty(), "heft").finished.all()

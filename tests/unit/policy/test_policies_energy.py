@@ -11,7 +11,7 @@ from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Ser
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.policy import daydream, levels, peaks, registry
+from wattflow.policy import daydream, levels, peaks, power_cap, registry
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.simulate import Simulation
 
@@ -161,6 +161,22 @@ def test_carbon_delay_waits_for_the_clean_hours() -> None:
 
 def test_carbon_delay_never_waits_without_a_series() -> None:
     assert run(jobs([50.0]), [node("a")], "carbon-delay").start_s_by_task().tolist() == [0.0]
+
+
+def test_a_power_cap_over_time_is_kept() -> None:
+    # 20 W idle and 5 W a core: two tasks fit below 30 W, all four below 40 W from 50 s on.
+    nodes = [node("a", 4, core_w=5.0, idle_w=20.0)]
+    capped = power_cap.following(Series(50.0, (30.0, 40.0)))
+    done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
+    assert sorted(done.start_s_by_task().tolist()) == [0.0, 0.0, 50.0, 50.0]
+
+
+def test_frequencies_fall_with_the_cap() -> None:
+    # Four tasks draw 20 W above idle; from 50 s on only 10 W are left, which the lower level needs. It is half as fast.
+    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=(Frequency(), Frequency(0.5, 0.5)))]
+    capped = power_cap.following(Series(50.0, (40.0, 30.0, 30.0, 30.0)))
+    done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
+    assert done.end_s_by_task().tolist() == pytest.approx([150.0] * 4)
 
 
 # GPUs

@@ -1,0 +1,142 @@
+"""A power cap over time: the cluster (or a zone) stays below a series of watts.
+
+Caps come from contracts, cooling or the grid; a series holds for one step at a time and repeats, as carbon does. A task
+starts only where the watts that it adds keep the capped nodes below the cap of this moment (fewest added joules among
+those places); else it is held until the next step or the next end. Where the cap falls below what already runs, `act`
+lowers frequencies, the hungriest node first, and raises them again when there is room. A cluster without anything
+running takes a task even above the cap, so that nothing waits for ever.
+
+`following` makes the policy for a series in watts; the registered one caps the whole cluster at a share of its full
+watts. Watts are those of the profiles at the present allocation. O(nodes) per task and instant. Ties go to the lower
+index. A node without a profile counts nothing and is used only where none with one fits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine.settings import Settings
+from wattflow.model.cluster import Cluster, Series
+from wattflow.policy import effects, series, view
+from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+DIAL = view.dials(share=0.8)
+NOTES = view.notes(*series.BLOCKS, "capped", "level")
+CAP = 0
+"""The one series: watts."""
+ROOM = 0.95
+"""A frequency rises again only while that leaves the watts below this share of the cap."""
+
+
+@jit
+def present_w(state):  # type: ignore[no-untyped-def]
+    """Watts of the capped nodes as they are allocated now."""
+    total = 0.0
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.capped, node) == 1.0:
+            total += view.node_now_w(state, node)
+    return total
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Added joules; inf where the cap would be exceeded while anything runs."""
+    now = view.now_s(state)
+    room_w = series.value(state, CAP, now) - present_w(state)
+    held = False
+    for c in range(out.size):
+        node = view.node_of(state, c)
+        added_w = view.added_w(state, task, variant, c)
+        if view.is_asleep(state, node):
+            added_w += view.node_idle_w(state, node) - view.node_sleep_w(state, node)
+        out[c] = view.added_j(state, task, variant, c)
+        capped = view.recall(state, NOTES.capped, node) == 1.0 and view.has_profile(state, node)
+        if capped and added_w > room_w and view.running(state) > 0:
+            out[c] = math.inf
+            held = True
+    if held:
+        step = series.step_s(state, CAP)
+        effects.hold_until(state, (math.floor(now / step) + 1.0) * step)
+
+
+@jit
+def hungriest(state, lower):  # type: ignore[no-untyped-def]
+    """The capped node with most watts above idle that can still go down (or, without ``lower``, up); −1 without one."""
+    best = -1
+    most = 0.0
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.capped, node) == 0.0 or view.tasks_on(state, node) == 0:
+            continue
+        level = view.recall(state, NOTES.level, node)
+        able = level + 1.0 < view.frequencies_of(state, node) if lower else level > 0.0
+        above_w = view.node_now_w(state, node) - view.node_idle_w(state, node)
+        if able and above_w > most:
+            most = above_w
+            best = node
+    return best
+
+
+@jit
+def step_w(state, node, change):  # type: ignore[no-untyped-def]
+    """Watts that a change of the node's frequency level adds."""
+    level = int(view.recall(state, NOTES.level, node))
+    above_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
+    return above_w * (view.frequency_power(state, node, level + change) - view.frequency_power(state, node, level))
+
+
+def act(state):  # type: ignore[no-untyped-def]
+    """Down while above the cap, up while there is room; and be there when the cap changes."""
+    now = view.now_s(state)
+    cap_w = series.value(state, CAP, now)
+    watts = present_w(state)
+    change = 1 if watts > cap_w else -1
+    for _ in range(view.nodes_n(state)):
+        node = hungriest(state, change == 1)
+        if node < 0 or (change == 1 and watts <= cap_w):
+            break
+        added = step_w(state, node, change)
+        if change == -1 and watts + added > ROOM * cap_w:
+            break
+        watts += added
+        level = int(view.recall(state, NOTES.level, node)) + change
+        effects.note(state, NOTES.level, node, level)
+        effects.order_frequency(state, node, level)
+    if view.running(state) > 0:
+        step = series.step_s(state, CAP)
+        effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
+
+
+def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> None:
+    capped = [float(zone is None or node.zone == zone) for node in cluster.nodes]
+    view.lay_out(state, NOTES, capped=capped, level=np.zeros(len(capped)), **series.blocks([cap]))
+
+
+def prepare(state: Any, cluster: Cluster) -> None:
+    """A constant cap: a share of all nodes' full watts."""
+    classes = state.classes
+    full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
+    _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
+
+
+def following(cap_w: Series, zone: str | None = None) -> Policy:
+    """The policy that keeps the cluster, or one of its zones, below a series of watts."""
+
+    def known(state: Any, cluster: Cluster) -> None:
+        _lay_out(state, cluster, cap_w, zone)
+
+    return replace(POWER_CAP, prepare=known)
+
+
+POWER_CAP = Policy(
+    "power-cap",
+    "fewest added joules below a cap on watts that may change over time",
+    score=score,
+    act=act,
+    settings=Settings(wakes=True),
+    params=DIAL.defaults,
+    prepare=prepare,
+)
