@@ -380,7 +380,7 @@ def gain() -> list[Figure]:
     typical = 100 * float(np.median(list(GAINS.values())))
     return [
         Figure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
-        Figure("sets_worse_than_best_plain", float(sum(value < 0 for value in GAINS.values())), "sets", 0.0),
+        Figure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
     ]
 
 
