@@ -10,7 +10,7 @@ are still to be placed, as they are and with facts taken away. All that is wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from wattflow.engine import fit
 from wattflow.engine.tables import ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
 from wattflow.kernel import jit
 from wattflow.model.errors import BrokenPolicy
-from wattflow.policy import bind
+from wattflow.model.workload import Workload
+from wattflow.policy import arrivals, bind
 from wattflow.policy.base import Policy
 from wattflow.sim.simulate import Simulation
 from wattflow.testing.sample_states import Sample, sample_states
@@ -49,11 +50,12 @@ def check_policy(policy: Policy, states: Sequence[Sample] | None = None) -> None
     Costs are finite or inf, never NaN; the same State gives the same costs; nothing in the State changes but memory,
     params, actions and the time to retry; unknown estimates and watts are borne; an unknown node loses to every known
     one (where the policy looks at watts at all) and is used when there is no other; an empty list of candidates is
-    borne; every task is finished, no child before its parent.
+    borne; every task is finished, no child before its parent; ranks made for many workflows are those of each alone.
     """
     problems = list(_check_words(policy))
     for sample in states if states is not None else sample_states():
         try:
+            problems += _check_rank(policy, sample)
             problems += _check_run(policy, sample)
             for look in looks(policy, sample):
                 problems += _check_look(policy, look)
@@ -115,6 +117,38 @@ def _check_words(policy: Policy) -> Iterator[str]:
         yield "it has no summary"
     if len(policy.params) > 16:
         yield f"it has {len(policy.params)} parameters; 16 fit"
+
+
+def _twice(workload: Workload) -> Workload:
+    """The workload's workflows, and half a minute later once more."""
+    flows, later_s = len(workload.workflow_names), 30.0
+    same = ("runtime_s", "estimate_s", "shape", "input_bytes", "output_bytes", "parent_bytes")
+    doubled: dict[str, Any] = {name: np.concatenate([getattr(workload, name)] * 2) for name in same}
+    return replace(
+        workload,
+        workflow=np.concatenate([workload.workflow, workload.workflow + flows]).astype(np.int32),
+        release_s=np.concatenate([workload.release_s, workload.release_s + later_s]),
+        deadline_s=np.concatenate([workload.deadline_s, workload.deadline_s + later_s]),
+        parent_start=np.concatenate([workload.parent_start, workload.parent_start[1:] + workload.edge_count]),
+        parent=np.concatenate([workload.parent, workload.parent + len(workload)]).astype(np.int32),
+        workflow_names=workload.workflow_names * 2,
+        workflow_submit_s=np.concatenate([workload.workflow_submit_s, workload.workflow_submit_s + later_s]),
+        ids=None,
+        documents=(),
+        columns={},
+        **doubled,
+    )
+
+
+def _check_rank(policy: Policy, sample: Sample) -> Iterator[str]:
+    """A rank that says it answers for many workflows at once must give each the numbers that it gets alone."""
+    if policy.rank is None or not getattr(policy.rank, "vectorised", False):
+        return
+    both = _twice(sample.workload)
+    together = policy.rank(both, sample.cluster)
+    for tasks, workflow in arrivals.workflows(both):
+        if not np.array_equal(together[tasks], policy.rank(workflow, sample.cluster)):
+            yield f"{sample.name}: the ranks of {workflow.name} depend on other workflows"
 
 
 def _check_run(policy: Policy, sample: Sample) -> Iterator[str]:

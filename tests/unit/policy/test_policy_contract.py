@@ -11,7 +11,7 @@ import pytest
 from wattflow.engine import view
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import registry
-from wattflow.policy.base import Policy
+from wattflow.policy.base import Policy, vectorised
 from wattflow.testing import check_policy, sample_states
 from wattflow.testing.check_policy import costs_of, looks
 from wattflow.testing.uncompiled import uncompiled_costs
@@ -92,6 +92,16 @@ def refuses_all(state, task, variant, out):
 def test_a_broken_policy_is_found(score, message: str) -> None:
     with pytest.raises(BrokenPolicy, match=message):
         check_policy(Policy("broken", "on purpose", score=score))
+
+
+@vectorised
+def looks_at_all_workflows(workflow, cluster):
+    return np.full(len(workflow), float(len(workflow)))
+
+
+def test_a_rank_that_looks_beyond_its_workflow_is_found() -> None:
+    with pytest.raises(BrokenPolicy, match="depend on other workflows"):
+        check_policy(Policy("far-sighted", "on purpose", rank=looks_at_all_workflows))
 
 
 def test_words_are_checked() -> None:
