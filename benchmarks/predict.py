@@ -57,7 +57,7 @@ def beside(name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str
         value = getattr(ours, f"{metric}_pct")
         ranked = ", ".join(f"{label} {found[label]:.1f}" for label in sorted(found, key=lambda label: found[label])[:5])
         print(f"# {name} {metric}: ours {value:.1f} %; plain: {ranked}", flush=True)
-        figures.append(Figure(f"{name}_{metric}", value, "%", min(goal, found[best]), found[best]))
+        figures.append(Figure(f"{name}_{metric}", value, "%", min(goal, found[best] * (1 + 1e-9)), found[best]))
         if metric == main:
             GAINS[name] = 1.0 - value / found[best]
     figures.append(Figure(f"{name}_coverage", ours.coverage_pct, "%", COVERAGE))
@@ -259,8 +259,8 @@ def memory(data: Path) -> list[Figure]:
         )
     waste, failures = found["ours"]
     rivals = [found[label] for label in plain.MEMORY]
-    best = found["1.5 × largest so far"][0]  # the plain one of few failures
-    GAINS["memory"] = 1.0 - waste / best
+    best = min(rival[0] for rival in rivals)
+    GAINS["memory"] = 1.0 - waste / found["1.5 × largest so far"][0]  # the plain one that does not fail too often
     return [
         Figure("memory_not_used", waste, "%", best, best),
         Figure("memory_failures", failures, "%", min(rival[1] for rival in rivals)),
@@ -380,7 +380,7 @@ def gain() -> list[Figure]:
     typical = 100 * float(np.median(list(GAINS.values())))
     return [
         Figure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
-        Figure("sets_worse_than_best_plain", float(sum(value < 0 for value in GAINS.values())), "sets", 0.0),
+        Figure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
     ]
 
 

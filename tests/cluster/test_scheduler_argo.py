@@ -88,6 +88,8 @@ def test_real_programs_go_through_our_scheduler_and_come_back_with_energy(
         assert task.energy_j is not None and 5 * seconds < task.energy_j < 20.5 * seconds, (id, seconds, task.energy_j)
     said = run("kube", "explain", pods["sorted"]["metadata"]["name"], "-n", namespace, kubeconfig=cluster.kubeconfig)
     assert f"on {real_node.name}" in said and "added" in said
+    said = run("kube", "status", "--lease", "kube-system/wattflow", kubeconfig=cluster.kubeconfig)
+    assert "led by" in said and "W modelled on 1 nodes" in said
 
 
 def test_a_recorded_workflow_converts_to_a_manifest_that_runs(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +131,24 @@ def test_the_hpe_guarantee_is_set_at_admission(cluster: Cluster, namespace: str)
     assert plain["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2500m"
     for document in documents("hpe-guarantee"):
         cluster.api.delete(f"{path_of(document)}/{document['metadata']['name']}")
+
+
+def test_what_is_missing_is_told_at_start_all_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    rig = cluster.own()
+    nobody = tmp_path / "nobody.kubeconfig"
+    known = json.loads(rig.kubeconfig.read_text())
+    known["users"][0]["user"] = {"token": "of nobody"}
+    nobody.write_text(json.dumps(known))
+    command = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "--check", "--kubeconfig"]
+    environment = os.environ | {"PYTHONPATH": str(DEPLOY.parent / "src")}
+    stranger = subprocess.run([*command, str(nobody)], env=environment, capture_output=True, text=True)
+    assert stranger.returncode == 2 and "401" in stranger.stderr, stranger.stderr
+    config = tmp_path / "scheduler.toml"
+    config.write_text("[shared]\nclaim = true\n[energy]\nprofiles = false\n[workflows]\nargo = false\n")
+    account = rig.users.config("real-0")  # a kubelet's account, which may do much less
+    found = subprocess.run(
+        [*command, str(account), "--config", str(config)], env=environment, capture_output=True, text=True
+    )
+    assert found.returncode == 2
+    for lacking in ("may not list namespaces", "may not create pods/binding", "may not update leases"):
+        assert lacking in found.stderr, found.stderr

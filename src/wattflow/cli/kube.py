@@ -80,6 +80,23 @@ def explain(
     typer.echo(asyncio.run(explaining.explain(where, space or namespace or where.namespace, name, scheduler_url)))
 
 
+def status(
+    name: Annotated[str, typer.Option("--name", help="The schedulerName.")] = "wattflow",
+    lease: Annotated[str, typer.Option("--lease", help="NAMESPACE/NAME of its lease.")] = "wattflow/wattflow",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say who leads, what waits and why, and the modelled watts of the nodes.
+
+    Example: wattflow kube status
+    """
+    import asyncio
+
+    where = _access(kubeconfig)
+    from wattflow.kube import status as reading
+
+    typer.echo(asyncio.run(reading.status(where, name, lease)))
+
+
 def meter(
     out: Annotated[Path, typer.Argument(help="JSON file: CPU seconds by pod uid.")],
     group: Annotated[str, typer.Option("--cgroup", help="Group above kubepods, where it is not the root.")] = "",
@@ -154,6 +171,7 @@ def collect(
 COMMANDS: dict[str, Callable[..., None]] = {
     "scheduler": scheduler,
     "explain": explain,
+    "status": status,
     "meter": meter,
     "collect": collect,
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import fit, queue, view
-from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PLACED, SKIP, STRICT, UNKNOWN_COST
+from wattflow.engine import fit, queue, timers, view
+from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PARKED, PLACED, SKIP, STRICT, UNKNOWN_COST
 from wattflow.kernel.jit import inner
 
 # Outcomes of one try
@@ -27,30 +27,41 @@ def choose(state, task, score):
     shape = task_row.form
     form = state.shapes[shape]
     first = form.variant_first
+    limit = rules.score_limit
     fits = False
     pinned = task_row.pinned_variant
     for v in range(first, first + form.variant_n):
         if pinned >= 0 and v - first != pinned:
             continue
-        n = fit.candidates(state, v, task)
-        if n == 0:
-            continue
-        fits = True
-        cost = state.cost[:n]
-        if rules.has_score == 1:
-            counts.candidate_n = n
-            score(state, task, v, cost)
-            counts.scored += n
-        else:
-            cost[:] = 0.0
-        for c in range(n):
-            x = cost[c]
-            if x <= choice.best_cost and x < math.inf:
-                _consider(state, v, c, x)
-            elif math.isnan(x):
-                choice.bad_task = task
-                choice.bad_variant = v
-                return BAD
+        if limit > 0:
+            choice.scan_left = counts.active_n
+            if choice.scan_at >= counts.active_n:
+                choice.scan_at = 0
+        finite = 0
+        while True:
+            n = fit.candidates(state, v, task)
+            if n > 0:
+                fits = True
+            cost = state.cost[:n]
+            if rules.has_score == 1 and n > 0:
+                counts.candidate_n = n
+                score(state, task, v, cost)
+                counts.scored += n
+            else:
+                cost[:] = 0.0
+            for c in range(n):
+                x = cost[c]
+                if x < math.inf:
+                    finite += 1
+                    if x <= choice.best_cost:
+                        _consider(state, v, c, x)
+                elif math.isnan(x):
+                    choice.bad_task = task
+                    choice.bad_variant = v
+                    return BAD
+            # A cap counts finite costs: a policy that says inf of many nodes still gets to see the others.
+            if limit == 0 or choice.scan_left == 0 or finite >= limit:
+                break
     if not fits:
         return NO_FIT
     counts.decisions += 1
@@ -243,6 +254,19 @@ def _hold(state, task):
 
 
 @inner
+def park(state, task, until):
+    """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
+    if state.counts[0].timer_n + 1 >= state.timers.size:
+        return False
+    queue.remove(state, task)
+    state.tasks[task].state = PARKED
+    state.marks[task].until = until
+    timers.push(state, until, timers.PARK, task, state.marks[task].generation)
+    state.counts[0].held += 1
+    return True
+
+
+@inner
 def _restore_held(state):
     counts = state.counts[0]
     task = counts.held_first
@@ -281,8 +305,15 @@ def _decide_ordered(state, priority, score):
             return ALL_TRIED
         shape = state.tasks[task].form
         result = NO_FIT
+        retry_at = clock.retry_at
+        own = math.inf
         if state.shapes[shape].failed != clock.epoch:
+            if rules.parks == 1:
+                clock.retry_at = math.inf
             result = try_place(state, task, score)
+            if rules.parks == 1:
+                own = clock.retry_at
+                clock.retry_at = min(own, retry_at)
         if result == BAD:
             return BAD_COST
         if result == FULL:
@@ -293,6 +324,9 @@ def _decide_ordered(state, priority, score):
             if choice.reserved == _NO_RESERVATION:
                 reserve(state, task)
             _hold(state, task)
+            continue
+        if result == HELD and own < math.inf and park(state, task, own):
+            clock.retry_at = retry_at
             continue
         if result == NO_FIT and not _misfit_of_its_own(state, task):
             state.shapes[shape].failed = clock.epoch

@@ -146,6 +146,8 @@ def _collect(state, variant, task, asleep):
     needs = state.variants[variant]
     n = 0
     pinned = state.tasks[task].pinned
+    if pinned >= 0 or rules.grouped == 0:
+        choice.scan_left = 0
     if pinned >= 0:
         if _usable(state.nodes[pinned].power_state, asleep):
             n = _try_node(state, n, variant, task, pinned)
@@ -160,7 +162,17 @@ def _collect(state, variant, task, asleep):
     plain = needs.device == NO_DEVICE
     constraint = state.shapes[state.tasks[task].form].constraint
     free = constraint == 0 and rules.tainted == 0
-    for at in range(counts.active_n):
+    limit = rules.score_limit if not asleep else 0
+    first = choice.scan_at if limit > 0 else 0
+    count = choice.scan_left if limit > 0 else counts.active_n
+    for i in range(count):
+        at = first + i
+        if at >= counts.active_n:
+            at -= counts.active_n
+        if limit > 0 and n >= limit:
+            choice.scan_at = at
+            choice.scan_left = count - i
+            return n
         g = state.active_groups[at]
         if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
             continue
@@ -182,6 +194,8 @@ def _collect(state, variant, task, asleep):
         if choice.reserved == node and state.groups[g].count > 1:
             # A reserved node cannot stand for its twins.
             n = _try_node(state, n, variant, task, groups.second(state, g))
+    if limit > 0:
+        choice.scan_left = 0
     if rules.has_data == 1 or rules.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n

@@ -201,8 +201,8 @@ def _resolve(state, task, priority):
             timers.push(state, mark.until, timers.PARK, task, mark.generation)
         else:
             row.state = READY
+            mark.until = 0.0
             queue.reinsert(state, task)
-        mark.until = 0.0
     elif fate == CANCEL:
         row.state = CANCELLED
         structure.note_ends(state, release.leave(state, task))
@@ -213,6 +213,7 @@ def _resolve(state, task, priority):
 @inner
 def unpark(state, task):
     """A parked task's time has come: back to its old place."""
+    state.marks[task].until = 0.0
     state.tasks[task].state = READY
     queue.reinsert(state, task)
 

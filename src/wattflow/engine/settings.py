@@ -20,6 +20,7 @@ class Settings:
         frequencies: Frequency levels offered (0 is nominal); a node that lacks a level does not take that variant.
         wakes: Sleeping nodes are always among the candidates, not only when no node that is on fits.
         grouped: Equal nodes are one candidate; False shows them all.
+        parks: In a live engine, a task that is held until a time is not tried before it, whatever happens meanwhile.
     """
 
     queue: str = "skip"
@@ -30,6 +31,7 @@ class Settings:
     frequencies: tuple[int, ...] = (0,)
     wakes: bool = False
     grouped: bool = True
+    parks: bool = False
 
     def __post_init__(self) -> None:
         if self.queue not in QUEUES:

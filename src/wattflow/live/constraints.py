@@ -88,6 +88,10 @@ class ConstraintBook:
         if row is not None:
             self._dropped.discard(row)
             return row
+        if constraint.apart or constraint.together or constraint.spread:
+            raise BadEvent(
+                "rules that count other tasks (apart, together, spread) are the driver's: name the nodes left"
+            )
         for term in constraint.any_of:
             for match in term:
                 holds(match, {})  # an unknown operator is refused here

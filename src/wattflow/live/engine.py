@@ -60,6 +60,7 @@ class Engine:
         self.policy = _live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
+        self.state.rules["score_limit"] = score_limit
         self.state.clock["random"] = random.stream(seed)
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
@@ -95,7 +96,7 @@ class Engine:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
         state.rules["selection"] = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "parks"):
             state.rules[flag] = int(getattr(settings, flag))
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
@@ -194,6 +195,8 @@ class Engine:
         groups: Sequence[str] = (),
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
+        if groups:
+            raise p.BadEvent("groups of shapes are for rules that count other tasks; the engine has none yet")
         name = self._shapes.function(function)
         chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))

@@ -154,7 +154,8 @@ class Decoder:
         return self._object(kind, data)
 
     def _object(self, kind: str, data: Any) -> Any:
-        value, made = data["v"], None
+        value = data["v"]
+        made: Any
         if kind == "dict":
             made = self._made[data["n"]] = {}
             made.update((self._decode(k), self._decode(v)) for k, v in value)

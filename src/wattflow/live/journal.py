@@ -20,6 +20,7 @@ from typing import Any, Self
 from wattflow.live import fork
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder, Encoder
+from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
 
@@ -115,8 +116,10 @@ class Journal:
 
 
 def _plain(item: Any) -> Any:
+    if isinstance(item, Kind | Power):
+        return int(item)
     if item is None or isinstance(item, (bool, int, str)):
-        return int(item) if type(item).__module__.startswith("wattflow") else item
+        return item
     if isinstance(item, Policy):
         return {"!": "policy", "v": fork.described(item)}
     return Encoder({}).encode(item)

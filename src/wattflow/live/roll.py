@@ -23,7 +23,8 @@ from wattflow.live.fork import fork
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
-from wattflow.sim import adopt, build, kernel, simulate, world
+from wattflow.sim import adopt, build, kernel, world
+from wattflow.sim.simulate import SimOptions, _grow
 from wattflow.sim.world import World
 
 Floats = NDArray[np.float64]
@@ -140,8 +141,8 @@ def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[
         rows.append(_one(copy, left, until_s, seed))
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-    columns = [Spread.of(column) for column in zip(*rows, strict=True)]
-    return Forecast(copy.policy.name, *columns, unknown=unknown)
+    energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
+    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown)
 
 
 def _one(copy: Engine, left: Floats, until_s: float, seed: int) -> tuple[float, float, float, float, float]:
@@ -174,7 +175,7 @@ def _advance(copy: Engine, made: World, until_s: float) -> None:
     while True:
         status = step(copy.state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
         if status == kernel.GROW:
-            simulate._grow(copy.state, made, simulate.SimOptions())
+            _grow(copy.state, made, SimOptions())
         elif status == kernel.BAD_COST:
             raise BrokenPolicy(f"policy {copy.policy.name!r} returned NaN")
         else:

@@ -50,7 +50,7 @@ class Ask(Tables):
 def _compiled(state: Any, desk: Any, ask: Any) -> tuple[Any, Any, Any, Any]:
     functions, whole = bind.functions_type(state), types.int64
     folder = kernels.cache_folder()
-    pair, many = types.Tuple((whole, whole)), types.int64[::1]
+    pair, many = types.UniTuple(whole, 2), types.int64[::1]  # type: ignore[no-untyped-call]
 
     def entry(signature: Any, function: Any) -> Any:
         return jit.direct(jit.compiled(signature, function, folder=folder))

@@ -18,15 +18,20 @@ _LEAST_GAIN = 2e-3
 Cost = Callable[[Floats], float]
 
 
-def relative_cost(residual: Floats, most: float = 4.0) -> float:
-    """Of log residuals: twice the median plus the mean of relative errors, of which each counts at most ``most``."""
-    error = np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
-    return float(2.0 * np.median(error) + error.mean())
+def relative_cost(residual: Floats) -> float:
+    """Of log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
+    error = _errors(residual, 4.0)
+    return float(np.median(error) + error.mean())
 
 
 def wild_cost(residual: Floats) -> float:
-    """The same for data in which factors of ten are common: an error counts at most 1."""
-    return relative_cost(residual, 1.0)
+    """The same where factors of ten are common: an error counts at most 1, and the median twice."""
+    error = _errors(residual, 1.0)
+    return float(2.0 * np.median(error) + error.mean())
+
+
+def _errors(residual: Floats, most: float) -> Floats:
+    return np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
 
 
 def choose(

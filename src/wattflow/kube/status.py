@@ -1,0 +1,54 @@
+"""The state of a scheduler as a cluster shows it: who leads, what waits, what runs, and the watts of its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wattflow.kube import objects
+from wattflow.kube.access import Access
+from wattflow.kube.argo.fetch import watts_of
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.leader import Lease
+from wattflow.kube.power import Watts
+
+
+async def status(where: Access, name: str, lease: str) -> str:
+    """A few lines for a person. ``lease`` is NAMESPACE/NAME."""
+    async with Client(where) as client:
+        space, _, title = lease.rpartition("/")
+        try:
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{title}"
+            holder = (await client.get(path, Lease)).spec.holder_identity or "nobody"
+        except ApiError as error:
+            holder = f"unknown ({error.reason or error.code})"
+        pods = (await client.list_all("/api/v1/pods", objects.Pod)).items
+        nodes = (await client.list_all("/api/v1/nodes", objects.Node)).items
+        watts = await watts_of(client)
+    return "\n".join([f"{name}: led by {holder}", *_pods(name, pods), *_watts(watts, Snapshot.of(nodes, pods))])
+
+
+def _pods(name: str, pods: list[objects.Pod]) -> list[str]:
+    ours = [pod for pod in pods if pod.spec.scheduler_name == name and not pod.ended]
+    waiting = [pod for pod in ours if not pod.spec.node_name]
+    reasons = Counter(
+        condition.message or condition.reason
+        for pod in waiting
+        for condition in pod.status.conditions
+        if condition.type == "PodScheduled" and condition.status == "False"
+    )
+    lines = [f"{len(ours) - len(waiting)} pods placed, {len(waiting)} wait"]
+    return lines + [f"  {count} × {reason}" for reason, count in reasons.most_common(5)]
+
+
+def _watts(watts: Watts, cluster: Snapshot) -> list[str]:
+    found = {}
+    for name, view in cluster.nodes.items():
+        watts.profile_of(view.node)
+        value = watts.node_w(view)
+        if value is not None:
+            found[name] = value
+    unknown = len(cluster.nodes) - len(found)
+    lines = [f"{sum(found.values()):.1f} W modelled on {len(found)} nodes; {unknown} without a power profile"]
+    top = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:5]
+    return lines + [f"  {name} {value:.1f} W" for name, value in top]

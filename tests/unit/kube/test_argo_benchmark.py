@@ -1,0 +1,45 @@
+"""The sums of the Argo benchmark: makespan and energy from a log, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    import kube_argo
+
+    return kube_argo
+
+
+def test_energy_is_each_nodes_curve_over_the_makespan(bench: ModuleType) -> None:
+    curve = bench.resolve_profile(bench.CLASSES[0].profile, bench.CLASSES[0].cores)
+    rows = [
+        bench.Row("a", "old-0", 2.0, 1.0, 5.0),
+        bench.Row("b", "old-0", 1.0, 3.0, 10.0),
+    ]
+    assert bench.makespan_s(rows) == 10.0
+    busy = curve.at(0) * 1 + curve.at(2) * 2 + curve.at(3) * 2 + curve.at(1) * 5
+    idle = curve.at(0) * 10
+    assert bench.energy_j(rows, ["old-0", "old-1"]) == pytest.approx(busy + idle)
+
+
+def test_a_task_lasts_its_runtime_divided_by_the_speed_of_its_node(bench: ModuleType) -> None:
+    import json
+
+    from wattflow import generate
+    from wattflow.traces import documents
+
+    (workflow,) = documents.of_workload(generate.workload("chain", tasks=3, seed=1))[0]
+    document = bench.manifest(workflow, "wattflow", 2.0)
+    assert document["spec"]["schedulerName"] == "wattflow"
+    dag = document["spec"]["templates"][0]["dag"]["tasks"]
+    for task, planned in zip(workflow.tasks, dag):
+        values = {one["name"]: one["value"] for one in planned["arguments"]["parameters"]}
+        seconds = json.loads(values["rig-seconds"])
+        for one in bench.CLASSES:
+            assert seconds[one.name] == pytest.approx(2 * task.runtime_s / one.speed, abs=1e-3)
