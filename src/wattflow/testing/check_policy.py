@@ -131,7 +131,7 @@ def _twice(workload: Workload) -> Workload:
         deadline_s=np.concatenate([workload.deadline_s, workload.deadline_s + later_s]),
         parent_start=np.concatenate([workload.parent_start, workload.parent_start[1:] + workload.edge_count]),
         parent=np.concatenate([workload.parent, workload.parent + len(workload)]).astype(np.int32),
-        workflow_names=[*workload.workflow_names] * 2,
+        workflow_names=(*workload.workflow_names, *workload.workflow_names),
         workflow_submit_s=np.concatenate([workload.workflow_submit_s, workload.workflow_submit_s + later_s]),
         ids=None,
         documents=(),
