@@ -45,6 +45,7 @@ class Places:
         self.committed = Committed(0.0, {})
         self._cluster: Cluster | None = None
         self._node_rows: Rows = np.zeros(0, np.int64)
+        self._names: list[str] = []
 
     def nodes_changed(self) -> None:
         """The cluster is another one now."""
@@ -56,6 +57,7 @@ class Places:
             rows = sorted(self.nodes.facts)
             self._node_rows = np.array(rows, np.int64)
             nodes = tuple(self.nodes.facts[row].node for row in rows)
+            self._move_holds([node.name for node in nodes])
             zones = self.base.zones if self.base else ()
             known = {zone.name for zone in zones}
             zones += tuple(Zone(name) for name in self.nodes.zones if name not in known)
@@ -64,6 +66,17 @@ class Places:
             else:
                 self._cluster = Cluster("live", nodes, zones or (Zone(),))
         return self._cluster
+
+    def _move_holds(self, names: list[str]) -> None:
+        """Planned holds name nodes by their place in the cluster, which moves when nodes come and go."""
+        index = {name: i for i, name in enumerate(names)}
+        place = np.array([index.get(name, -1) for name in self._names], np.int64)
+        held = self.committed.holds
+        if len(held):
+            node = place[held["node"]]
+            self.committed.holds = held[node >= 0].copy()
+            self.committed.holds["node"] = node[node >= 0]
+        self._names = names
 
     def start(self, policy: Policy) -> None:
         """Another policy: nothing is planned yet."""
