@@ -48,7 +48,8 @@ def complete(state, task, node, priority):
         child = state.child[e]
         left = state.tasks[child].pending - 1
         state.tasks[child].pending = left
-        if left == 0 and state.tasks[child].arrived == 1:
+        # A child that was cancelled meanwhile stays so.
+        if left == 0 and state.tasks[child].arrived == 1 and state.tasks[child].state == WAITING:
             enqueue(state, child, priority)
 
 

@@ -161,8 +161,12 @@ def rank(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
 def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
     """Joules per unit of work of each class with all its cores busy, its idle watts included; inf without a profile."""
     found = np.full(len(state.classes), np.inf)
-    for cls, first in enumerate(state.classes["first"].tolist()):
-        node = cluster.nodes[int(state.class_nodes[first])]
+    first, count = state.classes["first"], state.classes["count"]
+    # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
+    rows = [state.class_nodes[at : at + n] for at, n in zip(first.tolist(), count.tolist(), strict=True)]
+    there = np.sort(np.concatenate([np.zeros(0, np.int32), *rows]))
+    for cls in np.flatnonzero(count).tolist():
+        node = cluster.nodes[int(np.searchsorted(there, rows[cls][0]))]
         if node.power is not None:
             idle_w = sum(device.power.idle_w for device in node.devices)
             found[cls] = (node.power.at(node.cores) + idle_w) / (node.cores * node.speed)

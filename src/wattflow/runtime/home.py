@@ -65,8 +65,9 @@ class Home:
         """Where the server listens and its process, if it is alive."""
         try:
             about: dict[str, object] = json.loads(self.server_file.read_text())
-            os.kill(int(str(about["pid"])), 0)
-            return about
+            pid = int(str(about["pid"]))
+            os.kill(pid, 0)
+            return None if _is_ended(pid) else about
         except (FileNotFoundError, ValueError, KeyError, ProcessLookupError):
             return None
         except PermissionError:
@@ -78,3 +79,11 @@ class Home:
         if about is None:
             raise NotRunning(f"no server is running ({self.folder}); `wattflow up` starts one")
         return str(about["url"])
+
+
+def _is_ended(pid: int) -> bool:
+    """Whether the process has ended and only waits for its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False

@@ -494,3 +494,29 @@ def test_thousands_of_nodes_and_shapes_come_and_go_without_a_trace() -> None:
         if turn == 1:
             sizes = now
     assert now == sizes and len(engine.nodes) == 1 and engine.counts["open"] == 0
+
+
+def test_a_cancelled_child_stays_cancelled_when_its_parent_ends() -> None:
+    engine = Engine("fifo", seed=1)
+    engine.node(Node("a", cores=4, memory_bytes=1 << 30))
+    shape = engine.shape([Variant(cores=1)])
+    flow = engine.workflow()
+    parent, child = (engine.put(TASK, shape, workflow=flow, estimate_s=1.0) for _ in range(2))
+    engine.put(EDGE, parent, child)
+    (placement,) = engine.step(0.0).placements
+    engine.put(CANCEL, child)
+    assert [end.task for end in engine.step(1.0).ended] == [child]
+    engine.put(FINISHED, placement.attempt)
+    assert not engine.step(2.0).placements
+
+
+def test_the_flagship_runs_on_after_nodes_have_come_and_gone() -> None:
+    engine = Engine("wattflow", seed=1)
+    nodes = [engine.node(Node(f"n{i}", cores=2, memory_bytes=1 << 30)) for i in range(3)]
+    shape = engine.shape([Variant(cores=1)])
+    engine.step(0.0)
+    for node in nodes[:2]:
+        engine.put(GONE, node)
+    engine.step(1.0)
+    engine.put(TASK, shape, estimate_s=1.0)
+    assert [placement.node for placement in engine.step(2.0).placements] == [nodes[2]]
