@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import accounting, quantity
 from wattflow.model.errors import InvalidInput
+
+from .making import node, pod
 
 
 @pytest.mark.parametrize(

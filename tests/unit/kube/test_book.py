@@ -6,11 +6,12 @@ import itertools
 
 import msgspec
 import pytest
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import objects
 from wattflow.kube.book import Book
 from wattflow.kube.decide import EngineDecider
+
+from .making import node, pod
 
 pytestmark = pytest.mark.slow
 MOMENTS = itertools.count(1)

@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.kube.small_api import refusal, small_api
 
 from wattflow.kube import access, objects
 from wattflow.kube.client import ApiError, Client
@@ -14,6 +13,8 @@ from wattflow.kube.leader import Leader
 from wattflow.kube.limits import Bucket
 from wattflow.kube.reflect import Mirror
 from wattflow.model.errors import InvalidInput
+
+from .small_api import refusal, small_api
 
 PODS = "/api/v1/pods"
 

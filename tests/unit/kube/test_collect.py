@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from tests.unit.kube.making import node
 
 from wattflow.kube import objects
 from wattflow.kube.argo.collect import collect
@@ -15,6 +14,8 @@ from wattflow.kube.argo.graph import Graph
 from wattflow.kube.pod_cpu import PodCpu
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.traces import wfformat, wfformat_write
+
+from .making import node
 
 WORKFLOW = yaml.safe_load("""
 metadata: {name: wf}

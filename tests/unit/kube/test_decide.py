@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 import yaml
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.decider import Wanted
 from wattflow.model.profile import PowerProfile
+
+from .making import node, pod
 
 pytestmark = pytest.mark.slow
 CHEAP, DEAR = PowerProfile((0, 4), (50, 70)), PowerProfile((0, 4), (50, 200))

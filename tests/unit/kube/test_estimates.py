@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from tests.unit.kube.making import pod
 
 from wattflow.kube import objects
 from wattflow.kube.estimates import Estimates
+
+from .making import pod
 
 
 def ended(seconds: int, phase: str = "Succeeded", image: str = "i") -> objects.Pod:

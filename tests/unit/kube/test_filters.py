@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import objects
 from wattflow.kube.filters.feasible import feasible
 from wattflow.kube.filters.snapshot import Snapshot
+
+from .making import node, pod
 
 
 def nodes_for(one: objects.Pod, nodes: list[objects.Node], pods: list[objects.Pod] = []) -> list[str]:  # noqa: B006

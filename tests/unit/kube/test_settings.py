@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import settings
 from wattflow.kube.filters.snapshot import NodeView, Snapshot
 from wattflow.kube.power import LABEL, NodePowerProfile, NodePowerSpec, Watts, cores_below_m, name_as_label
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
+
+from .making import node, pod
 
 
 def test_every_key_is_read() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.unit.kube.making import node, pod
 
 from wattflow.kube import accounting, power
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.decider import Wanted
+
+from .making import node, pod
 
 
 def test_the_label_is_read_and_one_is_the_default() -> None:
