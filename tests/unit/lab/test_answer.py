@@ -60,6 +60,13 @@ def test_equal_policies_are_one_row_and_the_table_fits_80_columns() -> None:
     assert "more with --full" in out.getvalue()
 
 
+def test_a_policy_that_knows_the_future_is_marked() -> None:
+    found = made({"kubernetes": {"energy_j": 4e6}, "nsga2": {"energy_j": 2e6}, "mine": {"energy_j": 3e6}})
+    table = answer.short_table(found, "w")
+    assert list(table.columns[0].cells) == ["nsga2 *", "mine", "kubernetes"]
+    assert "knows the future" in str(table.caption)
+
+
 def test_units_scale() -> None:
     assert answer.amount(12_345.0, "W") == "12.3 kW"
     assert answer.amount(2.5e6, "g") == "2.5 t"

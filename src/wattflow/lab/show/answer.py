@@ -16,6 +16,7 @@ from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
 from wattflow.lab.show.tables import show
+from wattflow.model.errors import WattflowError
 from wattflow.model.units import J_PER_KWH
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) 
             *_cells(comparison, workload, group, known), style="bold" if comparison.baseline in group else None
         )
     notes = [f"{len(group)} policies = {group[0]} here: {', '.join(group[1:])}" for group in kept if len(group) > 1]
+    if any(knows_future(policy) for group in kept for policy in group[:1]):
+        notes.append("* knows the future: it sees the whole workload before the first arrival")
     hidden = sum(map(len, groups)) - sum(map(len, kept))
     if hidden:
         notes.append(f"{hidden} more with --full")
@@ -207,7 +210,8 @@ def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[fl
 
 def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
     policy = group[0]
-    cells = [f"{policy[: 12 if len(group) > 1 else 18]}{f' (={len(group)})' if len(group) > 1 else ''}"]
+    mark = " *" if knows_future(policy) else ""
+    cells = [f"{policy[: 12 if len(group) > 1 else 16]}{mark}{f' (={len(group)})' if len(group) > 1 else ''}"]
     for metric in known:
         each = comparison.summary(workload, policy, metric)
         cells.append(_short(metric, each.mean))
@@ -223,7 +227,17 @@ def _short(metric: str, value: float | None) -> str:
         return amount(value / 3600.0, "Wh")
     if METRICS[metric].unit == "g":
         return amount(value, "g")
-    return show(metric, value)
+    return show(metric, value).replace("m ", "m").replace("h ", "h")
+
+
+def knows_future(policy: str) -> bool:
+    """Whether a policy of ours is given the whole workload before it starts: no online policy can be held to it."""
+    from wattflow.policy import registry
+
+    try:
+        return registry.load(policy).knows_future
+    except WattflowError:
+        return False  # a policy of the caller's own, which the registry does not know
 
 
 def less_by(reduction: float | None, half: float | None) -> str:
