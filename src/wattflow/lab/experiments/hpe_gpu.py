@@ -51,7 +51,7 @@ def run(settings: SharingSettings, progress: Progress) -> Outcome:
         "of 25 % oversubscribe the device on purpose.",
         "Exclusive use was measured once at this length, the others as often as the table says.",
         "The paper's two A100X gain 25 % of energy over slices; the H200 gains speed, and its watts rise with it: "
-        "369 → 621 W. Work on it costs nearly the same joules either way; what MPS saves is the idle share.",
+        "371 → 621 W, so work on it costs nearly the same joules either way. Why is our guess, not a measurement.",
     )
     pictures = {"power": lambda path: _draw_power(ways, best, path), "beside": lambda path: _draw_beside(found, path)}
     return Outcome(sheets, figures(ways, best, settings), {"ways": _summary(ways), "best": best}, notes, pictures)
