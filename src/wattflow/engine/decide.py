@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import fit, queue, timers, view
+from wattflow.engine import fit, queue, tallies, timers, view
 from wattflow.engine.tables import BEST_PAIR, EASY, MICRO, PARKED, PLACED, SKIP, STRICT, UNKNOWN_COST
 from wattflow.kernel.jit import inner
 
@@ -54,7 +54,7 @@ def choose(state, task, score):
                 if x < math.inf:
                     finite += 1
                     if x <= choice.best_cost:
-                        _consider(state, v, c, x)
+                        _consider(state, v, c, x, form.constraint)
                 elif math.isnan(x):
                     choice.bad_task = task
                     choice.bad_variant = v
@@ -69,14 +69,17 @@ def choose(state, task, score):
 
 
 @inner
-def _consider(state, variant, c, cost):
-    """Keep a candidate if it is cheaper, or as cheap with a lower node, device or variant."""
+def _consider(state, variant, c, cost, rule):
+    """Keep a candidate if it is cheaper, or as cheap and liked better, or with a lower node or device."""
     choice = state.choice[0]
     candidate_row = state.candidates[c]
     node = candidate_row.node
     device = candidate_row.device
     if choice.best_node >= 0 and cost == choice.best_cost:
-        if node > choice.best_node:
+        liked = 0
+        if state.rules[0].wishes == 1:
+            liked = tallies.level(state, rule, node) - tallies.level(state, rule, choice.best_node)
+        if liked > 0 or (liked == 0 and node > choice.best_node):
             return
         if node == choice.best_node and device >= choice.best_device:
             return
@@ -125,10 +128,12 @@ def _new_attempt(state, task, part, taken):
     state.placed[counts.placed_n] = a
     counts.placed_n += 1
     counts.running += 1
-    fn = state.shapes[task_row.form].function
-    function = state.functions[fn]
+    form = state.shapes[task_row.form]
+    function = state.functions[form.function]
     function.running += 1
     function.started += 1
+    if form.counted > 0:
+        tallies.count(state, task_row.form, node, 1)
     return a
 
 
@@ -169,9 +174,12 @@ def drop_attempt(state, a):
         state.nodes[node].first_attempt = after
     if after >= 0:
         state.attempts[after].previous = before
-    fn = state.shapes[state.tasks[attempt.task].form].function
-    state.functions[fn].running -= 1
+    shape = state.tasks[attempt.task].form
+    form = state.shapes[shape]
+    state.functions[form.function].running -= 1
     counts.running -= 1
+    if form.counted > 0:
+        tallies.count(state, shape, node, -1)
     if attempt.sibling >= 0:
         _leave_gang(state, a)
     attempt.next = counts.free_attempt
@@ -191,12 +199,22 @@ def _leave_gang(state, a):
 
 
 @inner
+def never_was(state, epoch):
+    """Placements were undone: no node has gained room since that epoch. What the ring lost by it is noted."""
+    clock = state.clock[0]
+    if clock.epoch > epoch:
+        state.choice[0].floor = clock.epoch - state.freed.size
+        clock.epoch = epoch
+
+
+@inner
 def _place_gang(state, task, parts, score):
     """All parts or none."""
     counts = state.counts[0]
     before = counts.placed_n
     if before + parts > state.placed.size:
         return FULL
+    epoch = state.clock[0].epoch
     result = TAKEN
     for part in range(parts):
         if counts.free_attempt < 0:
@@ -215,6 +233,7 @@ def _place_gang(state, task, parts, score):
             if state.choice[0].reserved >= -1:
                 fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
             drop_attempt(state, a)
+        never_was(state, epoch)
         return result
     for part in range(parts):
         state.attempts[state.placed[before + part]].sibling = state.placed[before + (part + 1) % parts]
@@ -385,10 +404,11 @@ def _better_pair(state, cost, best, task, best_task):
 def look_again(state):
     """A shape that fitted nowhere needs a new try only if one of the nodes that gained room since would take it."""
     epoch = state.clock[0].epoch
+    floor = state.choice[0].floor
     for at in range(state.counts[0].shapes_n):
         form = state.shapes[state.active_shapes[at]]
         since = form.failed
-        if since == 0 or since == epoch or epoch - since > state.freed.size:
+        if since == 0 or since == epoch or epoch - since > state.freed.size or since < floor:
             continue
         if not _fits_a_freed_node(state, form.head, since, epoch):
             form.failed = epoch

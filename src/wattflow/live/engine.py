@@ -195,8 +195,6 @@ class Engine:
         groups: Sequence[str] = (),
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
-        if groups:
-            raise p.BadEvent("groups of shapes are for rules that count other tasks; the engine has none yet")
         name = self._shapes.function(function)
         chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
@@ -226,7 +224,7 @@ class Engine:
     def _sweep(self) -> None:
         self._shapes.sweep()
         if self._nodes.rules.dropped:
-            self._nodes.rules.sweep({facts.constraint for facts in self._shapes.facts.values()})
+            self._nodes.rules.sweep(self._shapes.constraints)
 
     # Events
 
@@ -449,6 +447,7 @@ class Engine:
         state = self.state
         if self._nodes.changed:
             self._nodes.changed = False
+            self._nodes.rules.freshen()
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())

@@ -15,7 +15,7 @@ from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.live import explaining
 from wattflow.live import protocol as p
-from wattflow.live.constraints import NodeFacts, holds, tolerates
+from wattflow.live.matching import HARD, NodeFacts, holds, tolerates
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.shapebook import ShapeBook
 from wattflow.policy import bind
@@ -63,7 +63,7 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
     if pinned not in (-1, node):
         return "pinned to another"
     form = int(state.tasks.form[task])
-    kept = _kept_away(shapes, nodes, form, facts)
+    kept = _kept_away(shapes, nodes, form, facts) or nodes.rules.why_not(int(state.shapes.constraint[form]), node)
     if kept:
         return kept
     first = int(state.shapes.variant_first[form])
@@ -73,10 +73,9 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
 
 def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) -> str:
     """The taint, label or name by which a constraint keeps a shape from a node."""
-    wanted = shapes.facts[form].constraint
-    constraint = next(c for c, r in nodes.rules.rows.items() if r == wanted)
+    constraint = nodes.rules.rules[int(shapes.state.shapes.constraint[form])].constraint
     for taint in facts.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(constraint.tolerates, taint):
+        if taint.effect in HARD and not tolerates(constraint.tolerates, taint):
             return taint.key
     if constraint.nodes and facts.node.name not in constraint.nodes:
         return "another node is named"

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fit, fold, queue, release, reports, rows, structure
+from wattflow.engine import decide, fit, fold, queue, release, reports, rows, structure, tallies
 from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import tables_at
@@ -46,22 +46,31 @@ def _row(state, ask, n, kind, task, variant, node, device, cost):
 
 
 @inner
-def _cheaper(ask, a, b):
-    """Whether row a goes before row b: cost, then node, then device; a later variant only if really cheaper."""
+def _cheaper(state, ask, a, b):
+    """Whether row a goes before row b: cost, liking, node, device; a later variant only if really cheaper."""
     first = ask.rows[a]
     second = ask.rows[b]
     if first.cost != second.cost:
         return first.cost < second.cost
+    if state.rules[0].wishes == 1:
+        liked = _level(state, first) - _level(state, second)
+        if liked != 0:
+            return liked < 0
     if first.node_row != second.node_row:
         return first.node_row < second.node_row
     return first.device < second.device
 
 
 @inner
-def _best_first(ask, n):
+def _level(state, row):
+    return tallies.level(state, state.shapes[state.tasks[row.task_row].form].constraint, row.node_row)
+
+
+@inner
+def _best_first(state, ask, n):
     best = 0
     for r in range(1, n):
-        if ask.rows[r].kind == PLACE and _cheaper(ask, r, best):
+        if ask.rows[r].kind == PLACE and _cheaper(state, ask, r, best):
             best = r
     if best > 0:
         _swap(ask, 0, best)
@@ -139,6 +148,7 @@ def _undo_parts(state, ask):
         a = state.placed[counts.placed_n]
         fit.give_back(state, a)
         decide.drop_attempt(state, a)
+    decide.never_was(state, asked.epoch)
     asked.part = 0
 
 
@@ -170,6 +180,7 @@ def _carry_out(state, ask, chosen):
     parts = state.shapes[state.tasks[task].form].parts
     if asked.part == 0:
         asked.before = counts.placed_n
+        asked.epoch = state.clock[0].epoch
     decide._commit(state, task, asked.part)
     counts.decisions += 1
     asked.part += 1
@@ -214,7 +225,7 @@ def _next_ordered(state, ask, functions):
         if n == BAD:
             return np.int64(BAD), 0
         if n > 0:
-            _best_first(ask, n)
+            _best_first(state, ask, n)
             asked.task = task
             return structure.task_id(state, task), n
         if asked.part > 0:
@@ -244,7 +255,7 @@ def _next_joint(state, ask, functions):
             form.failed = state.clock[0].epoch
     if n == 0:
         return np.int64(NOTHING), 0
-    _best_first(ask, n)
+    _best_first(state, ask, n)
     first = ask.rows[0].task
     asked.task = ask.rows[0].task_row
     n = _row(state, ask, n, WAIT, -1, 0, -1, -1, math.inf)
