@@ -1,4 +1,4 @@
-"""Rules that count other tasks, as rows of the engine's counters; `wattflow.engine.tallies` keeps them while tasks move.
+"""Rules that count other tasks, as rows of the engine's counters; `engine.tallies` keeps them while tasks move.
 
 Who counts where: a task enters the counter of each of its groups (`Apart`, `Together`, `Spread` ask them), and a task
 that must be apart from a group enters a counter of such tasks, which those of the group ask: being apart is mutual.

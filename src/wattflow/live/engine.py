@@ -16,7 +16,7 @@ from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import desk, growth, kernels, reasons, stepping
+from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
@@ -515,10 +515,17 @@ class Engine:
         return reasons.why(self.state, self._nodes, self._shapes, row, task)
 
     def explain(self, task: int) -> list[p.Explained]:
-        """Every candidate of a waiting task with its cost, cheapest first. No effects: a copy of the State is asked."""
+        """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
+
+        For a decision of the past: `wattflow.live.past.explain_past`.
+        """
         row = self._row(task, p.TASK_ID, self._task_generation)
         with _quiet():
-            return reasons.explain(self.state, self._functions, row, task)
+            return reasons.explain(self.state, self.policy, self._functions, row, task)
+
+    def describe(self, identity: int) -> dict[str, Any]:
+        """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
+        return describing.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:

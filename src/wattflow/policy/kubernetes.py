@@ -12,6 +12,19 @@ import math
 
 from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+
+@jit
+def least_allocated(cpu, memory):  # type: ignore[no-untyped-def]
+    """LeastAllocated: mean of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole."""
+    return math.floor((math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)) / 2.0)
+
+
+@jit
+def balance(cpu, memory):  # type: ignore[no-untyped-def]
+    """BalancedAllocation: 1 − standard deviation of the shares; of two it is half their difference."""
+    return math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
@@ -19,11 +32,26 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     for c in range(out.size):
         cpu = min(1.0, view.core_share(state, variant, c))
         memory = min(1.0, view.memory_share(state, variant, c))
-        # LeastAllocated: mean of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole.
-        least = math.floor((math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)) / 2.0)
-        # BalancedAllocation: 1 − standard deviation of the shares; of two it is half their difference.
-        balanced = math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
-        out[c] = 200.0 - (least + balanced)
+        out[c] = 200.0 - (least_allocated(cpu, memory) + balance(cpu, memory))
 
 
-KUBERNETES = Policy("kubernetes", "kube-scheduler's default scoring: least allocated and balanced", score=score)
+def allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − LeastAllocated."""
+    for c in range(out.size):
+        cpu = min(1.0, view.core_share(state, variant, c))
+        out[c] = 100.0 - least_allocated(cpu, min(1.0, view.memory_share(state, variant, c)))
+
+
+def imbalance(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − BalancedAllocation."""
+    for c in range(out.size):
+        cpu = min(1.0, view.core_share(state, variant, c))
+        out[c] = 100.0 - balance(cpu, min(1.0, view.memory_share(state, variant, c)))
+
+
+KUBERNETES = Policy(
+    "kubernetes",
+    "kube-scheduler's default scoring: least allocated and balanced",
+    score=score,
+    terms={"allocated": allocated, "imbalance": imbalance},
+)

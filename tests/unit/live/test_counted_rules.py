@@ -74,7 +74,7 @@ def test_spread_keeps_domains_within_the_skew_and_ignores_nodes_without_the_labe
 
 
 def test_spread_looks_at_a_domain_that_comes_or_goes() -> None:
-    engine, ids = cluster(nodes=2, zones=2)
+    engine, _ = cluster(nodes=2, zones=2)
     rule = engine.constraint(Constraint(spread=(Spread("app", "zone"),)))
     shape = engine.shape(ONE, constraint=rule, groups=("app",))
     assert len(where(engine, shape, 4)) == 4
