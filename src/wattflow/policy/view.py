@@ -105,8 +105,8 @@ __all__ = [
     "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "rank", "ready_in_s",
     "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
     "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s",
-    "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s",
-    "waited_s", "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
+    "variant_cores", "variant_frequency", "variant_guarantee", "variant_guaranteed", "variant_needs_device",
+    "variants_of", "wait_s", "waited_s", "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -314,6 +314,12 @@ def variant_guaranteed(state, variant):
 def variant_guarantee(state, variant):
     """Share of its request that the variant is guaranteed."""
     return state.variants[variant].guarantee
+
+
+@jit
+def variant_frequency(state, variant):
+    """Frequency level of the variant; 0 is nominal."""
+    return state.variants[variant].frequency
 
 
 @jit
