@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from numba import typeof, types
+from numba import types
 
 from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power
 from wattflow.frames.kernel.jit import jit as compile_later
@@ -297,4 +297,4 @@ def functions(kind: Any) -> tuple[Any, Any, Any]:
 
 def type_of(state: Any) -> Any:
     """The compiled type of a state's handle."""
-    return typeof(state.handle()) if jit.COMPILED else None
+    return state.kind if jit.COMPILED else None
