@@ -89,12 +89,12 @@ def _freed(s, h):
 
 @compile_later
 def _refresh_views(s):
-    """Every placer learns the load of every host."""
+    """Every placer learns the load of every host: a message from each host to each placer."""
     for h in range(s.i[HOSTS]):
         taken = s.h_used[h] + s.h_queued[h]
         for p in range(s.i[PLACERS]):
             s.seen[p, h] = taken
-    s.i[MESSAGES] += s.i[HOSTS]
+    s.i[MESSAGES] += s.i[HOSTS] * s.i[PLACERS]
     placers.wake_all(s)
     events.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
 
