@@ -105,7 +105,7 @@ def is_full_of_pods(state, node):
 
 @jit
 def enough_nodes(count):
-    """Nodes that fit and are scored by kube-scheduler: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    """Nodes that fit and kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
     if count < 100:
         return count
     share = max(5, 50 - count // 125)

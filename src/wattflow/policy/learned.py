@@ -12,7 +12,8 @@ weights hold four corrections:
 
 No fact is an identifier or an absolute size, so the weights apply to clusters and applications that were not trained
 on. They are read from a file (`wattflow.policy.weights`); docs/learned.md is the model card. ``energy`` …
-``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates × (features × hidden + attempts on a node)).
+``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates ×
+(features × hidden + attempts on a node)).
 """
 
 from __future__ import annotations
