@@ -54,10 +54,11 @@ def test_exde_reference_agrees(seed: int) -> None:
     plan = _plan(rng)
     cores = [rng.randint(1, 3) for _ in range(rng.randint(1, 5))]
     busy = rng.choice([3.0, 12.0, 40.0])
+    runtimes = [0.0, 0.5, *(rng.lognormvariate(0, 1) for _ in range(20))]
     tasks = [
-        (rng.choice([0.0, 1.0, rng.uniform(0, busy)]), rng.choice([0.0, 0.5, rng.lognormvariate(0, 1)]), rng.randint(0, 7))
+        (rng.choice([0.0, 1.0, rng.uniform(0, busy)]), rng.choice(runtimes), rng.randint(0, 7))
         for _ in range(rng.randint(1, 60))
-    ]  # fmt: skip
+    ]
     expected = ExDe(plan, cores, tasks, seed).run()
     cluster = Cluster("c", tuple(Node(f"n{i}", count, 1 << 30) for i, count in enumerate(cores)))
     release, runtime, thing = (np.array(side) for side in zip(*tasks))

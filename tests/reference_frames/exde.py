@@ -200,11 +200,8 @@ class ExDe:
         if len(cache) > self.plan.cache:
             cache.popitem(last=False)
         u = ((self.bits() >> 11) + 0.5) / 2.0**53
-        total, at = 0.0, 0
-        for at, weight in enumerate(self.plan.weights):
-            total += weight / sum(self.plan.weights)
-            if u < total:
-                break
+        sums = [sum(self.plan.weights[: k + 1]) / sum(self.plan.weights) for k in range(len(self.plan.weights))]
+        at = next((k for k, until in enumerate(sums) if u < until), len(sums) - 1)
         heapq.heappush(self.events, (self.now + self.plan.values_s[at], order, "fetched", task))
 
     def compute(self, task: Task, order: int) -> None:

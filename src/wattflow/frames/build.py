@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
+from wattflow.frames import hashing
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import tables
 from wattflow.frames.kernel.tables import State
@@ -416,7 +417,9 @@ class _Builder:
         self.i[tables.MOVE_DATA] = data is not None and data.moves
         self.f[tables.OBJECT_BYTES] = data.object_bytes if data is not None else 0.0
         slots, places = max(1, h * size), max(1, h * objects if size else 1)
-        points, owners = _ring(self.cluster, self.frame.placers.hash_points, self.frame.placers.hash)
+        # Multi-probe hashing needs one point a host.
+        each = 1 if self.frame.placers.hash == "multi-probe" else self.frame.placers.hash_points
+        points, owners = hashing.ring(h, each)
         self.i[tables.RING_N] = len(points)
         self.arrays |= {
             "object": _own(column, np.int32) if objects and column is not None else np.zeros(1, np.int32),
@@ -485,13 +488,3 @@ def _levels(load: Workload) -> NDArray[np.int64]:
         if len(parents):
             level[t] = level[parents].max() + 1
     return level
-
-
-def _ring(cluster: Cluster, points: int, kind: str) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Points of all hosts on the hash ring, in order; multi-probe hashing needs one each."""
-    each = 1 if kind == "multi-probe" else max(1, points)
-    count = len(cluster.nodes)
-    host = np.repeat(np.arange(count, dtype=np.int64), each)
-    point = random.hashed_each(host.astype(np.uint64) + np.uint64(7), np.arange(len(host), dtype=np.uint64))
-    order = np.argsort(point, kind="stable")
-    return point[order], host[order].astype(np.int32)
