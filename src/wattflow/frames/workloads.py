@@ -141,8 +141,9 @@ def stable(
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if _offered(_skewed(tasks, seed, hosts, middle), owners) < hottest else (low, middle)
-    release, runtime, thing, cluster = _skewed(tasks, seed, hosts, low)
-    notes = (f"Zipf exponent {low:.3f}: hashing offers its hottest host {hottest:g} of its capacity",)
+    trace = _skewed(tasks, seed, hosts, low)
+    notes = (f"Zipf exponent {low:.3f}: hashing offers its hottest host {_offered(trace, owners):.3f} of its capacity",)
+    release, runtime, thing, cluster = trace
     workload = Workload.of_columns(
         "stable", release_s=release, runtime_s=runtime, columns={"object": thing}, notes=notes
     )  # fmt: skip
