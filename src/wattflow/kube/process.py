@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wattflow.kube import settings
+from wattflow.kube import decide, settings
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -72,6 +72,7 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     """A scheduler with the live engine."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
+    decide.warm(policy)
     flows, estimates = Flows() if chosen.argo else None, Estimates()
     decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates)
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.binder import Binder, Bound
@@ -65,6 +66,7 @@ class Scheduler:
     _failures: dict[str, int] = field(default_factory=dict)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _integrated_s: float = 0.0
+    _drawn_w: float = 0.0
     shadowed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,6 +180,8 @@ class Scheduler:
         self._outcomes.clear()
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
+        if chosen.choices and self.settings.cluster_cap_w is not None:
+            self._drawn_w = self.watts.cluster_w(self.book.cluster)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
         together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:
@@ -215,7 +219,10 @@ class Scheduler:
         if cap_w is None or view is None or pod is None:
             return None
         added = self.watts.added_w(view, accounting.pod_requests(pod).get(accounting.CPU, 0)) or 0.0
-        return "the cluster's power cap" if self.watts.cluster_w(self.book.cluster) + added > cap_w else None
+        if self._drawn_w + added > cap_w:
+            return "the cluster's power cap"
+        self._drawn_w += added  # what is refused after all is counted until the next step: never too little
+        return None
 
     def _undo(self, uid: str, reason: str, now_s: float) -> None:
         self.metrics.refused.add(reason=reason[:60])
@@ -278,7 +285,7 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        return {DECISION: json.dumps(note)}
+        return {DECISION: msgspec.json.encode(note).decode()}
 
     # those who wait
 
