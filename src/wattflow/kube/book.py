@@ -7,7 +7,7 @@ decision, so nothing is given away twice while a binding is on its way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
@@ -38,6 +38,7 @@ class Book:
     Attributes:
         waiting: Our pods without a node, by uid.
         refused: Of those, the ones that we do not place at all, with the reason.
+        live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
     """
 
@@ -52,6 +53,7 @@ class Book:
     refused: dict[str, str] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     version: int = 0
+    live: bool = True
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
     _shy: dict[str, objects.Pod] = field(default_factory=dict)
@@ -66,7 +68,8 @@ class Book:
         self.version += 1
         if kind == DELETED:
             self.cluster.nodes.pop(name, None)
-            self.decider.drop_node(name)
+            if self.live:
+                self.decider.drop_node(name)
             for uid in self._by_node.get(name, ()):
                 self.records[uid].held = False
             return
@@ -80,7 +83,8 @@ class Book:
             return
         view.node = node
         view.allocatable = accounting.node_allocatable(node)
-        self.decider.set_node(node, view.allocatable, self.power_of(node))
+        if self.live:
+            self.decider.set_node(node, view.allocatable, self.power_of(node))
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
         """A pod came, changed or went."""
@@ -102,6 +106,25 @@ class Book:
         self.version += 1
 
     # what the scheduler does
+
+    def begin(self, pods: Iterable[objects.Pod], left_s: Callable[[objects.Pod], float | None], now_s: float) -> int:
+        """Tell the decider all that is known, our pods that run already among it; how many of those it holds."""
+        self.live = True
+        for view in self.cluster.nodes.values():
+            self.decider.set_node(view.node, view.allocatable, self.power_of(view.node))
+        self.decider.past([pod for pod in pods if pod.status.phase == "Succeeded" and self.owns(pod)])
+        running = [
+            (Wanted(record.pod, record.amounts, None, left_s(record.pod)), record.node)
+            for record in self.records.values()
+            if not record.held and self.owns(record.pod)
+        ]
+        held = self.decider.adopt(running, now_s) if running else set()
+        for uid in held:
+            self.records[uid].held = True
+        self._dirty.update(name for name, uids in self._by_node.items() if uids)
+        for pod in list(self.waiting.values()):
+            self._want(pod)
+        return len(held)
 
     def assume(self, uid: str, node: str) -> str | None:
         """Count a chosen pod on its node; returns the reason where it must not go there after all."""
@@ -166,6 +189,8 @@ class Book:
             self.refused[uid] = reason
             return
         self.refused.pop(uid, None)
+        if not self.live:
+            return
         nodes = None
         if self._is_counted(pod):
             self._counted[uid] = self.version

@@ -150,6 +150,7 @@ class Watts:
 
     def _find(self, node: objects.Node, threads: int) -> PowerProfile | None:
         fits = sorted((one for one in self.known.values() if one.applies(node)), key=_most_special)
+        self._caps.pop(node.metadata.name, None)
         if self.node_cap_w is not None:
             self._caps[node.metadata.name] = self.node_cap_w
         if fits:

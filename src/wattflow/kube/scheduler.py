@@ -113,7 +113,7 @@ class Scheduler:
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
         for view in self.book.cluster.nodes.values():
-            if profile.applies(view.node):
+            if self.book.live and profile.applies(view.node):
                 self.decider.set_node(view.node, view.allocatable, self.watts.profile_of(view.node))
 
     def _moved(self, record: Record, node: str) -> None:
@@ -132,6 +132,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follow the cluster, take the lease, decide and bind."""
+        self.book.live = False
         async with asyncio.TaskGroup() as tasks:
             for mirror in self.mirrors:
                 tasks.create_task(mirror.run())
@@ -144,10 +145,18 @@ class Scheduler:
                 tasks.create_task(self.leader.run(self._lost))
                 await self.leader.elected.wait()
                 log.info("leading as %s", self.settings.who)
+            self._begin()
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
             await self._decide_forever()
+
+    def _begin(self) -> None:
+        """Take up what is there: nodes, our pods that run, those that wait."""
+        pods = next(mirror for mirror in self.mirrors if mirror.kind is objects.Pod)
+        wall_s = time.time()
+        held = self.book.begin(pods.items.values(), lambda pod: self.estimates.left(pod, wall_s), self.clock())
+        log.info("begun: %d of our pods run already", held)
 
     def _lost(self) -> None:
         raise SystemExit("lost the lease: stopping, another scheduler may bind now")
