@@ -14,7 +14,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import frames_grid
 import numpy as np
+from frames_designs import HOST_STEALING, bases, twelve, with_caches
 
 from wattflow.frames import frame as frames
 from wattflow.frames import library, metrics, workloads
@@ -23,10 +25,6 @@ from wattflow.frames.run import run_frame
 from wattflow.model.run import Run
 
 SWEEP_S = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 2e-2, 5e-2, 1e-1)
-FETCH = Delay(kind="choice", values_s=(0.013, 0.021, 0.045, 1.256, 2.280), weights=(50, 40, 5, 4, 1))
-CACHES = frames.DataManager(cache_objects=1000, fetch=FETCH, object_bytes=10e6)
-HOST_STEALING = frames.Stealing(hosts=4)
-
 
 FIGURES: list[str] = []
 
@@ -34,36 +32,6 @@ FIGURES: list[str] = []
 def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
     FIGURES.append(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
     print(FIGURES[-1], flush=True)
-
-
-def bases() -> dict[str, Frame]:
-    """The four designs of the study, all with queues at the hosts so that stealing is the only difference."""
-    names = {"centralised": "centralised-push", "delegated": "delegated", "hash": "hash", "hybrid": "hybrid"}
-    return {name: library.load_frame(shipped) for name, shipped in names.items()}
-
-
-def twelve() -> dict[str, Frame]:
-    """Each design without stealing, with host stealing, with placer stealing.
-
-    A single central placer has nobody to steal from: that design gets two placers that share its exact view.
-    """
-    found: dict[str, Frame] = {}
-    for name, base in bases().items():
-        found[name] = base
-        found[f"{name} + host stealing"] = replace(base, stealing=HOST_STEALING)
-        stolen = replace(base, stealing=frames.Stealing(placers=2))
-        if base.placers.count == 1:
-            stolen = replace(stolen, architecture="decentralised", placers=replace(base.placers, count=2))
-        found[f"{name} + placer stealing"] = stolen
-    return found
-
-
-MESSAGES = frames.Messages(energy_j=1e-4)
-"""A kilobyte at the 0.1 µJ a byte that the cluster assumes."""
-
-
-def with_caches(frame: Frame) -> Frame:
-    return replace(frame, data=CACHES, metadata=frames.Metadata(), messages=MESSAGES)
 
 
 def speed_designs() -> dict[str, Frame]:
@@ -109,25 +77,14 @@ def speed(tasks: int) -> None:
         figure(f"frames_{design}_bytes_per_task", size, "bytes", "<=200", size <= 200)
 
 
-def grid(tasks: int, traces: tuple[int, ...]) -> None:
-    print(f"\nGrid: 54 traces × 3 M tasks × 12 designs, projected from traces {traces} at {tasks:,} tasks")
-    made_s = run_s = 0.0
-    for trace in traces:
-        started = time.process_time()
-        workload, cluster = workloads.ibm_like(trace, tasks)
-        made_s += time.process_time() - started
-        for name, frame in twelve().items():
-            started = time.process_time()
-            run = run_frame(frame, workload, cluster)
-            spent = time.process_time() - started
-            run_s += spent
-            p99 = metrics.tail(run)["p99"]
-            print(
-                f"  {trace:3d} {name:32s} {tasks / spent / 1e6:5.2f} M/s  p99 {p99:9.3g}  {run.total_j / 1e6:8.2f} MJ"
-            )
-    scale = workloads.TASKS / tasks * workloads.TRACES / len(traces)
-    minutes = (made_s + run_s) * scale / 2 / 60
-    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20", minutes <= 20)
+def grid(tasks: int, traces: int, kept: Path) -> None:
+    print(f"\nGrid: {traces} traces × {tasks:,} tasks × 12 designs; rows are kept in {kept}")
+    rows = frames_grid.run_grid(kept, tasks, range(traces))
+    print(frames_grid.tables(rows))
+    minutes = frames_grid.minutes_on_2_cores(rows)
+    whole = traces == workloads.TRACES and tasks == workloads.TASKS
+    figure("frames_grid_traces", len({row["trace"] for row in rows}), "traces", str(workloads.TRACES), whole)
+    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20" if whole else "none", minutes <= 20)
 
 
 def row(name: str, run: Run) -> dict[str, float]:
@@ -225,6 +182,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("speed", "grid", "headline", "sweeps", "savers"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one")
+    parser.add_argument("--rows", type=Path, default=Path("out/bench/frames_grid.csv"), help="where the grid is kept")
     parser.add_argument("--tasks", type=int, default=3_000_000)
     given = parser.parse_args()
     if given.one:
@@ -237,7 +195,7 @@ def main() -> None:
     np.seterr(all="ignore")
     parts = {
         "speed": lambda: speed(3_000_000 // short),
-        "grid": lambda: grid(workloads.TASKS // short, (0, 27)),
+        "grid": lambda: grid(workloads.TASKS // short, 4 if given.quick else workloads.TRACES, given.rows),
         "headline": lambda: headline(500_000 // short),
         "sweeps": lambda: sweeps(500_000 // short),
         "savers": lambda: savers(500_000 // short),

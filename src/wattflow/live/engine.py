@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import tables
+from wattflow.engine import groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -34,6 +34,7 @@ _REASONS = {
     4: "parent and child are not tasks of one workflow", 5: "the parent will not end well; the child is cancelled",
     7: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
+_ANY_PODS = 1 << 40
 _EVENT_BYTES = desk.EVENT.itemsize
 
 
@@ -98,6 +99,11 @@ class Engine:
         state.rules["selection"] = SELECTIONS.index(settings.selection)
         for flag in ("largest", "dynamic", "wakes", "grouped", "parks"):
             state.rules[flag] = int(getattr(settings, flag))
+        # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.
+        pods = _ANY_PODS if settings.pods else 0
+        if int(state.rules["pods"][0]) != pods:
+            state.rules["pods"] = pods
+            groups.rebuild(state.handle())
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value

@@ -153,8 +153,10 @@ class Places:
             return np.ones((len(rows), len(nodes)), np.bool_)
         place = state.classes.first[state.nodes.cls[nodes]].astype(np.int64) + state.nodes.pos[nodes]
         bits = state.masks[:, place // 64] >> (place % 64).astype(np.uint64)
-        found: NDArray[np.bool_] = (bits & np.uint64(1)).astype(np.bool_)
-        return found[state.shapes.constraint[state.tasks.form[rows]]]
+        found: NDArray[np.bool_] = (bits & np.uint64(1)).astype(np.bool_)[
+            state.shapes.constraint[state.tasks.form[rows]]
+        ]
+        return found
 
     def _part(self, places: Rows) -> Cluster | None:
         """The cluster of these nodes alone, the same object each time (planners keep what they derive from it)."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
+from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGES, NOW
 from wattflow.kernel import random
 
 
@@ -68,6 +68,18 @@ def message(s, count):
 
 
 @jit
+def ask(s, count):
+    """Seconds until the last of ``count`` that are asked at once has answered: a question and an answer each."""
+    if s.d_kind[D_LATENCY] == CONSTANT:
+        s.i[MESSAGES] += 2 * count
+        return 2.0 * s.d_a[D_LATENCY]
+    longest = 0.0
+    for _ in range(count):
+        longest = max(longest, message(s, 2))
+    return longest
+
+
+@jit
 def serve(s, server, d):
     """Seconds until a single server with a queue has dealt with a request made now."""
     if is_zero(s, d):
@@ -76,9 +88,3 @@ def serve(s, server, d):
     begin = max(now, s.served[server])
     s.served[server] = begin + draw(s, d)
     return s.served[server] - now
-
-
-@jit
-def message_joules(s):
-    """Joules of all messages so far."""
-    return s.i[MESSAGES] * s.f[MESSAGE_J]

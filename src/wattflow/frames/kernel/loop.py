@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from numba import typeof, types
+from numba import types
 
 from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power
 from wattflow.frames.kernel.jit import jit as compile_later
@@ -89,12 +89,12 @@ def _freed(s, h):
 
 @compile_later
 def _refresh_views(s):
-    """Every placer learns the load of every host."""
+    """Every placer learns the load of every host: a message from each host to each placer."""
     for h in range(s.i[HOSTS]):
         taken = s.h_used[h] + s.h_queued[h]
         for p in range(s.i[PLACERS]):
             s.seen[p, h] = taken
-    s.i[MESSAGES] += s.i[HOSTS]
+    s.i[MESSAGES] += s.i[HOSTS] * s.i[PLACERS]
     placers.wake_all(s)
     events.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
 
@@ -297,4 +297,4 @@ def functions(kind: Any) -> tuple[Any, Any, Any]:
 
 def type_of(state: Any) -> Any:
     """The compiled type of a state's handle."""
-    return typeof(state.handle()) if jit.COMPILED else None
+    return state.kind if jit.COMPILED else None

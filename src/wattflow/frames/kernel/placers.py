@@ -256,8 +256,8 @@ def send(s, p, t, h):
     need = s.s_need[s.shape[t]]
     choose.note(s, p, h, need)
     s.h_coming[h] += need
-    hops = 3 if s.p_rule[p] == BY_SAMPLES else 1
-    seconds = draws.message(s, hops)
+    seconds = draws.ask(s, s.i[SAMPLES]) if s.p_rule[p] == BY_SAMPLES else 0.0
+    seconds += draws.message(s, 1)
     s.f[WAIT_MESSAGE] += seconds
     s.t_message[t] += seconds
     events.send(s, seconds, E_AT_HOST, h, t)
