@@ -38,6 +38,7 @@ class Book:
     Attributes:
         waiting: Our pods without a node, by uid.
         refused: Of those, the ones that we do not place at all, with the reason.
+        kept: Our pods that are not to be placed yet, as `keeps_back` says.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
     """
@@ -47,10 +48,12 @@ class Book:
     power_of: PowerOf
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
     on_moved: Callable[[Record, str], None] = lambda record, node: None
+    keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
     waiting: dict[str, objects.Pod] = field(default_factory=dict)
     since_s: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     version: int = 0
     live: bool = True
@@ -152,6 +155,12 @@ class Book:
             if self._is_counted(record.pod):
                 self._counted[uid] = -1
 
+    def look_again(self) -> None:
+        """Pods that were kept back may go now."""
+        for pod in list(self.kept.values()):
+            if pod.metadata.uid in self.kept:
+                self._unbound(pod)
+
     def holds(self, node: str) -> bool:
         """Whether a pod of ours is on the node, or on its way there."""
         return any(self.owns(self.records[uid].pod) for uid in self._by_node.get(node, ()))
@@ -177,6 +186,11 @@ class Book:
         if not wanted:
             self._unwant(uid)
             return
+        if self.keeps_back(pod):
+            self._unwant(uid)
+            self.kept[uid] = pod
+            return
+        self.kept.pop(uid, None)
         known = self.waiting.get(uid)
         self.waiting[uid] = pod
         if known is None or _wishes(known) != _wishes(pod):
@@ -203,6 +217,7 @@ class Book:
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod)))
 
     def _unwant(self, uid: str) -> None:
+        self.kept.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self._amounts.pop(uid, None)

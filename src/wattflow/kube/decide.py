@@ -14,6 +14,7 @@ from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
+from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol
 from wattflow.model.cluster import Node
 from wattflow.model.profile import PowerProfile
@@ -21,7 +22,7 @@ from wattflow.model.workflow import Variant
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
-_MOST_PRIORITY, _ORDERS = 200_000, 10_000  # levels are 32-bit
+_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
 _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
@@ -52,6 +53,7 @@ class EngineDecider:
         flows: Flows | None = None,
         finish_first: bool = False,
         estimates: Estimates | None = None,
+        executions: Executions | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self._capped = capped
@@ -73,7 +75,7 @@ class EngineDecider:
         self._gangs: dict[str, gangs.Gang] = {}
         self._gang_of: dict[str, str] = {}
         self._alone: set[str] = set()
-        self._flows = flows
+        self._flows, self._executions = flows, executions
         self._finish_first = finish_first
         self._structure: Structure | None = None
         self._begun: set[str] = set()
@@ -359,6 +361,8 @@ class EngineDecider:
         found = self._flows.of(pod) if self._flows is not None else None
         priority = pod.spec.priority + (found[0].priority if found is not None else 0)
         level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS
+        if self._executions is not None:
+            level += self._executions.order_of(pod)
         return level - found[0].order % _ORDERS if found is not None and self._finish_first else level
 
     def _shape(self, wanted: Wanted, parts: int = 1) -> int:

@@ -22,6 +22,7 @@ from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client
 from wattflow.kube.decider import Choice, Decider
 from wattflow.kube.estimates import Estimates
+from wattflow.kube.executions import Executions
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
@@ -58,6 +59,7 @@ class Scheduler:
     binder: Binder = field(init=False)
     leader: Leader = field(init=False)
     claims: Claims | None = None
+    executions: Executions | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,6 +82,9 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        if self.executions is not None:
+            self.book.keeps_back = self.executions.keeps_back
+            self.executions.on_released = self._released
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
         self.leader = Leader(
             self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
@@ -106,9 +111,17 @@ class Scheduler:
         before = uid in self.book.waiting
         if pod.ended and uid in self.book.records:
             self.estimates.learn(pod)
+        if self.executions is not None:
+            self.executions.seen(pod)
         self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
+
+    def _released(self) -> None:
+        # at the loop's next turn, so that pods are not looked at from within a look at them
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self.book.look_again)
+        loop.call_soon(self._wake.set)
 
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
@@ -284,7 +297,11 @@ class Scheduler:
         self.metrics.sli_s.observe(now_s - self.book.since_s.get(uid, began_s))
         self.metrics.attempts.add(result="scheduled", profile=self.settings.name)
         self._told.pop(uid, None)
-        self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
+        event = (record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
+        if self._queue.empty():
+            self.binder.event(*event)
+        else:  # bindings go first: an event costs the API server as much as one of them
+            self.binder.later.append(event)
 
     def _notes(self, record: Record) -> dict[str, str]:
         """What the pod carries about its own placement; the binding writes it at no extra cost."""
@@ -302,6 +319,8 @@ class Scheduler:
         """Write into pods that wait why they do; a few at a time, and again only when the reason has changed."""
         while True:
             await asyncio.sleep(_TELL_AFTER_S)
+            if self._queue.empty():
+                self.binder.write_later()
             if not self.may_bind:
                 continue
             now_s = self.clock()
