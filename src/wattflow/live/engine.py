@@ -279,6 +279,11 @@ class Engine:
         self._write(0, task, 0, 0, 0, 0.0)
         return int(task)
 
+    def pin(self, task: int, node: int) -> None:
+        """From now on only this node may take a task that waits; for work that is found running there."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        self.state.tasks.pinned[row] = self._row(node, p.NODE_ID, self._node_generation)
+
     def _put_edge(self, parent: int, child: int, size_bytes: float = 0.0) -> None:
         self._row(parent, p.TASK_ID, self._task_generation)
         self._row(child, p.TASK_ID, self._task_generation)
