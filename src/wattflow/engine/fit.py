@@ -7,7 +7,7 @@ import numpy as np
 from wattflow.engine import groups, view
 from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
 from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, jit
 
 _ONE = np.uint64(1)
 WAKES_BY_ITSELF = FALLING
@@ -88,10 +88,53 @@ def node_fits(state, variant, task, node):
         return False
     if needs.counts_n > 0 and not counts_fit(state, variant, node):
         return False
+    if is_full_of_pods(state, node):
+        return False
     return (
         node_row.used_u + needs.need_u <= node_row.capacity_u
         and node_row.used_mem + needs.memory <= node_row.capacity_mem
     )
+
+
+@inner
+def is_full_of_pods(state, node):
+    """Whether a node has as many attempts as the policy allows a node of one's own to have."""
+    most = state.rules[0].pods
+    row = state.nodes[node]
+    return most > 0 and row.running >= most and state.classes[row.cls].serverless == 0
+
+
+@jit
+def enough_nodes(count):
+    """Nodes that fit and kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    if count < 100:
+        return count
+    share = max(5, 50 - count // 125)
+    return min(count, max(100, count * share // 100))
+
+
+@inner
+def _sample(state, variant, task):
+    """Nodes that are on and fit, from where the last search ended, until there are enough of them."""
+    choice = state.choice[0]
+    count = state.nodes.size
+    enough = enough_nodes(count)
+    first = choice.sample_at
+    n = 0
+    found = 0
+    looked = 0
+    while looked < count and found < enough:
+        node = first + looked
+        if node >= count:
+            node -= count
+        looked += 1
+        if _usable(state.nodes[node].power_state, False):
+            before = n
+            n = _try_node(state, n, variant, task, node)
+            if n > before:
+                found += 1
+    choice.sample_at = (first + looked) % count
+    return n
 
 
 @inner
@@ -153,6 +196,9 @@ def _collect(state, variant, task, asleep):
         if _usable(state.nodes[pinned].power_state, asleep):
             n = _try_node(state, n, variant, task, pinned)
         return n
+    if rules.samples == 1 and not asleep and state.nodes.size >= 100:
+        choice.scan_left = 0
+        return _sample(state, variant, task)
     if rules.grouped == 0:
         for node in range(state.nodes.size):
             if _usable(state.nodes[node].power_state, asleep):
@@ -170,6 +216,7 @@ def _collect(state, variant, task, asleep):
     active_n = counts.active_n
     count = choice.scan_left if limit > 0 else active_n
     reserved = choice.reserved
+    pods = rules.pods
     # Tables by name: after each candidate is written, they need not be looked up again.
     active = state.active_groups
     all_groups = state.groups
@@ -206,6 +253,8 @@ def _collect(state, variant, task, asleep):
                 continue
         node = class_nodes[place]
         if counted and not counts_fit(state, variant, node):
+            continue
+        if pods > 0 and is_full_of_pods(state, node):
             continue
         if not plain:
             n = _add_devices(state, n, variant, task, node)

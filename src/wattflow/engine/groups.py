@@ -77,6 +77,8 @@ def _node_key(state, n):
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
     key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
+    if state.rules[0].pods > 0:
+        key += np.uint64(node_row.running) * _C * _A
     key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
     return mix(key + node_row.device_key)
 

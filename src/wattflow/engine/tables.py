@@ -52,9 +52,10 @@ RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
     ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
-    ("parks", "i8"), ("wishes", "i8"),
+    ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"),
 ])  # fmt: skip
-"""What the policy asks for and what the workload has: constant while a policy is in use."""
+"""What the policy asks for and what the workload has: constant while a policy is in use. ``bare``: a variant lacks a
+request for cores or for memory."""
 COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
     ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
@@ -67,7 +68,7 @@ COUNTS = np.dtype([
 CHOICE = np.dtype([
     ("best_cost", "f8"), ("shadow", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"),
     ("bad_task", "i8"), ("bad_variant", "i8"), ("reserved", "i8"), ("scan_at", "i8"), ("scan_left", "i8"),
-    ("head", "i8"), ("spare", "i8"), ("floor", "i8"),
+    ("head", "i8"), ("spare", "i8"), ("sample_at", "i8"), ("floor", "i8"),
 ])  # fmt: skip
 """The decision under way: the cheapest place so far, a cost that was no number, the head's reservation."""
 NODES = np.dtype([

@@ -113,7 +113,8 @@ class CountBook:
         for spread in constraint.spread:
             if spread.max_skew < 1:
                 raise BadEvent(f"spread of {spread.group!r}: max_skew must be at least 1, not {spread.max_skew}")
-        asked = {one.topology for one in (*constraint.apart, *constraint.together, *constraint.spread)}
+        asked = {one.topology for one in constraint.apart} | {one.topology for one in constraint.together}
+        asked |= {one.topology for one in constraint.spread}
         labels = {*self._columns, *asked} - {NODE}
         if len(labels) > TOPOLOGIES:
             raise BadEvent(f"at most {TOPOLOGIES} labels make domains, not {len(labels)}: {', '.join(sorted(labels))}")

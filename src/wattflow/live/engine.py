@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import tables
+from wattflow.engine import groups, tables
 from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -34,6 +34,7 @@ _REASONS = {
     4: "parent and child are not tasks of one workflow", 5: "the parent will not end well; the child is cancelled",
     7: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
+_ANY_PODS = 1 << 40
 
 
 class Engine:
@@ -105,6 +106,11 @@ class Engine:
         state.rules["selection"] = SELECTIONS.index(settings.selection)
         for flag in ("largest", "dynamic", "wakes", "grouped", "parks"):
             state.rules[flag] = int(getattr(settings, flag))
+        # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.
+        pods = _ANY_PODS if settings.pods else 0
+        if int(state.rules["pods"][0]) != pods:
+            state.rules["pods"] = pods
+            groups.rebuild(state.handle())
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
@@ -240,6 +246,11 @@ class Engine:
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
+
+    def pin(self, task: int, node: int) -> None:
+        """From now on only this node may take a task that waits; for work that is found running there."""
+        row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
+        self.state.tasks.pinned[row] = self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
 
     def _refresh(self) -> None:
         """Look up columns anew after tables have grown."""

@@ -140,6 +140,7 @@ class ShapeBook:
         state.variants[v : v + 1].view(np.uint8)[:] = 0
         row = state.variants[v]
         build.fill_variant(row, offer, self.names)
+        state.rules["bare"] |= build.is_bare(row)
         row.architecture = -1
         if variant.architecture is not None:
             known = self.names.architectures
