@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +17,15 @@ from wattflow.cli.screen import (
     progress_bar,
     remark,
 )
+from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from wattflow.generate.recipe import Recipe
     from wattflow.lab.compare.comparison import Comparison
+    from wattflow.model.workload import Workload
 
 
 def compare(
@@ -42,6 +46,9 @@ def compare(
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
     full: o.Full = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
+    ] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare policies against a baseline.
@@ -62,6 +69,9 @@ def compare(
     from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out)
+    if bounds and (power_error > 0 or form is not o.Form.table):
+        what = "do not hold under --power-error" if power_error > 0 else "are shown as a table; use `wattflow bounds`"
+        raise InvalidInput("--bounds", what)
     named = o.one_cluster(cluster)
     check_folder(report)
     never_onto([*workflows, named, *([] if estimates is None else [estimates])], out, report)
@@ -79,6 +89,8 @@ def compare(
     if report is not None:
         write(comparison, report, quiet)
     show(comparison, form, out, shown, full)
+    if bounds:
+        show_bounds(comparison, sources, quiet)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
 
@@ -102,6 +114,25 @@ def show(
         typer.echo(explanation(comparison))
     else:
         deliver(comparison_rows(comparison), output, out, comparison_about(comparison))
+
+
+def show_bounds(comparison: Comparison, sources: Sequence[Workload | Recipe], quiet: bool) -> None:
+    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    from wattflow.lab.compare import headroom
+    from wattflow.sim.inputs import drawn
+
+    seed = comparison.seeds[0]
+    for title, source in zip(comparison.workloads, sources, strict=True):
+        figures = []
+        for policy in comparison.policies:
+            energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
+            if energy_j is not None and makespan_s is not None and makespan_s > 0:
+                figures.append((policy, energy_j, makespan_s))
+        with progress_bar(quiet) as progress:
+            search = headroom.Search(seed)
+            rows = list(headroom.headroom(drawn(source, seed), comparison.cluster, figures, search, progress))
+        print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
+    typer.echo(headroom.EXPLANATION)
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:
