@@ -46,8 +46,7 @@ def compare(logs: Logs, draws: int = 2000, seed: int = 1) -> Paired:
     middle = centre(logs)
     scenarios = np.array([float(np.mean(seeds)) for some in logs.values() for seeds in some])
     rng = np.random.default_rng([seed, 41])
-    found = np.array([centre(resampled(logs, rng)) for _ in range(draws)])
-    low, high = np.quantile(found, [0.025, 0.975]).tolist()
+    low, high = np.quantile(resampled(logs, draws, rng), [0.025, 0.975]).tolist()
     wins, losses = int((scenarios < -TIE).sum()), int((scenarios > TIE).sum())
     ties = len(scenarios) - wins - losses
     return Paired(percent(middle), percent(low), percent(high), wilcoxon(scenarios), wins, ties, losses)
@@ -63,17 +62,18 @@ def centre(logs: Logs) -> float:
     return float(np.mean([np.mean([np.mean(seeds) for seeds in some]) for some in logs.values()]))
 
 
-def resampled(logs: Logs, rng: np.random.Generator) -> dict[str, list[list[float]]]:
-    """Applications, their scenarios and their seeds, each drawn with replacement."""
-    names = list(logs)
-    drawn: dict[str, list[list[float]]] = {}
-    for number, i in enumerate(rng.integers(len(names), size=len(names)).tolist()):
-        some = logs[names[i]]
-        chosen = [some[j] for j in rng.integers(len(some), size=len(some)).tolist()]
-        drawn[f"{number}"] = [
-            [seeds[k] for k in rng.integers(len(seeds), size=len(seeds)).tolist()] for seeds in chosen
-        ]
-    return drawn
+def resampled(logs: Logs, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Centres of many samples: applications, their scenarios and their seeds, each drawn with replacement."""
+    tables = [np.array(some, np.float64) for some in logs.values()]
+    total = np.zeros(draws)
+    for _ in tables:
+        which = rng.integers(len(tables), size=draws)
+        for number, table in enumerate(tables):
+            mine = np.flatnonzero(which == number)
+            rows = rng.integers(len(table), size=(len(mine), len(table), 1))
+            seeds = rng.integers(table.shape[1], size=(len(mine), *table.shape))
+            total[mine] += table[rows, seeds].mean((1, 2))
+    return total / len(tables)
 
 
 def wilcoxon(values: np.ndarray) -> float:

@@ -114,7 +114,7 @@ def loss(theta: dict[str, Any], part: Any, clip: float, entropy: float) -> Any:
     return -surrogate + 0.5 * ((value - target) ** 2).mean() - entropy * disorder
 
 
-def gains(batch: Batch, last: Any, discount: float, trace: float) -> np.ndarray:
+def gains(batch: Batch, last: Any, discount: float, trace: float) -> Any:
     """Generalised advantage estimates, from the last step back."""
     found = np.zeros_like(batch.reward)
     after, running = np.asarray(last), np.zeros(batch.reward.shape[1])
@@ -174,8 +174,9 @@ class Trainer:
 
 def save(path: Path, theta: dict[str, Any]) -> None:
     """Weights as plain arrays."""
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in theta.items()}
     with whole_file(path) as draft, draft.open("wb") as stream:
-        np.savez(stream, **{name: np.asarray(value) for name, value in theta.items()})
+        np.savez(stream, **arrays)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
