@@ -105,7 +105,7 @@ def is_full_of_pods(state, node):
 
 @jit
 def enough_nodes(count):
-    """Nodes that fit and are scored by kube-scheduler: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    """Nodes that kube-scheduler finds enough: all below 100, else 50 − n / 125 per cent, at least 5, and 100."""
     if count < 100:
         return count
     share = max(5, 50 - count // 125)
@@ -251,7 +251,7 @@ def _collect(state, variant, task, asleep):
 
 @inner
 def _add_near(state, n, variant, task, asleep):
-    """Nodes that hold the task's data or a warm container of its function stand for themselves."""
+    """Nodes that hold the task's data or a warm container for its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
         links = state.links[task]
@@ -262,10 +262,11 @@ def _add_near(state, n, variant, task, asleep):
     fn = state.shapes[state.tasks[task].form].function
     function = state.functions[fn]
     if function.cold_start_s > 0.0:
-        c = function.first_container
-        while c >= 0 and n < room:
-            n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
-            c = state.containers[c].next_function
+        for kind in range(2):
+            c = function.first_container if kind == 0 else state.counts[0].hot_container
+            while c >= 0 and n < room:
+                n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
+                c = state.containers[c].next_function
     return n
 
 

@@ -96,7 +96,7 @@ def test_the_second_reading_is_fitted_to_the_first_row_alone(settings: hpe_table
 
 
 def test_pinned_jobs_without_requests_end_later_than_fair_ones(settings: hpe_table1.HpeSettings) -> None:
-    """105 jobs on 96 threads: one of a pair has 78 s of work left when the others end at about 324 s, of three 104 s."""
+    """105 jobs on 96 threads: one of a pair has 78 s of work left when the others end at 324 s, of three 104 s."""
     ends = {}
     for sharing in hpe_readings.SHARING:
         setting = replace(hpe_readings.setting_of(settings.second, settings.setting, sharing), repetitions=5)
