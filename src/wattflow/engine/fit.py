@@ -105,7 +105,7 @@ def is_full_of_pods(state, node):
 
 @jit
 def enough_nodes(count):
-    """Nodes that kube-scheduler finds enough: all below 100, else 50 − n / 125 per cent, at least 5, and 100."""
+    """Nodes that fit and kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
     if count < 100:
         return count
     share = max(5, 50 - count // 125)
@@ -208,6 +208,7 @@ def _collect(state, variant, task, asleep):
     plain = needs.device == NO_DEVICE
     constraint = state.shapes[state.tasks[task].form].constraint
     free = constraint == 0 and rules.tainted == 0
+    levels = state.mask_rows[constraint].wish_n if rules.wishes == 1 else 0
     limit = rules.score_limit if not asleep else 0
     first = choice.scan_at if limit > 0 else 0
     count = choice.scan_left if limit > 0 else counts.active_n
@@ -230,6 +231,9 @@ def _collect(state, variant, task, asleep):
             low = groups.lowest_allowed(state, g, constraint)
             if low < 0:
                 continue
+            if levels > 1 and state.groups[g].count > 1:
+                n = _add_levels(state, n, variant, task, g, constraint)
+                continue
         node = state.class_nodes[state.classes[cls].first + low]
         if needs.counts_n > 0 and not counts_fit(state, variant, node):
             continue
@@ -246,6 +250,18 @@ def _collect(state, variant, task, asleep):
         choice.scan_left = 0
     if rules.has_data == 1 or rules.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
+    return n
+
+
+@inner
+def _add_levels(state, n, variant, task, g, constraint):
+    """A group whose nodes are not liked alike is several candidates: the lowest node of each level of preference."""
+    wishes = state.mask_rows[constraint]
+    cls = state.classes[state.groups[g].cls]
+    for at in range(wishes.wish_first, wishes.wish_first + wishes.wish_n):
+        low = groups.lowest_of(state, g, constraint, at)
+        if low >= 0:
+            n = _try_node(state, n, variant, task, state.class_nodes[cls.first + low])
     return n
 
 

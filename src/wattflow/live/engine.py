@@ -16,7 +16,7 @@ from wattflow.engine.build import Names, micro
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import desk, growth, kernels, reasons, stepping
+from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
@@ -201,8 +201,6 @@ class Engine:
         groups: Sequence[str] = (),
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
-        if groups:
-            raise p.BadEvent("groups of shapes are for rules that count other tasks; the engine has none yet")
         name = self._shapes.function(function)
         chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
@@ -232,7 +230,7 @@ class Engine:
     def _sweep(self) -> None:
         self._shapes.sweep()
         if self._nodes.rules.dropped:
-            self._nodes.rules.sweep({facts.constraint for facts in self._shapes.facts.values()})
+            self._nodes.rules.sweep(self._shapes.constraints)
 
     # Events
 
@@ -280,6 +278,11 @@ class Engine:
             task = self._kernels.enter_task(self.state.handle(), *arguments)
         self._write(0, task, 0, 0, 0, 0.0)
         return int(task)
+
+    def pin(self, task: int, node: int) -> None:
+        """From now on only this node may take a task that waits; for work that is found running there."""
+        row = self._row(task, p.TASK_ID, self._task_generation)
+        self.state.tasks.pinned[row] = self._row(node, p.NODE_ID, self._node_generation)
 
     def _put_edge(self, parent: int, child: int, size_bytes: float = 0.0) -> None:
         self._row(parent, p.TASK_ID, self._task_generation)
@@ -455,6 +458,7 @@ class Engine:
         state = self.state
         if self._nodes.changed:
             self._nodes.changed = False
+            self._nodes.rules.freshen()
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())
@@ -522,10 +526,17 @@ class Engine:
         return reasons.why(self.state, self._nodes, self._shapes, row, task)
 
     def explain(self, task: int) -> list[p.Explained]:
-        """Every candidate of a waiting task with its cost, cheapest first. No effects: a copy of the State is asked."""
+        """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
+
+        For a decision of the past: `wattflow.live.past.explain_past`.
+        """
         row = self._row(task, p.TASK_ID, self._task_generation)
         with _quiet():
-            return reasons.explain(self.state, self._functions, row, task)
+            return reasons.explain(self.state, self.policy, self._functions, row, task)
+
+    def describe(self, identity: int) -> dict[str, Any]:
+        """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
+        return describing.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:

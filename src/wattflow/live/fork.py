@@ -18,7 +18,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
-VERSION = 1
+VERSION = 2
 _MADE_ANEW = ("_put", "_kernels", "_functions", "_events", "_room", "policy", "state", "_desk")
 """What an engine makes from the rest when it starts, and what is written apart."""
 

@@ -2,10 +2,11 @@
 
 Tang, Qi, Cheng, Li, Khan, Li: An energy-efficient task scheduling algorithm in DVFS-enabled cloud environment. Journal
 of Grid Computing 14(1), 2016, 10.1007/s10723-015-9334-y. The limit of a workflow is its end in HEFT's plan plus
-``slack`` of its span (or its deadline, if later). Nodes are sorted by the tasks that HEFT gave them, then by watts for
-work; the last are closed and the rest planned anew as long as every limit holds (by bisection: the paper closes one at
-a time). Then each task takes the slot, node and frequency of least energy that delays nobody. The same is done without
-closing any node, and the plan of fewer joules is kept: a node that cannot sleep saves nothing by being closed.
+``slack`` of its span (or its deadline, if later and ``deadline`` is not 0). Nodes are sorted by the tasks that HEFT
+gave them, then by watts for work; the last are closed and the rest planned anew as long as every limit holds (by
+bisection: the paper closes one at a time). Then each task takes the slot, node and frequency of least energy that
+delays nobody. The same is done without closing any node, and the plan of fewer joules is kept: a node that cannot
+sleep saves nothing by being closed.
 
 O(log nodes) plans as HEFT's, and one pass of O(tasks × nodes × frequencies × slots in a node). Ties as in HEFT; a task
 moves or slows only for less energy.
@@ -59,7 +60,7 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
     """A slot and a frequency for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
-    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0))
+    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0), params.get("deadline", 1.0) > 0)
     kept = [(p, reclaim.reclaim(p, s, limit)) for p, s in (merged(problem, slots, limit), (problem, slots))]
     return min(kept, key=lambda pair: reclaim.joules(*pair))
 
@@ -75,5 +76,5 @@ DEWTS = Policy(
     "10.1007/s10723-015-9334-y",
     plan=plan,
     settings=SETTINGS,
-    params={**planning.PARAMS, "slack": 0.0},
+    params={**planning.PARAMS, "slack": 0.0, "deadline": 1.0},
 )

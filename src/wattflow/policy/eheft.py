@@ -4,7 +4,7 @@ Lee, Zomaya: Minimizing energy consumption for precedence-constrained applicatio
 CCGRID 2009, 10.1109/CCGRID.2009.16 (its makespan-conservative phase). Thanavanich and Uthayopas (ICSEC 2013) gave
 energy-aware HEFT its name and move work away from inefficient processors. Here slack is spent by moving at the
 nominal frequency (`dewts` spends it on frequencies too). No workflow ends later than HEFT plans it, or than that plus
-``slack`` of its span.
+``slack`` of its span; ``deadline`` = 0 leaves later deadlines out of account.
 
 O(tasks × nodes × slots in a node). Ties: a task moves only for less energy; of equal joules the lower node, then the
 earlier variant.
@@ -25,7 +25,7 @@ from wattflow.policy.planning.facts import Slots
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
     """A slot for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
-    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0))
+    limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0), params.get("deadline", 1.0) > 0)
     return problem, reclaim.reclaim(problem, slots, limit)
 
 
@@ -39,5 +39,5 @@ EHEFT = Policy(
     "HEFT, then slack spent on thriftier nodes",
     "10.1109/CCGRID.2009.16",
     plan=plan,
-    params={**planning.PARAMS, "slack": 0.0},
+    params={**planning.PARAMS, "slack": 0.0, "deadline": 1.0},
 )

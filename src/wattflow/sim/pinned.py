@@ -23,7 +23,7 @@ _SALT = 41
 
 @inner
 def start(state, world, node, a, work):
-    """A run begins on the lowest of the lanes with fewest jobs; one without a guarantee, if none is idle, on any."""
+    """A run begins on the lowest of the lanes with the fewest jobs; one without a guarantee, with none idle, on any."""
     first = world.nodes[node].lane_first
     lane = first
     for d in range(first, first + world.nodes[node].lane_n):

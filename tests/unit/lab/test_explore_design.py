@@ -127,6 +127,6 @@ def test_shipped_designs_are_valid(name: str) -> None:
 
 
 def test_the_study_has_its_twelve_designs() -> None:
-    found = read_design(ROOT / "experiments" / "exde.toml")
+    found = read_design(ROOT / "experiments" / "explore_exde.toml")
     assert len(found.levels("frame")) == 12
     assert len(found.levels("design")) == 4

@@ -29,15 +29,16 @@ def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats, move: bool = Tr
     return spent
 
 
-def finish_by(problem: Problem, slots: Slots, slack: float) -> Floats:
-    """For each task its workflow's planned end plus ``slack`` of its span, or its deadline if that is later."""
+def finish_by(problem: Problem, slots: Slots, slack: float, to_deadline: bool = True) -> Floats:
+    """For each task its workflow's planned end plus ``slack`` of its span; its deadline, if later and asked for."""
     workload = problem.workload
     count = len(workload.workflow_submit_s)
     end, start = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(end, workload.workflow, slots.end_s)
     np.minimum.at(start, workload.workflow, problem.facts.release_s)
     limit: Floats = (end + slack * (end - start))[workload.workflow]
-    return np.where(np.isfinite(workload.deadline_s), np.maximum(limit, workload.deadline_s), limit)
+    known = np.isfinite(workload.deadline_s) if to_deadline else np.zeros(len(limit), bool)
+    return np.where(known, np.maximum(limit, workload.deadline_s), limit)
 
 
 def joules(problem: Problem, slots: Slots) -> float:

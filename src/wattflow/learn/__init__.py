@@ -1,0 +1,1 @@
+"""Learning to schedule: training streams, the tuned opponent, environment and trainers."""

@@ -1,0 +1,189 @@
+"""The opponent: a portfolio of tuned heuristics, each setting written as it is typed (`wattflow.policy.spec`).
+
+`wattflow` over its dial, with either queue; orders by workflow × placement × sleep time-out; energy-HEFT and DEWTS over
+slack × sleep. `measure` judges one setting on one stream, `tuned` reads the shipped table of such measurements and
+gives the best settings for a load: fewest joules among those that keep the bound (mean and p95 response of workflows
+and makespan at most 1.02 × `kubernetes` with all nodes on) and miss no deadline that `eft-sleep` meets.
+
+Made by ``python -m wattflow.learn.tuning``; every setting is given the same streams, seeds and estimates.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from wattflow.files.data_folder import packaged
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
+from wattflow.model.workload import Workload
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+from wattflow.sim import SimOptions, simulate
+
+BOUND = 1.02
+BASELINE, PUNCTUAL = "kubernetes", "eft-sleep"
+TABLE = ("learn", "portfolio.csv")
+_SLEEPS = (0, 30, 60, 120, 300)
+
+
+def settings() -> tuple[str, ...]:
+    """Every setting of the portfolio."""
+    dial = [
+        f"{base}:wait={wait:g}:second={second:g}:sleep={sleep:g}"
+        for base in ("wattflow", "scp-wattflow")
+        for wait, second, sleep in product((0.0, 0.1, 0.3), (2.0, 5.0, 20.0), (1.0, 2.0, 4.0))
+    ]
+    dial += [f"wattflow:late={late:g}:merit={merit:g}" for late, merit in product((50, 200, 800), (1, 3, 6))]
+    orders = [f"{order}-eft:sleep={sleep}" for order, sleep in product(("swf", "scp"), _SLEEPS)]
+    orders += [
+        f"{order}-energy:second={second}:sleep={sleep}"
+        for order, second, sleep in product(("swf", "scp"), (0, 20, 100), _SLEEPS)
+    ]
+    planned = [
+        f"{planner}:deadline=0:slack={slack:g}:sleep={sleep}"
+        for planner, slack, sleep in product(("eheft", "dewts"), (0.0, 0.1, 0.3, 1.0), (30, 120))
+    ]
+    plain = [f"{name}:sleep={sleep}" for name, sleep in product(("heft", "eft", "least-energy", "hpe"), (0, 30, 120))]
+    return (*dial, *orders, *planned, *plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy on one stream, or the means of several.
+
+    Attributes:
+        energy_j: All nodes, from the first release to the last end.
+        mean_s, p95_s: Response of workflows: end − submission.
+        missed: Workflows that ended after their deadline.
+    """
+
+    energy_j: float
+    mean_s: float
+    p95_s: float
+    makespan_s: float
+    missed: frozenset[int] = frozenset()
+
+
+def measure(
+    workload: Workload, cluster: Cluster, policy: str | Policy, seed: int, options: SimOptions | None = None
+) -> Result:
+    """Simulate one policy; estimates are the workload's (or drawn by the options with the seed)."""
+    run = simulate(workload, cluster, policy, seed=seed, options=options)
+    end_s = np.zeros(len(workload.workflow_names))
+    np.maximum.at(end_s, workload.workflow, run.end_s_by_task())
+    due_s = np.full(len(end_s), np.inf)
+    np.minimum.at(due_s, workload.workflow, workload.deadline_s)
+    response_s = end_s - workload.workflow_submit_s
+    late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())
+    return Result(run.total_j, float(response_s.mean()), float(np.quantile(response_s, 0.95)), run.makespan_s, late)
+
+
+def mean(results: Sequence[Result]) -> Result:
+    """Means over seeds; deadlines are judged by seed, so none are kept."""
+    energy_j, mean_s, p95_s, makespan_s = (
+        float(np.mean([getattr(r, name) for r in results])) for name in ("energy_j", "mean_s", "p95_s", "makespan_s")
+    )
+    return Result(energy_j, mean_s, p95_s, makespan_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One setting on one scenario (application, cluster, load), means over the seeds.
+
+    Attributes:
+        energy: Joules over those of the baseline.
+        slower: The largest of mean response, p95 response and makespan over the baseline's.
+        missed: Deadlines missed that `eft-sleep` meets, over all seeds.
+    """
+
+    setting: str
+    application: str
+    cluster: str
+    load: float
+    energy: float
+    slower: float
+    missed: int
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the bound is kept and nobody is late."""
+        return self.slower <= BOUND and self.missed == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A setting as it did on the training set at one load.
+
+    Attributes:
+        energy: Geometric mean of joules over the baseline's.
+        kept: Share of the scenarios in which the bound is kept.
+        slower: The largest of the three ratios in any scenario.
+    """
+
+    setting: str
+    energy: float
+    kept: float
+    slower: float
+
+    def policy(self) -> Policy:
+        """The policy itself."""
+        return registry.load(self.setting)
+
+
+def judged(setting: str, where: tuple[str, str, float], ours: Sequence[Result], *others: Sequence[Result]) -> Judged:
+    """Ours beside the baseline's and the punctual policy's results on the same seeds."""
+    baseline, punctual = others
+    mine, base = mean(ours), mean(baseline)
+    slower = max(mine.mean_s / base.mean_s, mine.p95_s / base.p95_s, mine.makespan_s / base.makespan_s)
+    missed = sum(len(a.missed - b.missed) for a, b in zip(ours, punctual, strict=True))
+    return Judged(setting, *where, mine.energy_j / base.energy_j, slower, missed)
+
+
+def tuned(load: float, held_out: Collection[str] = (), rows: Iterable[Judged] | None = None) -> tuple[Tuned, ...]:
+    """All settings for a load, the best first, by what is known without the held-out applications.
+
+    Settings that keep the bound in the most scenarios come first, of equally many the one with the fewest joules; a
+    hundredth of the scenarios more is worth no more than a per cent of joules. The nearest load of the table counts.
+    """
+    known = [row for row in (shipped() if rows is None else rows) if row.application not in held_out]
+    if not known:
+        raise InvalidInput("held_out", "leaves no application to tune on")
+    nearest = min({row.load for row in known}, key=lambda value: abs(value - load))
+    by_setting: dict[str, list[Judged]] = {}
+    for row in known:
+        if row.load == nearest:
+            by_setting.setdefault(row.setting, []).append(row)
+    found = [_summary(setting, some) for setting, some in by_setting.items()]
+    return tuple(sorted(found, key=lambda t: (math.log(t.energy) - t.kept, t.setting)))
+
+
+def _summary(setting: str, rows: Sequence[Judged]) -> Tuned:
+    energy = math.exp(float(np.mean([math.log(row.energy) for row in rows])))
+    return Tuned(setting, energy, float(np.mean([row.keeps for row in rows])), max(row.slower for row in rows))
+
+
+def best_in(rows: Iterable[Judged], application: str, cluster: str, load: float) -> Judged | None:
+    """The best setting of one scenario with hindsight: fewest joules among those that keep the bound."""
+    here = [r for r in rows if (r.application, r.cluster, r.load) == (application, cluster, load) and r.keeps]
+    return min(here, key=lambda row: (row.energy, row.setting), default=None)
+
+
+@cache
+def shipped() -> tuple[Judged, ...]:
+    """The table that comes with the package."""
+    text = packaged(*TABLE).read_text(encoding="utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return tuple(
+        Judged(
+            row["setting"], row["application"], row["cluster"], float(row["load"]), float(row["energy"]),
+            float(row["slower"]), int(row["missed"]),
+        )
+        for row in csv.DictReader(lines)
+    )  # fmt: skip

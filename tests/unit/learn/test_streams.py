@@ -1,0 +1,51 @@
+"""Streams of recorded workflows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattflow import traces
+from wattflow.clusters import load_cluster
+from wattflow.generate import Recipe
+from wattflow.learn import streams
+from wattflow.learn.streams import Stream
+from wattflow.model.errors import InvalidInput
+from wattflow.sim import simulate
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    for seed, tasks in enumerate((20, 40)):
+        traces.save(Recipe("montage", tasks).draw(seed), tmp_path / "app" / f"montage-{tasks}.json", "wfformat")
+    return tmp_path
+
+
+def test_a_stream_has_its_load_and_whole_workflows(folder: Path) -> None:
+    cluster = load_cluster("mixed")
+    stream = Stream("app", streams.instances_of("app", folder), 0.6, workflows=200)
+    workload = stream.draw(cluster, 3)
+    sizes = np.bincount(workload.workflow)
+    assert set(sizes.tolist()) == {20, 40}
+    offered = streams.core_seconds(workload) / workload.workflow_submit_s[-1] / streams.capacity(cluster)
+    assert offered == pytest.approx(0.6, rel=0.25)
+    child = np.repeat(np.arange(len(workload)), np.diff(workload.parent_start))
+    assert (workload.workflow[workload.parent] == workload.workflow[child]).all()
+    assert (workload.deadline_s > workload.release_s).all()
+
+
+def test_the_same_seed_is_the_same_stream_and_runs_to_its_end(folder: Path) -> None:
+    cluster = load_cluster("mixed")
+    stream = Stream("app", streams.instances_of("app", folder), 0.3, workflows=4)
+    one, two, other = (stream.draw(cluster, seed) for seed in (1, 1, 2))
+    assert (one.release_s == two.release_s).all()
+    assert one.release_s[-1] != other.release_s[-1]
+    assert np.isfinite(simulate(one, cluster, "eft").end_s_by_task()).all()
+
+
+def test_a_folder_without_workflows_is_refused(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="holds no workflow"):
+        streams.instances_of("nothing", folder)
