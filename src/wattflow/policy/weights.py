@@ -22,9 +22,11 @@ from wattflow.policy import placing
 Floats = NDArray[np.float64]
 
 HIDDEN = 8
+WIDTH = HIDDEN + 1
+"""Hidden units and the linear part."""
 PLACE = 0
-"""Linear part, then for each hidden unit its weights, its bias and its weight in the sum."""
-HASTE = PLACE + placing.N + 1 + HIDDEN * (placing.N + 2)
+"""A row of WIDTH for each feature, one of biases, then the weight of each hidden unit in the sum."""
+HASTE = PLACE + (placing.N + 1) * WIDTH + HIDDEN
 ORDER = HASTE + placing.AROUND_N + 1
 DOZE = ORDER + placing.ORDER_N + 1
 SLEEP = DOZE + placing.DOZE_N + 1
