@@ -59,9 +59,15 @@ class Experiment:
 
 
 def folder() -> Path:
-    """``experiments`` here, else beside the sources of a checkout."""
+    """``experiments`` here, else those that came with the package."""
     here = Path("experiments")
-    return here if here.is_dir() else Path(__file__).resolve().parents[4] / "experiments"
+    return here if here.is_dir() else Path(__file__).parents[2] / "data" / "experiments"
+
+
+def design(name: Path) -> Path:
+    """A design for `wattflow explore`: its file, or by name one of those beside the experiments."""
+    bundled = folder() / f"{name}.toml"
+    return bundled if not name.exists() and name.suffix == "" and bundled.is_file() else name
 
 
 def names() -> list[str]:
