@@ -148,9 +148,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=workloads.TASKS)
     parser.add_argument("--traces", type=int, default=workloads.TRACES, help="the first so many")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--tables", action="store_true", help="print what the rows say; run nothing"
-    )
+    parser.add_argument("--tables", action="store_true", help="print what the rows say; run nothing")
     parser.add_argument("--picture", type=Path)
     given = parser.parse_args()
     traces = range(given.traces)

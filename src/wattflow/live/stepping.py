@@ -8,6 +8,7 @@ import numpy as np
 
 from wattflow.engine import containers, decide, fold, queue, release, reports, rows, structure, timers
 from wattflow.engine.tables import (
+    ACT_CAP,
     ACT_FREQUENCY,
     ACT_SLEEP,
     ACT_TIMER,
@@ -387,8 +388,10 @@ def _apply_policy_actions(state, first):
                 seconds = state.functions[value].cold_start_s * state.classes[state.nodes[node].cls].cold_factor
                 timers.push(state, state.clock[0].now + seconds, timers.WARM, node, value)
                 reports.ask(state, kind, node, value)
-        elif kind == ACT_FREQUENCY and fold.set_frequency(state, node, value):
-            reports.ask(state, kind, node, value)
+        elif kind == ACT_FREQUENCY or kind == ACT_CAP:
+            level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
+            if fold.set_frequency(state, node, level):
+                reports.ask(state, kind, node, value)
     for k in range(asked, counts.action_n):
         state.actions[kept].kind = state.actions[k].kind
         state.actions[kept].node = state.actions[k].node
