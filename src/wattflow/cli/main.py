@@ -13,6 +13,7 @@ from wattflow.cli import (
     bounds,
     clusters,
     compare,
+    completion,
     convert,
     demo,
     describe,
@@ -76,6 +77,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "why": watch.why,
     "agent": agent.agent,
     "warm": warm.warm,
+    "completion": completion.completion,
 }
 
 for _name, _command in COMMANDS.items():
@@ -100,4 +102,5 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    completion.prepare()
+    app(prog_name="wattflow")

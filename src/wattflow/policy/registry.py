@@ -47,6 +47,7 @@ POLICIES = {
     "fifo-sleep": "wattflow.policy.least_loaded:FIFO_SLEEP",
     "hpe-sleep": "wattflow.policy.hpe:HPE_SLEEP",
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
+    "learned": "wattflow.policy.learned:LEARNED",
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",
     "cpop": "wattflow.policy.cpop:CPOP",

@@ -50,6 +50,8 @@ from wattflow.engine.view import (
 from wattflow.policy.jit import jit
 from wattflow.policy.levels import GUESS_S
 from wattflow.policy.node_view import (
+    asks_cores,
+    asks_memory,
     busy_cores,
     busy_until_s,
     can_sleep,
@@ -77,36 +79,40 @@ from wattflow.policy.node_view import (
     memory_share,
     node_cores,
     node_idle_w,
+    node_memory,
     node_now_w,
     node_sleep_w,
     node_tdp_w,
     node_threads,
     node_wake_s,
     request_cores,
+    requested,
     sleep_after_s,
     sleep_cycle_j,
     tasks_on,
     throughput,
     transfer_j,
+    unasked,
     watts_at,
     zone_of,
 )
 
 __all__ = [
-    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asleep", "awake_j", "bounded", "busy_cores", "busy_until_s",
-    "bytes_to", "can_sleep", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
-    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
-    "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_watts", "devices_of", "dials",
-    "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s", "free_cores", "frequencies_of",
-    "frequency_power", "function_of", "function_running", "function_waiting", "functions_n", "has_estimate",
-    "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on", "is_serverless",
-    "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share", "node_added_w",
-    "node_cores", "node_idle_w", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
-    "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "rank", "ready_in_s",
-    "ready_s", "recall", "request_cores", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
-    "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s",
-    "variant_cores", "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s",
-    "waited_s", "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
+    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asks_cores", "asks_memory", "asleep", "awake_j", "bounded",
+    "busy_cores", "busy_until_s", "bytes_to", "can_sleep", "class_count", "class_node", "class_of", "class_takes",
+    "classes_n", "cold_factor", "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s",
+    "crowding_s", "crowding_w", "deadline_s", "decision", "device_added_w", "device_of", "device_suits",
+    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s",
+    "free_cores", "frequencies_of", "frequency_power", "function_of", "function_running", "function_waiting",
+    "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep",
+    "is_gone", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w",
+    "memory_share", "node_added_w", "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of",
+    "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of",
+    "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "requested",
+    "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j", "spare_containers", "submit_s", "tasks_on",
+    "throughput", "transfer_j", "transfer_s", "typical_s", "unasked", "variant_cores", "variant_frequency",
+    "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s", "waited_s",
+    "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -314,6 +320,12 @@ def variant_guaranteed(state, variant):
 def variant_guarantee(state, variant):
     """Share of its request that the variant is guaranteed."""
     return state.variants[variant].guarantee
+
+
+@jit
+def variant_frequency(state, variant):
+    """Frequency level of the variant; 0 is nominal."""
+    return state.variants[variant].frequency
 
 
 @jit

@@ -110,25 +110,33 @@ def let_sleep(state, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_costs(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """Prices of all candidates; inf on nodes without a thread left, and on sleeping ones that are not worth waking."""
+def fill_prices(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Prices of all candidates; inf on nodes without a thread left."""
     due = due_s(state, task)
+    for c in range(out.size):
+        if patient.crowded(state, variant, view.node_of(state, c)):
+            out[c] = math.inf
+        else:
+            out[c] = price_j(state, task, variant, c, due)
+
+
+@jit
+def settle(state, task, variant, haste, out):  # type: ignore[no-untyped-def]
+    """From prices to costs: inf on sleeping nodes that are not worth waking, and what the task takes from others.
+
+    ``haste`` times the seconds in which a busy node is likely to have room are compared with those of waking one.
+    """
     awake = math.inf
     asleep = math.inf
     wake_s = 0.0
     for c in range(out.size):
-        node = view.node_of(state, c)
-        if patient.crowded(state, variant, node):
-            out[c] = math.inf
-            continue
-        out[c] = price_j(state, task, variant, c, due)
-        if not view.is_asleep(state, node):
+        if not view.is_asleep(state, view.node_of(state, c)):
             awake = min(awake, out[c])
         elif out[c] < asleep:
             asleep = out[c]
             wake_s = view.wait_s(state, c)
     likely_s = queue_s(state, task, variant) if awake == math.inf and asleep < math.inf else math.inf
-    if awake <= asleep < math.inf or likely_s < wake_s:
+    if awake <= asleep < math.inf or haste * likely_s < wake_s:
         let_sleep(state, out)
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
@@ -140,7 +148,8 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     if view.param(state, DIAL.wait) == math.inf:
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
     else:
-        fill_costs(state, task, variant, out)
+        fill_prices(state, task, variant, out)
+        settle(state, task, variant, 1.0, out)
 
 
 def priority(state, task):  # type: ignore[no-untyped-def]
@@ -191,6 +200,39 @@ def prepare(state: Any, cluster: Cluster) -> None:
     classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 
 
+def added(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Joules that the placement adds, at what they are worth."""
+    for c in range(out.size):
+        out[c] = view.worth_j(state, task, variant, c)
+
+
+def kept_awake(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Its share of what it costs to have the node on."""
+    for c in range(out.size):
+        finish_s = view.crowded_finish_s(state, task, variant, c)
+        out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
+
+
+def seconds(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds until its end."""
+    for c in range(out.size):
+        out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
+
+
+def late(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds past its time."""
+    due = due_s(state, task)
+    for c in range(out.size):
+        late_s = view.now_s(state) + view.crowded_finish_s(state, task, variant, c) - due
+        out[c] = view.param(state, DIAL.late) * max(0.0, late_s)
+
+
+def taken(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds that it takes from others on the node."""
+    for c in range(out.size):
+        out[c] = taken_j(state, task, variant, c)
+
+
 WATTFLOW = Policy(
     "wattflow",
     "few joules and nobody waits: idle watts, waking and late seconds priced",
@@ -201,4 +243,5 @@ WATTFLOW = Policy(
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
+    terms={"added": added, "kept awake": kept_awake, "seconds": seconds, "late": late, "taken": taken},
 )

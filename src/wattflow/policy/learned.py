@@ -1,0 +1,261 @@
+"""learned: the flagship `wattflow`, corrected by a small network that was trained in simulation.
+
+Every price of the flagship is multiplied by e^f, where f is what a network makes of about two dozen *relative* facts of
+the candidate (`placing`), so with weights of zero, or with ``lean`` = 0, it decides exactly as `wattflow`. The same
+weights hold four corrections:
+
+- *place*: price × e^f(candidate), a network with one hidden layer and a linear part beside it;
+- *haste*: how likely seconds until a busy node has room are weighed against waking one;
+- *order*: latest start + h(task) × the workflow's critical path;
+- *sleep*: each class's idle seconds before sleep × e^g(class), and idle nodes that sleep earlier by the state of the
+  queue.
+
+No fact is an identifier or an absolute size, so the weights apply to clusters and applications that were not trained
+on. They are read from a file (`wattflow.policy.weights`); docs/learned.md is the model card. ``energy`` …
+``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates × (features × hidden + attempts on
+a node)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine.settings import Settings
+from wattflow.model.cluster import Cluster
+from wattflow.policy import effects, patient, placing, view, wattflow, weights
+from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
+"""The flagship's numbers in their places, how far the network is followed, and what counts."""
+NOTES = view.notes("idle_w", "theta", "facts", "classes", "scratch")
+"""``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N` for each class."""
+
+CLASS_N = 9
+"""Features of a class for the sleep head; the last is the time-out of the flagship."""
+MOST = 2.0
+"""Corrections are softly held within e^±MOST."""
+
+
+@jit
+def soft(x):  # type: ignore[no-untyped-def]
+    """−MOST … MOST, with slope 1 at 0."""
+    return x / (1.0 + abs(x) / MOST)
+
+
+@jit
+def linear(state, first, count, weight):  # type: ignore[no-untyped-def]
+    """Bias and weighted sum of the features in the memory from ``first`` on."""
+    memory = state.memory
+    total = memory[weight + count]
+    for i in range(count):
+        total += memory[weight + i] * memory[first + i]
+    return total
+
+
+@jit
+def gather(state, first, count, weight, sums):  # type: ignore[no-untyped-def]
+    """Add the features' shares to the sums of the hidden units and, behind them, of the linear part.
+
+    Eight units written out: a loop over them could not keep them in registers, since all lies in one table.
+    """
+    memory = state.memory
+    a, b, c, d = memory[sums], memory[sums + 1], memory[sums + 2], memory[sums + 3]
+    e, f, g, h = memory[sums + 4], memory[sums + 5], memory[sums + 6], memory[sums + 7]
+    plain = memory[sums + 8]
+    at = weight
+    for i in range(count):
+        x = memory[first + i]
+        a += memory[at] * x
+        b += memory[at + 1] * x
+        c += memory[at + 2] * x
+        d += memory[at + 3] * x
+        e += memory[at + 4] * x
+        f += memory[at + 5] * x
+        g += memory[at + 6] * x
+        h += memory[at + 7] * x
+        plain += memory[at + 8] * x
+        at += weights.WIDTH
+    to = sums + weights.WIDTH
+    memory[to], memory[to + 1], memory[to + 2], memory[to + 3] = a, b, c, d
+    memory[to + 4], memory[to + 5], memory[to + 6], memory[to + 7] = e, f, g, h
+    memory[to + 8] = plain
+
+
+@jit
+def start_sums(state, first, weight, sums):  # type: ignore[no-untyped-def]
+    """Biases and the features that all candidates share; the candidates' own are added to a copy of these sums."""
+    biases = weight + placing.N * weights.WIDTH
+    for i in range(weights.WIDTH):
+        state.memory[sums + i] = state.memory[biases + i]
+    gather(state, first, placing.AROUND_N, weight, sums)
+    for i in range(weights.WIDTH):
+        state.memory[sums + i] = state.memory[sums + weights.WIDTH + i]
+
+
+@jit
+def network(state, first, weight, sums):  # type: ignore[no-untyped-def]
+    """The place head for one candidate: a linear part and one hidden layer."""
+    gather(
+        state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
+    )
+    memory = state.memory
+    out = weight + (placing.N + 1) * weights.WIDTH
+    inside = sums + weights.WIDTH
+    total = memory[inside + weights.HIDDEN]
+    for i in range(weights.HIDDEN):
+        x = memory[inside + i]
+        total += memory[out + i] * x / (1.0 + abs(x))
+    return total
+
+
+@jit
+def correct(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Multiply the flagship's prices; returns the haste."""
+    lean = view.param(state, DIAL.lean)
+    least = math.inf
+    for c in range(out.size):
+        least = min(least, out[c])
+    if least == math.inf or lean == 0.0:
+        return 1.0
+    first = view.place_of(state, NOTES.scratch)
+    facts = view.place_of(state, NOTES.facts)
+    theta = view.place_of(state, NOTES.theta)
+    placing.around(state, task, variant, first, facts)
+    if least < view.UNKNOWN_COST:
+        classes = view.place_of(state, NOTES.classes)
+        due = wattflow.due_s(state, task)
+        sums = first + placing.N
+        start_sums(state, first, theta + weights.PLACE, sums)
+        for c in range(out.size):
+            if out[c] < view.UNKNOWN_COST:
+                merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
+                placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit)
+                f = soft(network(state, first, theta + weights.PLACE, sums))
+                out[c] = view.bounded(out[c] * math.exp(lean * f))
+    return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
+
+
+def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's."""
+    if view.param(state, DIAL.wait) == math.inf:
+        patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
+    else:
+        wattflow.fill_prices(state, task, variant, out)
+        haste = correct(state, task, variant, out)
+        wattflow.settle(state, task, variant, haste, out)
+
+
+def priority(state, task):  # type: ignore[no-untyped-def]
+    """The flagship's latest start, moved by a share of the critical path."""
+    lean = view.param(state, DIAL.lean)
+    if view.param(state, DIAL.wait) == math.inf:
+        return view.latest_start_s(state, task)
+    if lean == 0.0:
+        return view.rank(state, task)
+    first = view.place_of(state, NOTES.scratch)
+    placing.order(state, task, first, view.place_of(state, NOTES.facts))
+    move = linear(state, first, placing.ORDER_N, view.place_of(state, NOTES.theta) + weights.ORDER)
+    return view.rank(state, task) + lean * soft(move) * view.path_s(state, task)
+
+
+def act(state):  # type: ignore[no-untyped-def]
+    """Idle nodes whose time-out, shortened by how busy the cluster is, is over fall asleep."""
+    lean = view.param(state, DIAL.lean)
+    if lean == 0.0 or view.param(state, DIAL.wait) == math.inf:
+        return
+    first = view.place_of(state, NOTES.scratch)
+    facts = view.place_of(state, NOTES.facts)
+    rows = view.place_of(state, NOTES.classes)
+    at = view.place_of(state, NOTES.theta) + weights.DOZE
+    for cls in range(view.classes_n(state)):
+        earlier = math.nan
+        for i in range(view.class_count(state, cls)):
+            node = view.class_node(state, cls, i)
+            if view.tasks_on(state, node) > 0 or not view.is_on(state, node) or not view.can_sleep(state, node):
+                continue
+            if math.isnan(earlier):
+                placing.dozing(state, first, facts, state.memory[rows + CLASS_N * cls])
+                earlier = lean * soft(linear(state, first, placing.DOZE_N, at))
+            after_s = view.sleep_after_s(state, node)
+            idle_s = view.now_s(state) - view.idle_since_s(state, node)
+            if earlier < 0.0 and after_s < math.inf and idle_s >= after_s * math.exp(2.0 * earlier):
+                effects.order_sleep(state, node)
+
+
+def class_rows(state: Any, cluster: Cluster) -> Any:
+    """Features of each class, relative to the cluster's best or mean; the last column is the flagship's time-out."""
+    classes = state.classes
+    merit = wattflow.merits(state, cluster)
+    known = np.isfinite(merit)
+    best = float(merit[known].min(initial=np.inf))
+    threads = np.maximum(1.0, classes.threads.astype(np.float64))
+    total = max(1.0, float((threads * classes.count).sum()))
+    saved_w = np.maximum(1e-9, classes.idle_w - classes.sleep_w)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rows = np.column_stack([
+            np.where(known, np.log(np.where(known, merit, 1.0) / (best if np.isfinite(best) else 1.0)), 2.0),
+            threads * classes.count / total,
+            np.log(threads * len(classes) / max(1.0, threads.sum())),
+            classes.idle_w / np.maximum(1e-9, classes.full_w),
+            np.log1p(np.minimum(60.0, (classes.wake_s + classes.enter_s) * classes.wake_w / saved_w / 60.0)),
+            np.log1p(classes.wake_s / 60.0),
+            1.0 / np.maximum(1.0, classes.count),
+            np.minimum(1.0, classes.sleep_w / np.maximum(1e-9, classes.idle_w)),
+            classes.sleep_after_s,
+        ])  # fmt: skip
+    return np.where(np.isfinite(rows) | (np.arange(CLASS_N) == CLASS_N - 1), rows, 0.0)
+
+
+def use(state: Any, theta: Any) -> None:
+    """Put weights into a State that `prepare` has seen: its memory, and when nodes go to sleep."""
+    place = int(state.memory[NOTES.theta])
+    state.memory[place : place + weights.SIZE] = theta
+    lean = float(state.params[DIAL.lean])
+    if lean == 0.0 or state.params[DIAL.wait] == np.inf:
+        return
+    first = int(state.memory[NOTES.classes])
+    rows = state.memory[first : first + CLASS_N * len(state.classes)].reshape(-1, CLASS_N)
+    head = theta[weights.SLEEP : weights.SLEEP + CLASS_N]
+    moved = rows[:, : CLASS_N - 1] @ head[: CLASS_N - 1] + head[CLASS_N - 1]
+    base = rows[:, CLASS_N - 1]
+    ours = np.isfinite(base) & (state.classes.sleepable == 1)
+    state.classes.sleep_after_s[ours] = (base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)))[ours]
+
+
+def prepare(state: Any, cluster: Cluster) -> None:
+    """The flagship's preparation, facts of the cluster, and the weights."""
+    given = state.classes.sleep_after_s.copy()
+    wattflow.prepare(state, cluster)
+    theta = weights.current()
+    view.lay_out(
+        state,
+        NOTES,
+        idle_w=[(state.classes.idle_w * state.classes.count).sum()],
+        theta=np.zeros(weights.SIZE),
+        facts=placing.facts_of(state),
+        classes=class_rows(state, cluster),
+        scratch=np.zeros(placing.N + 2 * weights.WIDTH),
+    )
+    # A time-out that the cluster file or the run gives is not ours to move.
+    rows = int(state.memory[NOTES.classes])
+    fixed = np.flatnonzero(np.isfinite(given))
+    state.memory[rows + CLASS_N * fixed + CLASS_N - 1] = np.inf
+    use(state, theta)
+
+
+LEARNED = Policy(
+    "learned",
+    "the flagship, its prices, order and sleep corrected by a trained network",
+    score=score,
+    priority=priority,
+    act=act,
+    rank=wattflow.rank,
+    settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
+    params=DIAL.defaults,
+    prepare=prepare,
+    slack=True,
+)

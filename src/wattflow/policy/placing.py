@@ -1,0 +1,155 @@
+"""What the learned policy looks at: relative facts of a decision, written into the policy's memory. Compiled.
+
+Numbers are ratios, shares, logarithms of ratios or flags, mostly within ±3; seconds are compared with the task, its
+workflow's critical path or the cluster's mean wake time, watts and joules with the cluster's or with the flagship's
+price. Nothing says which node, function or user it is. The first `AROUND_N` are the same for all candidates of a task.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wattflow.policy import view
+from wattflow.policy.jit import jit
+
+AROUND = (
+    "queue", "busy", "asleep", "short task", "on path", "slack", "waited", "wide", "dial", "response", "makespan",
+)  # fmt: skip
+CANDIDATE = (
+    "dearer", "run share", "awake share", "late", "ends after", "runtime", "wake", "sleeps", "filled", "in use",
+    "merit", "idle watts", "crowding", "prolongs", "frequency", "companions",
+)  # fmt: skip
+"""Names of the features of a row, in order: those of the decision, then those of the candidate."""
+AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
+ORDER_N, DOZE_N = 7, 6
+FACTS = ("threads", "idle_w", "nodes", "wake_s")
+"""Totals or means of the cluster that `facts_of` computes."""
+_WAIT, _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = 0, 8, 9, 10, 11, 12
+"""Places of the dial and of the weights among the policy's numbers."""
+
+
+def facts_of(state: Any) -> Any:
+    """Hardware threads in all, mean idle watts of a node, nodes, mean seconds of waking."""
+    classes = state.classes
+    count = classes.count.astype(np.float64)
+    nodes = max(1.0, float(count.sum()))
+    threads = max(1.0, float((np.minimum(classes.threads, 1e6) * count).sum()))
+    wake_s = float((classes.wake_s * count).sum()) / nodes
+    return np.array([threads, max(1e-3, float((classes.idle_w * count).sum()) / nodes), nodes, max(10.0, wake_s)])
+
+
+@jit
+def held(x, most):  # type: ignore[no-untyped-def]
+    """Within ±most."""
+    return max(-most, min(most, x))
+
+
+@jit
+def ratio(a, b):  # type: ignore[no-untyped-def]
+    """Logarithm of a / b within ±3; 0 where one is not positive."""
+    if a <= 0.0 or b <= 0.0:
+        return 0.0
+    return held(math.log(a / b), 3.0)
+
+
+@jit
+def all_weights(state):  # type: ignore[no-untyped-def]
+    """Sum of what counts, at least a little."""
+    total = view.param(state, _ENERGY) + view.param(state, _RESPONSE) + view.param(state, _MAKESPAN)
+    return max(1e-9, total + view.param(state, _COST) + view.param(state, _UTILISATION))
+
+
+@jit
+def response_share(state):  # type: ignore[no-untyped-def]
+    """How much the response of workflows counts, 0–1."""
+    return view.param(state, _RESPONSE) / all_weights(state)
+
+
+@jit
+def makespan_share(state):  # type: ignore[no-untyped-def]
+    """How much the last end counts. Rent runs until then, so cost is counted here; idle nodes are what utilisation and
+    energy both punish, so these are the rest."""
+    return (view.param(state, _MAKESPAN) + view.param(state, _COST)) / all_weights(state)
+
+
+@jit
+def around(state, task, variant, first, facts):  # type: ignore[no-untyped-def]
+    """The features that all candidates of a decision share."""
+    memory = state.memory
+    path_s = max(1e-3, view.path_s(state, task))
+    typical_s = max(1e-3, view.typical_s(state, task))
+    memory[first] = math.log1p(view.waiting(state) / memory[facts])
+    memory[first + 1] = min(2.0, view.running(state) / memory[facts])
+    memory[first + 2] = view.asleep(state) / memory[facts + 2]
+    memory[first + 3] = ratio(memory[facts + 3], typical_s)
+    memory[first + 4] = min(1.0, typical_s / path_s)
+    memory[first + 5] = held((view.rank(state, task) - view.now_s(state)) / path_s, 2.0)
+    memory[first + 6] = min(2.0, (view.now_s(state) - view.ready_s(state, task)) / path_s)
+    memory[first + 7] = min(2.0, view.variant_cores(state, variant) * memory[facts + 2] / memory[facts])
+    memory[first + 8] = min(3.0, view.param(state, _WAIT))
+    memory[first + 9] = response_share(state)
+    memory[first + 10] = makespan_share(state)
+
+
+@jit
+def candidate(state, task, variant, c, first, facts, due, price, least, merit):  # type: ignore[no-untyped-def]
+    """The features of one candidate, behind those of `around`."""
+    memory = state.memory
+    at = first + AROUND_N
+    node = view.node_of(state, c)
+    path_s = max(1e-3, view.path_s(state, task))
+    run_s = view.runtime_s(state, task, variant, c)
+    finish_s = view.crowded_finish_s(state, task, variant, c)
+    worth = view.worth_j(state, task, variant, c)
+    wanted = view.variant_cores(state, variant)
+    busy = view.busy_cores(state, node)
+    threads = max(1.0, view.node_threads(state, node))
+    left_s = view.busy_until_s(state, node) - view.now_s(state)
+    whole = max(1e-9, price)
+    memory[at] = ratio(whole, max(1e-9, least))
+    memory[at + 1] = min(1.0, worth / whole)
+    memory[at + 2] = held(view.awake_j(state, c, finish_s) / whole, 3.0)
+    memory[at + 3] = held((view.now_s(state) + finish_s - due) / path_s, 2.0)
+    memory[at + 4] = ratio(finish_s, max(1e-3, view.typical_s(state, task)))
+    memory[at + 5] = ratio(run_s, max(1e-3, view.typical_s(state, task)))
+    memory[at + 6] = min(2.0, view.wait_s(state, c) / memory[facts + 3])
+    memory[at + 7] = 1.0 if view.is_asleep(state, node) else 0.0
+    memory[at + 8] = min(2.0, (busy + wanted) / threads)
+    memory[at + 9] = 1.0 if view.tasks_on(state, node) > 0 else 0.0
+    memory[at + 10] = held(merit, 3.0)
+    memory[at + 11] = ratio(view.node_idle_w(state, node), memory[facts + 1])
+    memory[at + 12] = min(2.0, view.crowding_s(state, task, variant, c) / max(1e-3, run_s))
+    memory[at + 13] = held((finish_s - left_s) / max(1e-3, finish_s), 2.0)
+    memory[at + 14] = 1.0 - view.frequency_power(state, node, view.variant_frequency(state, variant))
+    room = view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant))
+    memory[at + 15] = min(1.0, view.waiting(state) / max(1.0, room))
+
+
+@jit
+def order(state, task, first, facts):  # type: ignore[no-untyped-def]
+    """The features of a task that enters the queue."""
+    memory = state.memory
+    path_s = max(1e-3, view.path_s(state, task))
+    typical_s = max(1e-3, view.typical_s(state, task))
+    memory[first] = ratio(path_s, memory[facts + 3]) / 3.0
+    memory[first + 1] = min(1.0, typical_s / path_s)
+    memory[first + 2] = min(1.0, view.slack_s(state, task) / path_s)
+    memory[first + 3] = held((view.rank(state, task) - view.submit_s(state, task)) / path_s, 2.0)
+    memory[first + 4] = min(2.0, view.cores_of(state, task) * memory[facts + 2] / memory[facts])
+    memory[first + 5] = response_share(state)
+    memory[first + 6] = makespan_share(state)
+
+
+@jit
+def dozing(state, first, facts, merit):  # type: ignore[no-untyped-def]
+    """The features of an idle node of a class: how busy the cluster is, and how good the node."""
+    memory = state.memory
+    memory[first] = math.log1p(view.waiting(state) / memory[facts])
+    memory[first + 1] = min(2.0, view.running(state) / memory[facts])
+    memory[first + 2] = view.asleep(state) / memory[facts + 2]
+    memory[first + 3] = held(merit, 3.0)
+    memory[first + 4] = 1.0 if view.running(state) == 0 else 0.0
+    memory[first + 5] = response_share(state)

@@ -1,0 +1,83 @@
+"""Weights of the learned policy: how they lie in one vector, and the file that they come from.
+
+A file is an ``.npz`` of plain arrays, read without pickle: ``theta`` (the vector), ``layout`` (the sizes below) and
+``card`` (JSON: data, seeds, seconds and joules spent). ``WATTFLOW_WEIGHTS`` names another file than the shipped one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.errors import InvalidInput
+from wattflow.policy import placing
+
+Floats = NDArray[np.float64]
+
+HIDDEN = 8
+WIDTH = HIDDEN + 1
+"""Hidden units and the linear part."""
+PLACE = 0
+"""A row of WIDTH for each feature, one of biases, then the weight of each hidden unit in the sum."""
+HASTE = PLACE + (placing.N + 1) * WIDTH + HIDDEN
+ORDER = HASTE + placing.AROUND_N + 1
+DOZE = ORDER + placing.ORDER_N + 1
+SLEEP = DOZE + placing.DOZE_N + 1
+SIZE = SLEEP + 9
+LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 9)
+"""What a file must agree with."""
+ENVIRONMENT = "WATTFLOW_WEIGHTS"
+
+
+def shipped() -> Path:
+    """The file in the package."""
+    return Path(str(files("wattflow") / "data" / "learned" / "weights.npz"))
+
+
+def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
+    """Write weights, whole or not at all."""
+    from wattflow.files.whole import whole_file
+
+    with whole_file(path) as draft, draft.open("wb") as stream:
+        np.savez(
+            stream,
+            theta=np.asarray(theta, np.float64),
+            layout=np.array(LAYOUT, np.int64),
+            card=np.array(json.dumps(card)),
+        )
+
+
+def load(path: Path) -> tuple[Floats, dict[str, Any]]:
+    """Weights and their card.
+
+    Raises:
+        InvalidInput: No such file, or weights of another network.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            theta, layout, card = content["theta"], tuple(content["layout"].tolist()), str(content["card"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(str(path), f"holds no weights of the learned policy: {error}") from error
+    if layout != LAYOUT or theta.shape != (SIZE,) or not np.isfinite(theta).all():
+        raise InvalidInput(str(path), f"has weights of the layout {layout}; this version reads {LAYOUT}")
+    return np.ascontiguousarray(theta, np.float64), json.loads(card)
+
+
+@functools.cache
+def _loaded(path: str) -> Floats:
+    return load(Path(path))[0]
+
+
+def current() -> Floats:
+    """The weights in use: of the file that the environment names, else the shipped ones; zeros where there are none."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return _loaded(named)
+    return _loaded(str(shipped())) if shipped().is_file() else np.zeros(SIZE)

@@ -1,0 +1,73 @@
+"""The learned policy: without weights it is the flagship, with weights it is another policy that keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattflow.clusters import load_cluster
+from wattflow.generate import Arrivals, Recipe
+from wattflow.model.errors import InvalidInput
+from wattflow.policy import registry, weights
+from wattflow.sim import simulate
+from wattflow.testing import check_policy
+
+STREAM = Recipe("montage", 40, 12, arrivals=Arrivals("poisson", 0.05))
+
+
+def random_weights(folder: Path) -> Path:
+    path = folder / "random.npz"
+    weights.save(path, np.random.default_rng(3).normal(0.0, 0.5, weights.SIZE), {"about": "random"})
+    return path
+
+
+@pytest.fixture
+def no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "zero.npz"
+    weights.save(path, np.zeros(weights.SIZE), {})
+    monkeypatch.setenv(weights.ENVIRONMENT, str(path))
+
+
+@pytest.mark.parametrize("cluster", ["mixed", "edge-cloud", "ichnos"])
+@pytest.mark.usefixtures("no_weights")
+def test_weights_of_zero_are_the_flagship(cluster: str) -> None:
+    workload = STREAM.draw(5)
+    ours, theirs = (simulate(workload, cluster, name, seed=2) for name in ("learned", "wattflow"))
+    assert ours.attempts.tobytes() == theirs.attempts.tobytes()
+    assert ours.energy_j.tobytes() == theirs.energy_j.tobytes()
+
+
+def test_without_lean_any_weights_are_the_flagship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(weights.ENVIRONMENT, str(random_weights(tmp_path)))
+    workload = STREAM.draw(6)
+    ours = simulate(workload, "mixed", registry.load("learned", lean=0.0), seed=2)
+    moved = simulate(workload, "mixed", "learned", seed=2)
+    theirs = simulate(workload, "mixed", "wattflow", seed=2)
+    assert ours.attempts.tobytes() == theirs.attempts.tobytes()
+    assert moved.attempts.tobytes() != theirs.attempts.tobytes()
+
+
+def test_any_weights_keep_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(weights.ENVIRONMENT, str(random_weights(tmp_path)))
+    check_policy(registry.load("learned"))
+
+
+def test_names_of_nodes_do_not_matter() -> None:
+    from dataclasses import replace
+
+    cluster = load_cluster("mixed")
+    other = replace(cluster, nodes=tuple(replace(node, name=f"x{i}") for i, node in enumerate(cluster.nodes)))
+    workload = STREAM.draw(7)
+    assert simulate(workload, cluster, "learned").total_j == simulate(workload, other, "learned").total_j
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.npz"
+    np.savez(path, theta=np.zeros(3), layout=np.array([1, 2]), card=np.array("{}"))
+    with pytest.raises(InvalidInput, match="layout"):
+        weights.load(path)
+    path.write_text("no zip")
+    with pytest.raises(InvalidInput, match="no weights"):
+        weights.load(path)
