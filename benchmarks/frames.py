@@ -14,19 +14,20 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import frames_grid
 import numpy as np
+from frames_designs import HOST_STEALING, bases, twelve, with_caches
 
 from wattflow.frames import frame as frames
 from wattflow.frames import library, metrics, workloads
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.run import run_frame
+from wattflow.lab.experiments import experiment
+from wattflow.model.cluster import Cluster
 from wattflow.model.run import Run
+from wattflow.model.workload import Workload
 
 SWEEP_S = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 2e-2, 5e-2, 1e-1)
-FETCH = Delay(kind="choice", values_s=(0.013, 0.021, 0.045, 1.256, 2.280), weights=(50, 40, 5, 4, 1))
-CACHES = frames.DataManager(cache_objects=1000, fetch=FETCH, object_bytes=10e6)
-HOST_STEALING = frames.Stealing(hosts=4)
-
 
 FIGURES: list[str] = []
 
@@ -34,36 +35,6 @@ FIGURES: list[str] = []
 def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
     FIGURES.append(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
     print(FIGURES[-1], flush=True)
-
-
-def bases() -> dict[str, Frame]:
-    """The four designs of the study, all with queues at the hosts so that stealing is the only difference."""
-    names = {"centralised": "centralised-push", "delegated": "delegated", "hash": "hash", "hybrid": "hybrid"}
-    return {name: library.load_frame(shipped) for name, shipped in names.items()}
-
-
-def twelve() -> dict[str, Frame]:
-    """Each design without stealing, with host stealing, with placer stealing.
-
-    A single central placer has nobody to steal from: that design gets two placers that share its exact view.
-    """
-    found: dict[str, Frame] = {}
-    for name, base in bases().items():
-        found[name] = base
-        found[f"{name} + host stealing"] = replace(base, stealing=HOST_STEALING)
-        stolen = replace(base, stealing=frames.Stealing(placers=2))
-        if base.placers.count == 1:
-            stolen = replace(stolen, architecture="decentralised", placers=replace(base.placers, count=2))
-        found[f"{name} + placer stealing"] = stolen
-    return found
-
-
-MESSAGES = frames.Messages(energy_j=1e-4)
-"""A kilobyte at the 0.1 µJ a byte that the cluster assumes."""
-
-
-def with_caches(frame: Frame) -> Frame:
-    return replace(frame, data=CACHES, metadata=frames.Metadata(), messages=MESSAGES)
 
 
 def speed_designs() -> dict[str, Frame]:
@@ -109,25 +80,14 @@ def speed(tasks: int) -> None:
         figure(f"frames_{design}_bytes_per_task", size, "bytes", "<=200", size <= 200)
 
 
-def grid(tasks: int, traces: tuple[int, ...]) -> None:
-    print(f"\nGrid: 54 traces × 3 M tasks × 12 designs, projected from traces {traces} at {tasks:,} tasks")
-    made_s = run_s = 0.0
-    for trace in traces:
-        started = time.process_time()
-        workload, cluster = workloads.ibm_like(trace, tasks)
-        made_s += time.process_time() - started
-        for name, frame in twelve().items():
-            started = time.process_time()
-            run = run_frame(frame, workload, cluster)
-            spent = time.process_time() - started
-            run_s += spent
-            p99 = metrics.tail(run)["p99"]
-            print(
-                f"  {trace:3d} {name:32s} {tasks / spent / 1e6:5.2f} M/s  p99 {p99:9.3g}  {run.total_j / 1e6:8.2f} MJ"
-            )
-    scale = workloads.TASKS / tasks * workloads.TRACES / len(traces)
-    minutes = (made_s + run_s) * scale / 2 / 60
-    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20", minutes <= 20)
+def grid(tasks: int, traces: int, kept: Path) -> None:
+    print(f"\nGrid: {traces} traces × {tasks:,} tasks × 12 designs; rows are kept in {kept}")
+    rows = frames_grid.run_grid(kept, tasks, range(traces))
+    print(frames_grid.tables(rows))
+    minutes = frames_grid.minutes_on_2_cores(rows)
+    whole = traces == workloads.TRACES and tasks == workloads.TASKS
+    figure("frames_grid_traces", len({row["trace"] for row in rows}), "traces", str(workloads.TRACES), whole)
+    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20" if whole else "none", minutes <= 20)
 
 
 def row(name: str, run: Run) -> dict[str, float]:
@@ -144,20 +104,43 @@ def row(name: str, run: Run) -> dict[str, float]:
     return shown | {"total_j": run.total_j, "utilisation": got["utilisation"]}
 
 
-def headline(tasks: int) -> None:
-    print(f"\nHeadline: {tasks:,} tasks, 70 % load, Zipf 0.9 over 5,000 objects, caches of 1,000, remote storage")
-    workload, cluster = workloads.skewed(tasks)
+def stealing_rows(workload: Workload, cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Every architecture without and with stealing by hosts, caches and remote storage included."""
     rows = {"centralised, held back": row("centralised, held back", run_frame(
         with_caches(library.load_frame("centralised")), workload, cluster))}  # fmt: skip
     for name, base in bases().items():
         for label, frame in ((name, base), (f"{name} + stealing", replace(base, stealing=HOST_STEALING))):
             rows[label] = row(label, run_frame(with_caches(frame), workload, cluster))
+    return rows
+
+
+def tamed(rows: dict[str, dict[str, float]], p: str) -> float:
+    return rows["hash"][p] / rows["hash + stealing"][p]
+
+
+def headline(tasks: int) -> None:
+    workload, cluster = workloads.stable(tasks)
+    print(f"\nHeadline: {tasks:,} tasks, 70 % load, caches of 1,000, remote storage. {workload.notes[0]}")
+    rows = stealing_rows(workload, cluster)
     for p in ("p99", "p99.9"):
-        better = rows["hash"][p] / rows["hash + stealing"][p]
-        figure(f"frames_stealing_tames_hash_{p}", better, "times", ">=10", better >= 10)
+        figure(f"frames_stealing_tames_hash_{p}", tamed(rows, p), "times", ">=10", tamed(rows, p) >= 10)
     for name in bases():
         changed = rows[f"{name} + stealing"]["total_j"] / rows[name]["total_j"] - 1
         figure(f"frames_stealing_energy_{name}", 100 * changed, "%")
+    overload(tasks)
+
+
+def overload(tasks: int) -> None:
+    print(f"\nOverload: the same with Zipf 0.9: the hottest host is offered more than it can run; {tasks:,} tasks")
+    rows = stealing_rows(*workloads.skewed(tasks))
+    for p in ("p99", "p99.9"):
+        figure(f"frames_overload_stealing_tames_hash_{p}", tamed(rows, p), "times")
+    print(f"  … and a quarter of it: {tasks // 4:,} tasks")
+    fewer = stealing_rows(*workloads.skewed(tasks // 4))
+    grown = tamed(rows, "p99") / tamed(fewer, "p99")
+    figure("frames_overload_p99_ratio_grows_with_4_times_the_trace", grown, "times")
+    changed = rows["hash + stealing"]["total_j"] / rows["hash"]["total_j"] - 1
+    figure("frames_overload_stealing_energy_hash", 100 * changed, "%")
 
 
 def delayed(frame: Frame, decision_s: float, latency_s: float) -> Frame:
@@ -220,11 +203,24 @@ def savers(tasks: int) -> None:
         figure("frames_best_saving_at_p99_5", float("nan"), "%", "some frame", False)
 
 
+def exde() -> None:
+    chosen = experiment.load("exde")
+    print(f"\n{chosen.name}: {chosen.about}")
+    found = experiment.run(chosen)
+    for sheet in found.sheets:
+        print(f"  {sheet.title}")
+        for line in (sheet.columns, *sheet.rows):
+            print(f"  {line[0]:56s}" + "".join(f"{cell:>10s}" for cell in line[1:]))
+    for one in found.figures:
+        figure(one.name, one.value, one.unit, one.goal, one.ok)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("speed", "grid", "headline", "sweeps", "savers"))
+    parser.add_argument("--part", choices=("speed", "grid", "headline", "exde", "sweeps", "savers"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one")
+    parser.add_argument("--rows", type=Path, default=Path("docs/frames_grid.csv"), help="where the grid is kept")
     parser.add_argument("--tasks", type=int, default=3_000_000)
     given = parser.parse_args()
     if given.one:
@@ -237,8 +233,9 @@ def main() -> None:
     np.seterr(all="ignore")
     parts = {
         "speed": lambda: speed(3_000_000 // short),
-        "grid": lambda: grid(workloads.TASKS // short, (0, 27)),
+        "grid": lambda: grid(workloads.TASKS // short, 4 if given.quick else workloads.TRACES, given.rows),
         "headline": lambda: headline(500_000 // short),
+        "exde": exde,
         "sweeps": lambda: sweeps(500_000 // short),
         "savers": lambda: savers(500_000 // short),
     }

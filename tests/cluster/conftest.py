@@ -50,6 +50,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     yield name
     cluster.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
     cluster.api.delete(f"/api/v1/namespaces/{name}")
+    cluster.api.await_none(f"/api/v1/namespaces/{name}/pods", 120)  # they hold nodes whose names come again
 
 
 @pytest.fixture

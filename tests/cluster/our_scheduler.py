@@ -45,10 +45,20 @@ class OurScheduler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._tell()
         self.stop()
         if kind is not None:
             print(self.log.read_text()[-4000:])
         self.folder.cleanup()
+
+    def _tell(self) -> None:
+        """After a failure: how each of its pods stands."""
+        for pod in self.rig.api.items("/api/v1/pods"):
+            if pod["spec"].get("schedulerName") == self.name:
+                said = {one["type"]: one.get("message", one["status"]) for one in pod["status"].get("conditions", [])}
+                went = pod["metadata"].get("deletionTimestamp", "")
+                print(pod["metadata"]["name"], pod["spec"].get("nodeName"), pod["status"].get("phase"), went, said)
 
     def start(self, timeout_s: float = 240.0) -> None:
         """Start it and wait until it is ready."""

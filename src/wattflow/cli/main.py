@@ -12,6 +12,7 @@ from wattflow.cli import (
     agent,
     clusters,
     compare,
+    completion,
     convert,
     demo,
     describe,
@@ -74,6 +75,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "why": watch.why,
     "agent": agent.agent,
     "warm": warm.warm,
+    "completion": completion.completion,
 }
 
 for _name, _command in COMMANDS.items():
@@ -98,4 +100,5 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    completion.prepare()
+    app(prog_name="wattflow")

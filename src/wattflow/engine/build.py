@@ -92,7 +92,7 @@ class _Builder:
         settings, workload = self.settings, self.workload
         rules.queue = QUEUES.index(settings.queue)
         rules.selection = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "pods", "samples"):
             rules[flag] = int(getattr(settings, flag))
         clock.retry_at = np.inf
         counts.held_first = -1
@@ -197,6 +197,7 @@ class _Builder:
         class_ok = np.zeros((max(1, len(rows)), len(self.tables["classes"])), np.uint8)
         for v, offer in enumerate(rows):
             fill_variant(variants[v], offer, self.names)
+            self.tables["rules"].bare |= is_bare(variants[v])
             for c, node in enumerate(self.class_example):
                 class_ok[v, c] = why_not(offer[0], node, offer[1], offer[2]) is None
         functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
@@ -313,7 +314,7 @@ class _Builder:
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
-            "blocks": np.full(64, -1, np.int64),
+            "blocks": np.full(64, -1, np.int64), **tables.no_rules(),
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:
@@ -380,6 +381,11 @@ def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names)
         bits = [names.models[m] for m in variant.device_models if m in names.models]
         if variant.device_models:
             row.models = sum(1 << b for b in bits) or (1 << 63)
+
+
+def is_bare(row: Any) -> int:
+    """1 for a variant without a request for cores or for memory."""
+    return int(row.need_u == 0 or row.memory == 0)
 
 
 def fill_device_class(row: Any, device: Device, names: Names) -> None:

@@ -77,6 +77,8 @@ def _node_key(state, n):
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
     key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
+    if state.rules[0].pods > 0:
+        key += np.uint64(node_row.running) * _C * _A
     key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
     return mix(key + node_row.device_key)
 
@@ -217,6 +219,18 @@ def lowest_allowed(state, g, constraint):
         return np.int64(-1)
     for word in range(w, group.words):
         bits = state.group_bits[g, word] & state.masks[constraint, first + word]
+        if bits != _ZERO:
+            return np.int64((word << 6) + low_bit(bits))
+    return np.int64(-1)
+
+
+@inner
+def lowest_of(state, g, constraint, wish):
+    """Position of the group's lowest node that a constraint allows and that is of a level of preference; −1 without."""
+    group = state.groups[g]
+    first = state.classes[group.cls].first >> 6
+    for word in range(np.int64(group.low) >> 6, group.words):
+        bits = state.group_bits[g, word] & state.masks[constraint, first + word] & state.wishes[wish, first + word]
         if bits != _ZERO:
             return np.int64((word << 6) + low_bit(bits))
     return np.int64(-1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import decide, fold
+from wattflow.engine import backfill, decide, fold
 from wattflow.engine.tables import SKIP
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
@@ -40,7 +40,7 @@ def _open(state, ask, joint):
     asked.shown = 0
     asked.part = 0
     asked.joint = joint
-    state.choice[0].reserved = decide._NO_RESERVATION
+    state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
         decide.look_again(state)
 

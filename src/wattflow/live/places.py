@@ -46,10 +46,12 @@ class Places:
         self._cluster: Cluster | None = None
         self._node_rows: Rows = np.zeros(0, np.int64)
         self._names: list[str] = []
+        self._parts: dict[bytes, Cluster] = {}
 
     def nodes_changed(self) -> None:
         """The cluster is another one now."""
         self._cluster = None
+        self._parts.clear()
 
     def cluster(self) -> Cluster:
         """All nodes that are there, in the order of their rows."""
@@ -115,26 +117,68 @@ class Places:
         rows = np.array([task for task in flow if states[task] in _OPEN], np.int64)
         if not len(rows):
             return
-        workload, cluster, committed = self._workload([rows.tolist()], rows), self.cluster(), self.committed
+        workload, committed = self._workload([rows.tolist()], rows), self.committed
+        where = self._allowed(rows)
+        places = np.flatnonzero(where.all(axis=0))
+        cluster = self._part(places)
+        if cluster is None:  # no node may take them all: a task planned where it may not go stays unpinned
+            cluster, places = self.cluster(), np.arange(where.shape[1])
         first_time = int(self.state.workflows.started[self.state.tasks.workflow[rows[0]]]) == 0
         committed.now_s = float(workload.workflow_submit_s[0] if first_time else self.state.clock.now[0])
         held = committed.holds
         committed.holds = held[(held["end_s"] > committed.now_s) & ~np.isin(held["task"], rows)]
-        plan = policy.plan(workload, cluster, committed)
+        plan = policy.plan(workload, cluster, self._within(committed, places))
         tasks = self.state.tasks
-        tasks.pinned[rows] = np.where(plan.node >= 0, self._node_rows[plan.node], -1)
+        node = np.where(plan.node >= 0, places[plan.node], -1)
+        node[(node >= 0) & ~where[np.arange(len(rows)), node]] = -1
+        tasks.pinned[rows] = np.where(node >= 0, self._node_rows[node], -1)
         self.state.extra.rank[rows] = plan.order
         if plan.variant is not None:
             tasks.pinned_variant[rows] = plan.variant
         if plan.after is not None:
-            first = len(committed.holds)
+            first = int(np.isin(committed.holds["node"], places).sum())
             for earlier, later in zip(plan.after[0].tolist(), plan.after[1].tolist(), strict=True):
                 if earlier >= first and later >= first:  # a lane across workflows is kept by the order alone
                     add_lane(int(rows[earlier - first]), int(rows[later - first]))
         if plan.holds is not None:
             own = plan.holds.copy()
-            own["task"] = rows[own["task"]]
+            own["task"], own["node"] = rows[own["task"]], places[own["node"]]
             committed.holds = np.concatenate([committed.holds, own.astype(HOLD)])
+
+    def _allowed(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether each of these tasks may go to each node of the cluster, as far as its constraint says."""
+        self.cluster()
+        state, nodes = self.state, self._node_rows
+        if not state.rules[0].tainted and not state.shapes.constraint[state.tasks.form[rows]].any():
+            return np.ones((len(rows), len(nodes)), np.bool_)
+        place = state.classes.first[state.nodes.cls[nodes]].astype(np.int64) + state.nodes.pos[nodes]
+        bits = state.masks[:, place // 64] >> (place % 64).astype(np.uint64)
+        found: NDArray[np.bool_] = (bits & np.uint64(1)).astype(np.bool_)[
+            state.shapes.constraint[state.tasks.form[rows]]
+        ]
+        return found
+
+    def _part(self, places: Rows) -> Cluster | None:
+        """The cluster of these nodes alone, the same object each time (planners keep what they derive from it)."""
+        whole = self.cluster()
+        if len(places) == len(whole.nodes):
+            return whole
+        if not len(places):
+            return None
+        key = places.tobytes()
+        if key not in self._parts:
+            self._parts[key] = replace(whole, nodes=tuple(whole.nodes[i] for i in places.tolist()))
+        return self._parts[key]
+
+    def _within(self, committed: Committed, places: Rows) -> Committed:
+        """What is committed on these nodes, by their number among them."""
+        if len(places) == len(self._node_rows):
+            return committed
+        number = np.full(len(self._node_rows), -1, np.int64)
+        number[places] = np.arange(len(places))
+        held = committed.holds[number[committed.holds["node"]] >= 0].copy()
+        held["node"] = number[held["node"]]
+        return replace(committed, holds=held)
 
     def _workload(self, flows: list[list[int]], rows: Rows) -> Workload:
         """Open workflows as a Workload; index i is the task of ``rows[i]``."""

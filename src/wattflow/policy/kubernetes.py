@@ -1,29 +1,84 @@
 """Kubernetes' default scoring: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, weight 1 each.
 
-As documented for kube-scheduler, in its whole numbers from 0 to 100; requests count, the pod's included. Its other
-score plugins (taints, affinity, topology spread, images) speak of facts that are not modelled here. kube-scheduler
-picks among equal scores at random; here ties go to the lower index. O(candidates) per task.
+As documented for kube-scheduler, in its whole numbers from 0 to 100; requests count, the pod's included. A pod without
+a request for cores or memory counts as one of 100 m or 200 MiB when LeastAllocated scores, and only there: it fits
+wherever there is room for a pod, and BalancedAllocation (since 1.33) has no say on a pod without any request. A node
+takes 110 pods. On 100 nodes and more only some that fit are scored, from a rotating start (`fit.enough_nodes`).
+Its other score plugins (taints, affinity, topology spread, images) speak of facts that are not modelled here.
+kube-scheduler picks among equal scores at random; here ties go to the lower index. O(candidates) per task.
 https://kubernetes.io/docs/concepts/scheduling-eviction/resource-bin-packing/
+https://kubernetes.io/docs/concepts/scheduling-eviction/scheduler-perf-tuning/
 """
 
 from __future__ import annotations
 
 import math
 
+from wattflow.engine.settings import Settings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
+from wattflow.policy.jit import jit
+
+LEAST_CORES = 0.1
+LEAST_BYTES = 200 << 20
+"""What a pod without requests counts as when nodes are scored by use."""
+PODS = 110
+"""A kubelet's limit unless it is told otherwise."""
+
+
+@jit
+def free_points(part, whole):  # type: ignore[no-untyped-def]
+    """⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole."""
+    return math.floor(100.0 * (1.0 - min(1.0, part / whole)) + 1e-9) if whole > 0 else 100.0
+
+
+@jit
+def least_allocated(state, node, variant):  # type: ignore[no-untyped-def]
+    """Mean free points of cores and memory."""
+    cores, memory = view.requested(state, node, variant)
+    cores_n, memory_n, _ = view.unasked(state, node)
+    cores_n += 0 if view.asks_cores(state, variant) else 1
+    memory_n += 0 if view.asks_memory(state, variant) else 1
+    by_cores = free_points(cores + LEAST_CORES * cores_n, view.request_cores(state, node))
+    by_memory = free_points(memory + LEAST_BYTES * memory_n, view.node_memory(state, node))
+    return math.floor((by_cores + by_memory) / 2.0)
+
+
+@jit
+def balanced(state, node, variant):  # type: ignore[no-untyped-def]
+    """1 − standard deviation of the shares; of two it is half their difference. Nothing for a pod without requests."""
+    if not view.asks_cores(state, variant) and not view.asks_memory(state, variant):
+        return 0.0
+    cores, memory = view.requested(state, node, variant)
+    whole = view.node_memory(state, node)
+    by_cores = min(1.0, cores / view.request_cores(state, node))
+    by_memory = min(1.0, memory / whole) if whole > 0 else 0.0
+    return math.floor(100.0 * (1.0 - abs(by_cores - by_memory) / 2.0) + 1e-9)
 
 
 def score(state, task, variant, out):  # type: ignore[no-untyped-def]
     """200 − (least allocated + balanced)."""
     for c in range(out.size):
-        cpu = min(1.0, view.core_share(state, variant, c))
-        memory = min(1.0, view.memory_share(state, variant, c))
-        # LeastAllocated: mean of ⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole.
-        least = math.floor((math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)) / 2.0)
-        # BalancedAllocation: 1 − standard deviation of the shares; of two it is half their difference.
-        balanced = math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
-        out[c] = 200.0 - (least + balanced)
+        node = view.node_of(state, c)
+        out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant))
 
 
-KUBERNETES = Policy("kubernetes", "kube-scheduler's default scoring: least allocated and balanced", score=score)
+def allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − LeastAllocated."""
+    for c in range(out.size):
+        out[c] = 100.0 - least_allocated(state, view.node_of(state, c), variant)
+
+
+def imbalance(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − BalancedAllocation."""
+    for c in range(out.size):
+        out[c] = 100.0 - balanced(state, view.node_of(state, c), variant)
+
+
+KUBERNETES = Policy(
+    "kubernetes",
+    "kube-scheduler's default scoring: least allocated and balanced",
+    score=score,
+    settings=Settings(pods=PODS, samples=True),
+    terms={"allocated": allocated, "imbalance": imbalance},
+)

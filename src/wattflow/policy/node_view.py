@@ -274,6 +274,52 @@ def transfer_j(state, task, node):
 
 
 @jit
+def asks_cores(state, variant):
+    """Whether the variant requests cores."""
+    return state.variants[variant].need_u > 0
+
+
+@jit
+def asks_memory(state, variant):
+    """Whether the variant requests memory: a guarantee of 0 is a pod without any request."""
+    return state.variants[variant].memory > 0 and state.variants[variant].guarantee > 0.0
+
+
+@jit
+def unasked(state, node):
+    """Attempts on the node without a request for cores, those without one for memory, and the bytes these hold."""
+    cores_n = 0
+    memory_n = 0
+    held = 0
+    if state.rules[0].bare == 1:
+        a = state.nodes[node].first_attempt
+        while a >= 0:
+            attempt = state.attempts[a]
+            if attempt.need_u == 0:
+                cores_n += 1
+            if attempt.memory == 0 or state.variants[attempt.variant].guarantee == 0.0:
+                memory_n += 1
+                held += attempt.memory
+            a = attempt.next
+    return cores_n, memory_n, held
+
+
+@jit
+def requested(state, node, variant):
+    """Cores and bytes that attempts on the node request, this one among them."""
+    row = state.nodes[node]
+    needs = state.variants[variant]
+    own = needs.memory if asks_memory(state, variant) else 0
+    return (row.used_u + needs.need_u) / MICRO, row.used_mem - unasked(state, node)[2] + own
+
+
+@jit
+def node_memory(state, node):
+    """Bytes of memory that requests may sum to."""
+    return state.nodes[node].capacity_mem
+
+
+@jit
 def core_share(state, variant, candidate):
     """Guaranteed cores over what requests may sum to, the task included."""
     row = state.nodes[state.candidates[candidate].node]

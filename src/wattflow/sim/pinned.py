@@ -4,6 +4,9 @@ A fair node gives all its CPU attempts the same rate. Linux balances the lengths
 on: with nine jobs more than hardware threads, nine pairs take turns and the rest run alone, until a thread falls idle
 and takes one of a pair (Hofmeyr et al., PPoPP 2010, doi:10.1145/1693453.1693475; Lozi et al., EuroSys 2016,
 doi:10.1145/2901318.2901326). Each hardware thread of such a node is a domain of its own, a *lane*.
+
+Queues are balanced by weight. An attempt without a guarantee (a BestEffort pod has weight 2 of 1,024) weighs next to
+nothing: it takes an idle lane where there is one, and any of them otherwise.
 """
 
 from __future__ import annotations
@@ -11,17 +14,25 @@ from __future__ import annotations
 from wattflow.engine import view
 from wattflow.engine.tables import MICRO
 from wattflow.kernel.jit import inner
+from wattflow.kernel.random import at_counter
 from wattflow.sim import clocks
+
+_SALT = 41
+"""Tells this draw from those of failures."""
 
 
 @inner
 def start(state, world, node, a, work):
-    """A run begins on the lane with the fewest jobs; ties go to the lowest."""
+    """A run begins on the lowest of the lanes with the fewest jobs; one without a guarantee, with none idle, on any."""
     first = world.nodes[node].lane_first
     lane = first
     for d in range(first, first + world.nodes[node].lane_n):
         if world.domains[d].count < world.domains[lane].count:
             lane = d
+    attempt = state.attempts[a]
+    if attempt.need_u == 0 and world.domains[lane].count > 0:
+        drawn = at_counter(world.pulse[0].seed, attempt.task, attempt.attempt, _SALT)
+        lane = first + min(world.nodes[node].lane_n - 1, int(drawn * world.nodes[node].lane_n))
     clocks.join(state, world, lane, a, work)
 
 

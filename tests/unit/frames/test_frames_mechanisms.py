@@ -45,6 +45,49 @@ def test_messages_and_decisions_take_their_time() -> None:
     assert run.scalars["wait_placer_s"] == pytest.approx(0.2 + 0.4)
 
 
+def test_d_samples_are_d_questions_and_d_answers_asked_at_once() -> None:
+    placers = frames.Placers(rule="samples", samples=3, binding="early")
+    frame = replace(PUSH, placers=placers, messages=frames.Messages(Delay(0.1), energy_j=2.0))
+    run = run_frame(frame, tasks((0, 1), (5, 1)), hosts(4))
+    # To the placer, question, answer, to the host: the three are asked at once.
+    assert rows(run) == [(0, 0.4, 1.4), (1, 5.4, 6.4)]
+    assert run.scalars["messages"] == 2 * (1 + 2 * 3 + 1)
+    assert run.scalars["message_j"] == 2.0 * run.scalars["messages"]
+
+
+def test_the_slowest_answer_of_all_samples_is_waited_for() -> None:
+    latency = Delay(kind="choice", values_s=(0.0, 1.0), weights=(1.0, 1.0))
+    work = tasks(*[(100.0 * k, 1.0) for k in range(400)])
+
+    def mean_start_s(samples: int) -> float:
+        placers = frames.Placers(rule="samples", samples=samples, binding="early")
+        frame = replace(PUSH, placers=placers, messages=frames.Messages(latency))
+        return float(np.mean(run_frame(frame, work, hosts(4)).attempts["start_s"] - work.release_s))
+
+    # Two messages in a row take 1 s on average, two such pairs at once 1.375 s; two more messages 1 s.
+    assert mean_start_s(1) == pytest.approx(2.0, abs=0.15)
+    assert mean_start_s(2) == pytest.approx(2.375, abs=0.15)
+
+
+def test_a_refresh_is_a_message_from_each_host_to_each_placer() -> None:
+    frame = replace(
+        PUSH, architecture="decentralised", placers=frames.Placers(count=3, binding="early", refresh_s=1.0),
+    )  # fmt: skip
+    run = run_frame(frame, tasks((0, 5.5)), hosts(4))
+    # Five refreshes, the task to its placer and on to its host.
+    assert run.scalars["messages"] == 5 * 4 * 3 + 2
+
+
+def test_an_idle_placer_asks_and_is_answered_by_each_other() -> None:
+    placers = frames.Placers(count=3, service=Delay(1.0), binding="early", route="hash")
+    frame = replace(PUSH, architecture="decentralised", placers=placers)
+    work = tasks(*[(0.0, 1.0)] * 4)
+    # The tasks hash to placers 2, 2, 1 and 2: placer 0 asks both others and takes one of the two that wait at placer 2.
+    run = run_frame(replace(frame, stealing=frames.Stealing(placers=2, retry_s=100.0)), work, hosts(4))
+    assert run.scalars["placer_stolen"] == 1
+    assert run.scalars["messages"] == 4 * 2 + 2 * 2 + 1
+
+
 def test_a_broker_adds_its_queue_and_a_message() -> None:
     frame = Frame(
         "x", "delegated", messages=frames.Messages(Delay(0.1)), broker=frames.Broker(Delay(0.05)),

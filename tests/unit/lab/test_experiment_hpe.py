@@ -96,14 +96,14 @@ def test_the_second_reading_is_fitted_to_the_first_row_alone(settings: hpe_table
 
 
 def test_pinned_jobs_without_requests_end_later_than_fair_ones(settings: hpe_table1.HpeSettings) -> None:
-    """105 jobs on 96 threads: a pair has half its work left when the others end at about 320 s, and 78 s to go."""
+    """105 jobs on 96 threads: one of a pair has 78 s of work left when the others end at 324 s, of three 104 s."""
     ends = {}
     for sharing in hpe_readings.SHARING:
-        setting = replace(hpe_readings.setting_of(settings.second, settings.setting, sharing), repetitions=1)
+        setting = replace(hpe_readings.setting_of(settings.second, settings.setting, sharing), repetitions=5)
         runs = hpe_model.repeat(setting, hpe_model.testbed(setting), hpe_model.schedulers()["no_request"])
-        ends[sharing] = runs[0].makespan_s
-    assert ends["pinned"] == pytest.approx(323.6 + 78.0, rel=0.01)
-    assert ends["fair"] < ends["pinned"] - 30.0
+        ends[sharing] = {round(run.makespan_s) for run in runs}
+    assert ends["pinned"] == {402, 428}
+    assert max(ends["fair"]) < 402 - 30
 
 
 def test_duty_is_fitted_on_two_rows_and_the_third_is_predicted() -> None:

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from wattflow.lab.show import report as page
 from wattflow.lab.show.report import report, write_report
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.show.timeline import BINS, lanes, timeline
+from wattflow.lab.show.timeline import BINS, GROUPS, lanes, machine_kinds, timeline
+from wattflow.model.cluster import Cluster, Sleep
 
 from .comparisons import small_comparison
-from .runs import two_node_run
+from .runs import node, two_node_run
+
+POWER_ROW = [("time_s", "f8"), ("node", "i4"), ("watts", "f8")]
 
 VOID = {"meta", "br", "line", "rect", "circle", "path", "i"}
 
@@ -61,7 +64,57 @@ def test_the_page_is_well_formed_and_asks_nothing_of_the_network() -> None:
     assert {"h1", "svg", "table", "select", "script", "style"} <= set(parser.seen)
     addresses = set(re.findall(r"https?://[^\"'\s<]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"\b(src|href)=|@import|url\(", text)
+    assert not re.search(r"\bsrc=|\bhref=\"(?!#)|@import|url\((?!#)", text)
+
+
+def test_the_page_opens_with_the_answer_then_contents_then_two_timelines() -> None:
+    text = report(small_comparison())
+    order = [text.index(part) for part in ('class="answer"', "<nav", 'id="timelines"', 'class="scatter"', "<table")]
+    assert order == sorted(order)
+    assert "frugal against fifo: 25.0 % less energy" in text
+    anchors = re.findall(r'<a href="#([\w-]+)"', text)
+    assert len(anchors) == 6 and all(f'<section id="{anchor}">' in text for anchor in anchors)
+
+
+def test_every_figure_and_table_carries_its_numbers() -> None:
+    text = report(small_comparison())
+    blocks = re.findall(r'<script type="application/json" class="rows">(.*?)</script>', text, re.S)
+    assert len(blocks) == text.count("<figure") == 3
+    assert [row["policy"] for row in json.loads(blocks[0])] == ["fifo", "frugal"]
+    assert json.loads(blocks[0])[1]["energy_j"] == pytest.approx(3007.5)
+    assert 'data-v="3007.5"' in text
+
+
+def test_colours_are_kinds_of_machine() -> None:
+    nodes = (node("big-0"), node("slow", 1.0), node("big-1"), *(node(f"odd-{i}", 2.0 + i) for i in range(9)))
+    names, kind_of = machine_kinds(Cluster("c", nodes))
+    assert names[:2] == ["big", "slow"] and names[-1] == "others" and len(names) == GROUPS
+    assert kind_of[:4].tolist() == [0, 1, 0, 2] and kind_of.max() == GROUPS - 1
+
+
+def test_a_sleeping_node_is_seen() -> None:
+    log = np.array([(0.0, 0, 100.0), (4.0, 0, 3.0), (10.0, 0, 200.0), (0.0, 1, 50.0)], POWER_ROW)
+    run = two_node_run(power_log=log)
+    asleep = replace(run.cluster.nodes[0], sleep=Sleep(watts=3.0, wake_s=1.0))
+    picture = timeline(replace(run, cluster=Cluster("pair", (asleep, run.cluster.nodes[1]))))
+    assert picture["asleep"] == [[0, 4.0, 10.0, 1.0]]
+
+
+def test_every_dot_is_named_when_few_and_names_do_not_cover_each_other() -> None:
+    dots = [Dot(f"policy-{i}", 10.0 + 0.01 * i, 10.0 - 0.01 * i) for i in range(8)] + [Dot("far", 60.0, 60.0)]
+    text = scatter(dots, "x", "y")
+    boxes = [(float(x), float(y), 6.6 * len(name)) for x, y, name in
+             re.findall(r'<text class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)<', text)]  # fmt: skip
+    named = re.findall(r'class="name"[^>]*>([^<]+)<', text)
+    assert sum(1 + int(found[1]) if (found := re.search(r" \+ (\d+)", n)) else len(n.split(", ")) for n in named) == 9
+    for (x, y, width), (u, v, wide) in itertools.combinations(boxes, 2):
+        assert abs(y - v) >= 12 or x + width <= u or u + wide <= x
+
+
+def test_of_many_dots_the_front_the_baseline_and_the_flagship_are_named() -> None:
+    dots = [Dot(f"p{i}", float(i), 50.0 + i) for i in range(30)] + [Dot("base", 40.0, 90.0, marked=True)]
+    text = scatter(dots, "x", "y", followed="p20")
+    assert re.findall(r'class="name"[^>]*>([^<]+)<', text) == ["p0", "base", "p20"]
 
 
 def test_names_cannot_break_out_of_the_page() -> None:

@@ -23,7 +23,6 @@ from wattflow.live import (
     STARTED,
     TASK,
     Act,
-    Apart,
     BadEvent,
     Constraint,
     Engine,
@@ -331,6 +330,41 @@ def test_labels_taints_and_names_keep_tasks_where_they_belong() -> None:
     assert {pl.tag: pl.node for pl in engine.step(2.0).placements} == {2: b}
 
 
+@pytest.mark.parametrize("policy", ["heft", "peft"])
+def test_planners_plan_only_where_tasks_may_go(policy: str) -> None:
+    engine = Engine(policy)
+    engine.node(Node("fast", 8, 8 * GIB, speed=4.0, power=CURVE), labels={"zone": "x"})
+    slow = [engine.node(Node(f"slow{i}", 1, 8 * GIB, power=CURVE), labels={"zone": "y"}) for i in range(2)]
+    engine.step(0.0)
+    rule = engine.constraint(Constraint(any_of=((Match("zone", "in", ("y",)),),)))
+    shape = engine.shape([Variant(cores=1)], constraint=rule)
+    flow = engine.workflow()
+    for tag in range(4):
+        engine.put(TASK, shape, workflow=flow, estimate_s=10.0, tag=tag)
+    engine.put(SEAL, flow)
+    seen: list[tuple[int, int]] = []
+    for turn in range(1, 4):
+        placed = engine.step(10.0 * turn).placements
+        seen += [(pl.tag, pl.node) for pl in placed]
+        for pl in placed:
+            engine.put(STARTED, pl.attempt)
+            engine.put(FINISHED, pl.attempt)
+    assert sorted(tag for tag, _ in seen) == [0, 1, 2, 3]
+    assert sorted(node for _, node in seen) == sorted(slow * 2), "both of the nodes that may be used are used"
+
+
+def test_planners_leave_a_task_free_where_no_node_takes_all() -> None:
+    engine = Engine("heft")
+    x = engine.node(Node("x", 2, 8 * GIB, power=CURVE), labels={"zone": "x"})
+    y = engine.node(Node("y", 2, 8 * GIB, power=CURVE), labels={"zone": "y"})
+    flow = engine.workflow()
+    for tag, zone in enumerate("xy"):
+        rule = engine.constraint(Constraint(any_of=((Match("zone", "in", (zone,)),),)))
+        engine.put(TASK, engine.shape([Variant(cores=1)], constraint=rule), workflow=flow, estimate_s=10.0, tag=tag)
+    engine.put(SEAL, flow)
+    assert {pl.tag: pl.node for pl in engine.step(1.0).placements} == {0: x, 1: y}
+
+
 def test_devices_are_taken_and_given_back() -> None:
     card = Device("gpu", "a100", 40 * GIB, power=DeviceProfile((0.0, 1.0), (30.0, 250.0)))
     engine = Engine("least-loaded")
@@ -443,10 +477,6 @@ def test_bad_calls_are_typed_errors_and_leave_the_engine_as_it_was() -> None:
         engine.put("finished")  # type: ignore[arg-type]
     with pytest.raises(BadEvent, match="at least one variant"):
         engine.shape([])
-    with pytest.raises(BadEvent, match="count other tasks"):
-        engine.constraint(Constraint(apart=(Apart("web"),)))
-    with pytest.raises(BadEvent, match="count other tasks"):
-        engine.shape([Variant()], groups=("web",))
     assert engine.step(5.0).placements == [] and engine.counts["running"] == 1
 
 

@@ -17,6 +17,7 @@ from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
+from wattflow.policy import registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.simulate import Simulation
@@ -184,6 +185,16 @@ def test_pinned_jobs_keep_their_thread_until_one_falls_idle() -> None:
     )
     assert fair.end_s_by_task().tolist() == pytest.approx([9.0, 9.0, 9.0])
     assert fixed.end_s_by_task().tolist() == pytest.approx([9.0, 6.0, 9.0])
+
+
+def test_pinned_jobs_without_a_guarantee_may_share_a_thread_of_three() -> None:
+    """Four jobs of 6 s on two threads: two pairs end at 12 s; beside three the one alone ends at 6 s and takes one."""
+    bare = registry.load("kubernetes").with_settings(guarantees=(0.0,))
+    seen = set()
+    for seed in range(8):
+        run = simulate(tasks([6.0] * 4), nodes(node(2, sharing="pinned")), bare, seed=seed)
+        seen.add(tuple(sorted(round(end_s, 6) for end_s in run.end_s_by_task().tolist())))
+    assert seen == {(12.0, 12.0, 12.0, 12.0), (6.0, 10.0, 12.0, 12.0)}
 
 
 def test_host_cores_beside_a_device_crowd() -> None:

@@ -134,6 +134,19 @@ class Api:
         with contextlib.suppress(ApiError) if missing_ok else contextlib.nullcontext():
             self.request("DELETE", path if grace_s is None else f"{path}?gracePeriodSeconds={grace_s}")
 
+    def await_none(self, path: str, timeout_s: float) -> None:
+        """Waits until a list is empty.
+
+        Raises:
+            TimeoutError: something is left; the message names it.
+        """
+        ends = time.monotonic() + timeout_s
+        while left := self.items(path):
+            if time.monotonic() > ends:
+                names = ", ".join(one["metadata"]["name"] for one in left[:5])
+                raise TimeoutError(f"{len(left)} objects of {path} are still there after {timeout_s:.0f} s: {names}")
+            time.sleep(0.05)
+
     def items(self, path: str) -> list[JSON]:
         """The items of a list."""
         found: list[JSON] = self.get(path)["items"]
@@ -218,7 +231,7 @@ class Api:
         try:
             self.await_each(path, seen, 1, timeout_s, fieldSelector=f"metadata.name={name}")
         except TimeoutError as error:
-            state = json.dumps(last[0].get("status", {}))[:600] if last else "it does not exist"
+            state = json.dumps(last[0].get("status", {}))[:2000] if last else "it does not exist"
             raise TimeoutError(f"{name} of {path} not as awaited after {timeout_s:.0f} s: {state}") from error
         return last[0]
 

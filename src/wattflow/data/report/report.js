@@ -1,10 +1,11 @@
 "use strict";
-// Draws two timelines (attempts by node over stacked power) on one shared time axis. Data: the JSON in #runs.
+// Draws two timelines (attempts by node over stacked power) side by side on one shared time axis. Data: the JSON in #runs.
 (() => {
   const runs = JSON.parse(document.getElementById("runs").textContent);
   const box = document.getElementById("timelines");
   if (!runs.length || !box) return;
-  const WIDTH = 1120, LEFT = 132, RIGHT = 18, POWER = 130, GAP = 16, AXIS = 26;
+  const RIGHT = 14, POWER = 130, GAP = 16, AXIS = 26, PAIR = 860, BETWEEN = 16, BOX = 30;
+  let WIDTH = 1120, LEFT = 132;
   const choose = { workload: id("workload"), above: id("above"), below: id("below") }, tip = id("tip");
   const unique = (list) => [...new Set(list)];
   const of = (workload) => runs.filter((run) => run.workload === workload);
@@ -26,7 +27,7 @@
   function energy(j) { return j >= 1e8 ? (j / 3.6e6).toFixed(1) + " kWh" : +(j / 1000).toPrecision(4) + " kJ"; }
   function timeTicks(span) {
     const [size, unit] = span >= 7200 ? [3600, " h"] : span >= 600 ? [60, " min"] : [1, " s"];
-    return ticks(span / size, 8).map((at) => [at * size, at + unit]);
+    return ticks(span / size, Math.max(3, Math.min(8, Math.floor(WIDTH / 90)))).map((at) => [at * size, at + unit]);
   }
   function ticks(high, wanted) {
     const raw = high / wanted, size = 10 ** Math.floor(Math.log10(raw));
@@ -46,6 +47,19 @@
       y += height + 3;
       return row;
     });
+  }
+
+  // Hatched where a node sleeps; of a row of several nodes, as high as their share.
+  function sleeping(run, rows, x, svg) {
+    const hatch = el("pattern", { id: `hatch-${svg.dataset.side}`, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+    hatch.append(el("rect", { class: "hatch-back", width: 6, height: 6 }), el("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 6 }));
+    svg.append(hatch);
+    for (const [row, from, to, share] of run.asleep) {
+      const { y, height, name } = rows[row];
+      const bar = el("rect", { class: "asleep", x: x(from), y, width: Math.max(0.5, x(to) - x(from)), height, fill: `url(#hatch-${svg.dataset.side})`, opacity: share });
+      bar.dataset.tip = `${name}${share < 1 ? " (in part)" : ""} asleep\n${time(from)} → ${time(to)}`;
+      svg.append(bar);
+    }
   }
 
   function bars(run, rows, x, svg) {
@@ -83,10 +97,10 @@
     return under;
   }
 
-  function draw(run, span, most) {
+  function draw(run, span, most, side) {
     const rows = rowsOf(run), last = rows[rows.length - 1], gantt = last.y + last.height, base = gantt + GAP + POWER;
     const x = (s) => LEFT + (WIDTH - LEFT - RIGHT) * s / span, y = (w) => base - POWER * w / most;
-    const svg = el("svg", { viewBox: `0 0 ${WIDTH} ${base + AXIS}` });
+    const svg = el("svg", { viewBox: `0 0 ${WIDTH} ${base + AXIS}`, role: "img", "data-side": side });
     for (const [at, text] of timeTicks(span)) {
       svg.append(el("line", { class: "grid", x1: x(at), x2: x(at), y1: 2, y2: base }));
       svg.append(el("text", { class: "tick", x: x(at), y: base + 16, "text-anchor": "middle" }, text));
@@ -94,7 +108,7 @@
     rows.forEach((row) => {
       svg.append(el("rect", { class: "band", x: LEFT, y: row.y, width: WIDTH - LEFT - RIGHT, height: row.height }));
       svg.append(el("rect", { x: LEFT - 8, y: row.y, width: 4, height: row.height, fill: colour(row.group) }));
-      const name = row.name.length > 18 ? row.name.slice(0, 17) + "…" : row.name;
+      const name = row.name.length > LEFT / 7.2 ? row.name.slice(0, LEFT / 7.2 - 1) + "…" : row.name;
       const label = el("text", { class: "name", x: LEFT - 14, y: row.y + row.height / 2 + 4, "text-anchor": "end" }, name);
       label.dataset.tip = row.name;
       if (row.height >= 9) svg.append(label);
@@ -103,6 +117,7 @@
       svg.append(el("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(w), y2: y(w) }));
       svg.append(el("text", { class: "tick", x: LEFT - 8, y: y(w) + 4, "text-anchor": "end" }, w >= 1e4 ? w / 1000 + " kW" : w + " W"));
     }
+    sleeping(run, rows, x, svg);
     if (run.bars) bars(run, rows, x, svg); else strips(run, rows, x, svg);
     const total = power(run, x, y, svg, most);
     follow(svg, run, x, total, base, span);
@@ -112,7 +127,16 @@
     sum.textContent = `${time(run.span)} · ${energy(joules)} · mean ${(joules / run.span).toFixed(0)} W · ${run.attempts.toLocaleString("en")} attempts`;
     caption.append(run.policy, sum);
     figure.append(caption, svg);
+    figure.dataset.name = `${run.workload}: ${run.policy}, timeline`;
+    window.wattflowPage.offer(figure, () => records(run));
     return figure;
+  }
+
+  // What the CSV of a timeline holds: its attempts, or its watts where they are too many to be drawn.
+  function records(run) {
+    if (run.bars) return run.bars.map(([, , placed_s, start_s, end_s, task, func, node, variant, outcome]) => ({ task, function: func, node, variant, placed_s, start_s, end_s, outcome: outcome || "done" }));
+    const step = run.span / run.watts[0].length;
+    return run.watts[0].map((_, i) => Object.fromEntries([["from_s", i * step], ...run.groups.map((name, g) => [`${name}_w`, run.watts[g][i]])]));
   }
 
   function follow(svg, run, x, total, base, span) {
@@ -140,14 +164,31 @@
     const chosen = [choose.above, choose.below].map((select) => list.find((run) => run.policy === select.value)).filter(Boolean);
     const span = Math.max(...chosen.map((run) => run.span)) || 1;
     const most = Math.max(1, ...chosen.map((run) => Math.max(...run.watts[0].map((_, i) => run.watts.reduce((a, w) => a + w[i], 0)))));
-    box.replaceChildren(...unique(chosen).map((run) => draw(run, span, most)));
+    const room = box.clientWidth || 1120, beside = chosen.length > 1 && room >= PAIR;
+    WIDTH = Math.round(beside ? (room - BETWEEN) / 2 : room) - BOX;
+    LEFT = WIDTH < 460 ? 78 : WIDTH < 760 ? 104 : 132;
+    box.classList.toggle("beside", beside);
+    box.replaceChildren(...unique(chosen).map((run, side) => draw(run, span, most, side)));
+    id("kinds").replaceChildren(...kinds(chosen[0]));
+  }
+
+  function kinds(run) {
+    const swatch = (name, style) => {
+      const key = document.createElement("span"), colour = document.createElement("i");
+      Object.assign(colour.style, style);
+      key.append(colour, name);
+      return key;
+    };
+    const asleep = swatch("asleep", {});
+    asleep.firstChild.className = "hatched";
+    return [...run.groups.map((name, group) => swatch(name, { background: colour(group) })), asleep];
   }
 
   function reset() {
-    const list = of(choose.workload.value), names = list.map((run) => run.policy), joules = (run) => run.watts.flat().reduce((a, w) => a + w, 0) * run.span;
-    const best = [...list].sort((a, b) => joules(a) - joules(b)).find((run) => run.policy !== names[0]);
-    fill(choose.above, names, names[0]);
-    fill(choose.below, names, best ? best.policy : names[0]);
+    const names = of(choose.workload.value).map((run) => run.policy);
+    const first = (select, other) => names.includes(select.dataset.first) ? select.dataset.first : other;
+    fill(choose.above, names, first(choose.above, names[0]));
+    fill(choose.below, names, first(choose.below, names[1] || names[0]));
     show();
   }
 
@@ -155,5 +196,8 @@
   choose.workload.addEventListener("change", reset);
   choose.above.addEventListener("change", show);
   choose.below.addEventListener("change", show);
+  let drawn = 0;
+  new ResizeObserver(() => { if (Math.abs(box.clientWidth - drawn) > 20) { drawn = box.clientWidth; show(); } }).observe(box);
+  drawn = box.clientWidth;
   reset();
 })();

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGE_J, MESSAGES, NOW
+from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGES, NOW
 from wattflow.kernel import random
 
 
@@ -28,6 +28,13 @@ def unit(s):
 def below(s, n):
     """A whole number from 0 to n − 1."""
     return np.int64((bits(s) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32))
+
+
+@jit
+def other_below(s, n, first):
+    """A whole number from 0 to n − 1 that is not ``first``."""
+    v = below(s, n - 1)
+    return v + 1 if v >= first else v
 
 
 @jit
@@ -68,6 +75,18 @@ def message(s, count):
 
 
 @jit
+def ask(s, count):
+    """Seconds until the last of ``count`` that are asked at once has answered: a question and an answer each."""
+    if s.d_kind[D_LATENCY] == CONSTANT:
+        s.i[MESSAGES] += 2 * count
+        return 2.0 * s.d_a[D_LATENCY]
+    longest = 0.0
+    for _ in range(count):
+        longest = max(longest, message(s, 2))
+    return longest
+
+
+@jit
 def serve(s, server, d):
     """Seconds until a single server with a queue has dealt with a request made now."""
     if is_zero(s, d):
@@ -76,9 +95,3 @@ def serve(s, server, d):
     begin = max(now, s.served[server])
     s.served[server] = begin + draw(s, d)
     return s.served[server] - now
-
-
-@jit
-def message_joules(s):
-    """Joules of all messages so far."""
-    return s.i[MESSAGES] * s.f[MESSAGE_J]

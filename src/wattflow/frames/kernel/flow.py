@@ -171,6 +171,7 @@ def placers_steal(s):
             continue
         s.p_stealing[p] = 1
         seconds = draws.message(s, 1)
+        s.i[MESSAGES] += 2 * s.i[PLACER_STEAL_K] - 1  # a question and an answer of each that is asked
         events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_PLACER_STEAL, p, 0)
 
 

@@ -21,6 +21,7 @@ from wattflow.lab.experiments.outcome import Outcome, Progress, no_progress
 from wattflow.model.errors import InvalidInput, unknown_name
 
 KINDS = {
+    "exde": "wattflow.lab.experiments.exde",
     "fgd": "wattflow.lab.experiments.fgd",
     "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",

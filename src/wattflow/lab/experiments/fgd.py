@@ -178,6 +178,12 @@ def cluster_of(settings: FillingSettings) -> Cluster:
     return replace(cluster, nodes=tuple(node for node in cluster.nodes if gpus_in(node)))
 
 
+def shuffled(cluster: Cluster, seed: int) -> Cluster:
+    """The same nodes in a drawn order: the authors' simulator gives them new names in each run, and ties go by name."""
+    order = np.random.default_rng([seed, 29]).permutation(len(cluster.nodes))
+    return replace(cluster, nodes=tuple(cluster.nodes[n] for n in order))
+
+
 def gpus_in(node: Node) -> int:
     """GPUs of a node."""
     return sum(device.kind == "gpu" for device in node.devices)
@@ -209,9 +215,10 @@ def run(settings: FillingSettings, progress: Progress) -> Outcome:
     steps = settings.repeats * len(settings.policies)
     for repeat in range(settings.repeats):
         arrivals = inflated(pods, gpus, settings.seed + repeat)
+        nodes = shuffled(cluster, settings.seed + repeat)
         for number, name in enumerate(settings.policies):
             progress((repeat * len(settings.policies) + number) / steps, name)
-            found[name].append(fill(arrivals, cluster, policy_of(name, pods), settings.seed + repeat))
+            found[name].append(fill(arrivals, nodes, policy_of(name, pods), settings.seed + repeat))
     progress(1.0, "the plain list")
     return outcome(settings, found, (one_experiment_s(settings), len(pods), len(cluster.nodes)))
 

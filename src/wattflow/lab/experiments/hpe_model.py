@@ -22,8 +22,8 @@ from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 
 J_PER_WH = 3600.0
-NO_REQUEST = 0.1
-"""Cores that kube-scheduler counts for a pod without a request when it scores nodes."""
+NO_REQUEST = 0.0
+"""The guarantee of a pod without requests."""
 ENERGY_AWARE = 0.8
 """The share of the request that Algorithm 1 guarantees."""
 ROWS = ("default", "no_request", "energy_aware")
@@ -76,7 +76,7 @@ class Setting:
 
 
 def schedulers() -> dict[str, Policy]:
-    """The three rows. Without requests every pod fits everywhere, and scoring counts a tenth of a core for each."""
+    """The three rows. Without requests every pod fits everywhere, and scoring counts 100 m and 200 MiB for each."""
     default = registry.load("kubernetes")
     return {
         "default": default,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import resources
 
 from wattflow.files.whole import write_text
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, STAGES, node_provenance
+from wattflow.lab.show.answer import leader, sentence
+from wattflow.lab.show.page import Section, document, figure, legend
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars
 from wattflow.lab.show.tables import short_label, show, show_change
-from wattflow.lab.show.timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, timeline
+from wattflow.lab.show.timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, machine_kinds, timeline
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS
 from wattflow.model.units import J_PER_KWH
@@ -23,9 +24,12 @@ MOST_BARS_IN_ALL = 45_000
 
 _ABOUT_SCATTER = """<p>Each dot is a policy, at its means over seeds; less is better on both axes. The stairs are the
 Pareto front: no policy beats its members in both. Lines through these are 95 % intervals of the difference to the
-baseline (paired by seed), cut off at the frame. Point at a dot for its name and numbers.</p>"""
+baseline (paired by seed), cut off at the frame. Point at a dot for its name and numbers; dots of equal policies lie on
+one another.</p>"""
 _ABOUT_FIGURES = """<p>Change in percent is (before − after) / before against <b>{baseline}</b>: positive is less.
-● marks the Pareto front. Green is better, red is worse, grey is within the interval.</p>"""
+● marks the Pareto front. Green is better, red is worse, grey is within the interval.
+A click on a head sorts; the box filters by name.</p>"""
+_ABOUT_WAITS = "<p>Mean response time of a task, by stage.</p>"
 
 
 def write_report(path: str | os.PathLike[str], comparison: Comparison, title: str = "wattflow comparison") -> None:
@@ -34,37 +38,24 @@ def write_report(path: str | os.PathLike[str], comparison: Comparison, title: st
 
 
 def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
-    """The page as text."""
+    """The page as text: the answer, two timelines side by side, then everything behind them."""
     pictures, notes = _timelines(comparison)
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        _summary(comparison),
-        "<h2>Energy and makespan</h2>",
-        _ABOUT_SCATTER,
-        f'<div class="pair">{"".join(_scatter(comparison, workload) for workload in comparison.workloads)}</div>',
-    ]
-    if pictures:
-        parts.append(_timeline_section(comparison, notes))
-    parts.append("<h2>Figures</h2>")
-    parts.append(_ABOUT_FIGURES.format(baseline=escape(comparison.baseline)))
-    parts += [_table(comparison, workload) for workload in comparison.workloads]
-    parts += ["<h2>Where the joules went</h2>", legend(ACCOUNTS), *_account_bars(comparison), _provenance(comparison)]
-    parts += ["<h2>Where the time went</h2>", "<p>Mean response time of a task, by stage.</p>", legend(STAGES)]
-    parts += _wait_bars(comparison)
-    parts.append(_footer(comparison))
-    data = json.dumps(pictures, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{asset("report.css")}</style></head><body><main>'
-        + "\n".join(parts)
-        + f'</main><script type="application/json" id="runs">{data}</script>'
-        + f"<script>{asset('report.js')}</script></body></html>\n"
+    answer, _, yearly = sentence(comparison).partition("\n")
+    head = (
+        f'<h1>{escape(title)}</h1><p class="answer">{escape(answer)}</p>'
+        f"{f'<p>{escape(yearly)}</p>' if yearly else ''}{_summary(comparison)}"
     )
-
-
-def asset(name: str) -> str:
-    """The style sheet or the script of a report."""
-    return (resources.files("wattflow") / "data" / "report" / name).read_text(encoding="utf-8")
+    tables = "".join(_table(comparison, workload) for workload in comparison.workloads)
+    scatters = "".join(_scatter(comparison, workload) for workload in comparison.workloads)
+    sections = [Section("timelines-side", "Timelines", _timeline_body(comparison, notes))] if pictures else []
+    sections += [
+        Section("trade-off", "Energy and makespan", f'{_ABOUT_SCATTER}<div class="pair">{scatters}</div>'),
+        Section("figures", "Figures", _ABOUT_FIGURES.format(baseline=escape(comparison.baseline)) + tables),
+        Section("joules", "Where the joules went", legend(ACCOUNTS) + _account_bars(comparison)),
+        Section("watts", "How the watts are known", _provenance(comparison)),
+        Section("time", "Where the time went", _ABOUT_WAITS + legend(STAGES) + _wait_bars(comparison)),
+    ]
+    return document(title, head, sections, _footer(comparison), pictures)
 
 
 def _summary(comparison: Comparison) -> str:
@@ -95,9 +86,14 @@ def _scatter(comparison: Comparison, workload: str) -> str:
             marked = policy == comparison.baseline
             dots.append(Dot(policy, span.mean, energy.mean, wide, tall, marked))
     (x_size, x_unit), (y_size, y_unit) = _time_unit(dots), _energy_unit(max((dot.y for dot in dots), default=0.0))
+    rows = [
+        {"policy": d.name, "makespan_s": d.x, "energy_j": d.y, "makespan_half_width_s": d.x_half,
+         "energy_half_width_j": d.y_half}
+        for d in dots
+    ]  # fmt: skip
     dots = [Dot(d.name, d.x / x_size, d.y / y_size, d.x_half / x_size, d.y_half / y_size, d.marked) for d in dots]
-    drawing = scatter(dots, f"makespan, {x_unit}", f"energy, {y_unit}")
-    return f"<figure><figcaption>{escape(workload)}</figcaption>{drawing}</figure>"
+    drawing = scatter(dots, f"makespan, {x_unit}", f"energy, {y_unit}", leader(comparison))
+    return figure(f"{workload}: energy and makespan", drawing, rows)
 
 
 def _time_unit(dots: Sequence[Dot]) -> tuple[float, str]:
@@ -137,8 +133,8 @@ def _timelines(comparison: Comparison) -> tuple[list[dict[str, object]], list[st
     nodes = len(comparison.cluster.nodes)
     if nodes > MOST_ROWS:
         notes.append(f"The {nodes} nodes are drawn as {MOST_ROWS} rows of neighbours.")
-    if nodes > GROUPS:
-        notes.append(f"Colours stand for {GROUPS} groups of neighbouring nodes.")
+    if len(machine_kinds(comparison.cluster)[0]) == GROUPS:
+        notes.append(f"The last colour stands for every kind of machine beyond the first {GROUPS - 1}.")
     if any(picture["rebuilt"] for picture in pictures):
         notes.append("Power was rebuilt from attempts with every node taken to be on: sleep and wake do not show.")
     return pictures, notes
@@ -150,13 +146,16 @@ def _importance(comparison: Comparison, key: tuple[str, str]) -> tuple[int, int,
     return kind, comparison.workloads.index(workload), comparison.policies.index(policy)
 
 
-def _timeline_section(comparison: Comparison, notes: Sequence[str]) -> str:
+def _timeline_body(comparison: Comparison, notes: Sequence[str]) -> str:
     remarks = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    right = escape(leader(comparison) or comparison.baseline)
     return (
-        f"<h2>Timelines</h2><p>First seed ({comparison.seeds[0]}). Each band is a node, each bar an attempt (pale: cold"
-        " start, wake, data; red edge: failed). Below it, the stacked power of these nodes on the same time axis.</p>"
+        f"<p>First seed ({comparison.seeds[0]}), one time axis. Each band is a node, each bar an attempt (pale: cold"
+        " start, wake, data; red edge: failed); hatched: the node is asleep. Below, the stacked power of these nodes."
+        " Colours are kinds of machine.</p>"
         '<p class="choose"><label>workload <select id="workload"></select></label>'
-        '<label>above <select id="above"></select></label><label>below <select id="below"></select></label></p>'
+        f'<label>left <select id="above" data-first="{escape(comparison.baseline)}"></select></label>'
+        f'<label>right <select id="below" data-first="{right}"></select></label></p><p class="legend" id="kinds"></p>'
         f'<div id="timelines"></div><div id="tip" hidden></div><ul class="small">{remarks}</ul>'
     )
 
@@ -164,56 +163,56 @@ def _timeline_section(comparison: Comparison, notes: Sequence[str]) -> str:
 def _table(comparison: Comparison, workload: str) -> str:
     policies = comparison.policies
     shown = [m for m in HEADLINE if any(comparison.summary(workload, p, m).mean is not None for p in policies)]
-    head = "".join(f'<th title="{escape(METRICS[m].label)}">{escape(short_label(m))}</th>' for m in shown)
+    head = "".join(
+        f'<th title="{escape(METRICS[m].label)}" data-key="{m}">{escape(short_label(m))}</th>' for m in shown
+    )
     front = set(comparison.front(workload))
     body = []
     for policy in policies:
         cells = "".join(_cell(comparison, workload, policy, metric) for metric in shown)
         mark = " ●" if policy in front else ""
         kind = ' class="baseline"' if policy == comparison.baseline else ""
-        body.append(f"<tr{kind}><th>{escape(policy)}{mark}</th>{cells}</tr>")
+        body.append(f'<tr{kind}><th data-v="{escape(policy)}">{escape(policy)}{mark}</th>{cells}</tr>')
     return (
-        f'<h3>{escape(workload)}</h3><div class="wide"><table><thead><tr><th>policy</th>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+        f'<h3>{escape(workload)}</h3><div class="wide"><table class="sort" data-name="{escape(workload)}"><thead><tr>'
+        f'<th data-key="policy">policy</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
     )
 
 
 def _cell(comparison: Comparison, workload: str, policy: str, metric: str) -> str:
     each = comparison.summary(workload, policy, metric)
     value = escape(show(metric, each.mean))
+    raw = "" if each.mean is None else f' data-v="{each.mean:.10g}"'
     if policy == comparison.baseline or each.reduction is None:
-        return f"<td>{value}</td>"
+        return f"<td{raw}>{value}</td>"
     better, width = METRICS[metric].less_is_better, each.reduction_half_width or 0.0
     kind = "same"
     if better is not None and abs(each.reduction) > max(width, 0.0005):
         kind = "good" if (each.reduction > 0) == better else "bad"
-    return f'<td>{value}<small class="{kind}">{escape(show_change(each))}</small></td>'
+    return f'<td{raw}>{value}<small class="{kind}">{escape(show_change(each))}</small></td>'
 
 
-def legend(parts: Sequence[str]) -> str:
-    """Colours of the classes ``c-<part>``."""
-    keys = "".join(f'<span><i class="c-{part}"></i>{part.replace("_", " ")}</span>' for part in parts)
-    return f'<p class="legend">{keys}</p>'
-
-
-def _bars(comparison: Comparison, metrics: Sequence[str], parts: Sequence[str], scale: tuple[float, str]) -> list[str]:
+def _bars(comparison: Comparison, named: Mapping[str, str], what: str, scale: tuple[float, str]) -> str:
+    """Stacked bars of the metrics in ``named`` (metric to part), a figure for each workload."""
     out = []
     for workload in comparison.workloads:
-        rows = []
+        bars, rows = [], []
         for policy in comparison.policies:
-            values = [comparison.summary(workload, policy, metric).mean or 0.0 for metric in metrics]
-            rows.append((policy, [value / scale[0] for value in values]))
-        out.append(f"<figure><figcaption>{escape(workload)}</figcaption>{stacked_bars(rows, parts, scale[1])}</figure>")
-    return out
+            values = {metric: comparison.summary(workload, policy, metric).mean or 0.0 for metric in named}
+            bars.append((policy, [value / scale[0] for value in values.values()]))
+            rows.append({"policy": policy, **values})
+        out.append(figure(f"{workload}: {what}", stacked_bars(bars, list(named.values()), scale[1]), rows))
+    return "".join(out)
 
 
-def _account_bars(comparison: Comparison) -> list[str]:
+def _account_bars(comparison: Comparison) -> str:
     most = max((point.values["energy_j"] or 0.0 for point in comparison.points), default=0.0)
-    return _bars(comparison, [f"energy_{account}_j" for account in ACCOUNTS], ACCOUNTS, _energy_unit(most))
+    named = {f"energy_{account}_j": account for account in ACCOUNTS}
+    return _bars(comparison, named, "energy by account", _energy_unit(most))
 
 
-def _wait_bars(comparison: Comparison) -> list[str]:
-    return _bars(comparison, [f"wait_{stage}_s" for stage in STAGES], STAGES, (1.0, "s"))
+def _wait_bars(comparison: Comparison) -> str:
+    return _bars(comparison, {f"wait_{stage}_s": stage for stage in STAGES}, "response by stage", (1.0, "s"))
 
 
 def _provenance(comparison: Comparison) -> str:
@@ -235,7 +234,7 @@ def _provenance(comparison: Comparison) -> str:
     sources = sorted({node.power.source for node in comparison.cluster.nodes if node.power and node.power.source})
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources[:12])
     return (
-        "<h3>How the watts are known</h3><p>The weakest source of a node and its devices names the node. Simulated"
+        "<p>The weakest source of a node and its devices names the node. Simulated"
         " joules are never better than the profile they come from.</p>"
         '<div class="wide"><table class="text"><thead><tr><th>power profile</th><th>nodes</th>'
         f"<th>energy under {escape(comparison.baseline)}</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"

@@ -73,40 +73,74 @@ class _Frame:
         return parts
 
 
-def scatter(dots: Sequence[Dot], x_label: str, y_label: str) -> str:
-    """Every policy as a dot with its intervals; the front is joined as stairs, its members and the marked are named."""
+MOST_NAMED = 14
+"""Above so many places only the front, the marked and the followed dot are named."""
+_AROUND = ((9.0, 0.0), (9.0, -13.0), (9.0, 13.0), (-9.0, 0.0), (-9.0, -13.0), (-9.0, 13.0), (0.5, -16.0), (0.5, 16.0))
+_PLACES = tuple(
+    (dx * (1.0 + (reach - 1.0) / 3.0), 4.0 + dy * reach) for reach in (1.0, 2.0, 3.2, 4.6, 6.2) for dx, dy in _AROUND
+)
+"""Where a name may stand beside its dot, nearest first; left of it where the offset is negative."""
+
+
+def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | None = None) -> str:
+    """Every policy as a dot with its intervals; the front is joined as stairs.
+
+    Every place is named while they are few, else the front, the marked and the ``followed`` dot. Equal dots share one
+    name.
+    """
     if not dots:
         return "<p>Nothing to draw: energy or makespan is unknown.</p>"
     frame = _Frame(_padded([(d.x, d.x_half) for d in dots]), _padded([(d.y, d.y_half) for d in dots]))
     front = pareto_front([d.x for d in dots], [d.y for d in dots]).tolist()
     parts = frame.axes(escape(x_label), escape(y_label))
     parts.append(f'<path class="front" d="{_stairs(frame, [dots[i] for i in front])}"/>')
-    named: list[tuple[float, float, float, float]] = []
     order = sorted(range(len(dots)), key=lambda i: (i in front, dots[i].marked))
-    labels = []
     for i in order:
         dot, (x, y) = dots[i], frame.at(dots[i].x, dots[i].y)
         kind = "dot base" if dot.marked else "dot best" if i in front else "dot"
         about = f"{dot.name}: {dot.x:,.4g} ±{dot.x_half:.2g}, {dot.y:,.4g} ±{dot.y_half:.2g}"
         parts += _whiskers(frame, dot) if i in front else []
         parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(about)}</title></circle>')
-    for i in [*front, *(i for i in range(len(dots)) if dots[i].marked and i not in front)]:
-        labels.append(_label(frame, dots[i], named))
+    first = [*front, *(i for i in reversed(order) if dots[i].marked or dots[i].name == followed)]
     box = f"0 0 {frame.width:g} {frame.height:g}"
-    return f'<svg class="scatter" viewBox="{box}" role="img">{"".join(parts + labels)}</svg>'
+    names = _names(frame, dots, list(dict.fromkeys([*first, *reversed(order)])), len(first))
+    return f'<svg class="scatter" viewBox="{box}" role="img">{"".join(parts + names)}</svg>'
 
 
-def _label(frame: _Frame, dot: Dot, taken: list[tuple[float, float, float, float]]) -> str:
-    """The dot's name at the first place around it that no other name covers; pointing shows it anyway."""
-    x, y = frame.at(dot.x, dot.y)
-    width = 6.6 * len(dot.name)
-    for dx, dy in ((9, 4), (9, -9), (9, 17), (-9 - width, 4), (-9 - width, -9), (9, -22), (9, 30), (-9 - width, 17)):
-        box = (x + dx, y + dy - 10, x + dx + width, y + dy + 2)
+def _names(frame: _Frame, dots: Sequence[Dot], order: Sequence[int], needed: int) -> list[str]:
+    """Names of the dots in this order, each where it covers neither a name nor a dot."""
+    places: dict[tuple[int, int], list[str]] = {}
+    for i in order:
+        x, y = frame.at(dots[i].x, dots[i].y)
+        places.setdefault((round(x), round(y)), []).append(dots[i].name)
+    taken = [(x - 5.0, y - 5.0, x + 5.0, y + 5.0) for x, y in places]
+    important = {(round(x), round(y)) for x, y in (frame.at(dots[i].x, dots[i].y) for i in order[:needed])}
+    few = len(places) <= MOST_NAMED
+    return [_label(frame, at, _together(names), taken) for at, names in places.items() if few or at in important]
+
+
+def _together(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
+
+
+def _label(frame: _Frame, at: tuple[float, float], name: str, taken: list[tuple[float, float, float, float]]) -> str:
+    """The name at the first place around its dot that is free, joined to it by a line where it stands further off."""
+    (x, y), width = at, 6.6 * len(name)
+    for dx, dy in _PLACES:
+        left = x + dx - width if dx < 0 else x + dx - width / 2 if dx < 1 else x + dx
+        box = (left, y + dy - 10, left + width, y + dy + 2)
         inside = box[0] >= frame.left and box[2] <= frame.width - 2 and box[1] >= 0 and box[3] <= frame.height - 40
         if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
             taken.append(box)
-            return f'<text class="name" x="{x + dx:.1f}" y="{y + dy:.1f}">{escape(dot.name)}</text>'
+            return f'{_joint((x, y), box, dy)}<text class="name" x="{left:.1f}" y="{y + dy:.1f}">{escape(name)}</text>'
     return ""
+
+
+def _joint(at: tuple[float, float], box: tuple[float, float, float, float], dy: float) -> str:
+    if -12 <= dy <= 20:
+        return ""
+    x, y = min(max(at[0], box[0]), box[2]), box[1] if dy > 0 else box[3]
+    return f'<line class="joint" x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{x:.1f}" y2="{y:.1f}"/>'
 
 
 def _stairs(frame: _Frame, front: Sequence[Dot]) -> str:

@@ -42,6 +42,7 @@ def comparison_rows(comparison: Comparison, metrics: Iterable[str] = tuple(METRI
     """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
     return [
         {
+            "cluster": comparison.cluster.name,
             "workload": each.workload,
             "policy": each.policy,
             "metric": each.metric,
@@ -151,9 +152,11 @@ def _kilojoules(energy_j: float) -> str:
 
 
 def show_change(each: Summary) -> str:
-    """The reduction with its interval, as ``−4.2 ±0.3 %``; positive is less than the baseline."""
+    """The reduction with its interval, as ``−4.2 ±0.3 %``; positive is less than the baseline, ``× 54`` far more."""
     if each.reduction is None:
         return "–"
+    if each.reduction < -1.0:
+        return f"× {1.0 - each.reduction:.3g}"
     text = f"{100 * each.reduction:+.1f}".replace("-", "−")
     if text[1:] == "0.0":
         text = "0.0"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.power import busy_threads, power_curve
+from wattflow.lab.figures.power import PowerCurve, busy_threads, power_curve
+from wattflow.model.cluster import Cluster, Node
 from wattflow.model.run import OUTCOMES, Run
 
 MOST_BARS = 1500
@@ -20,17 +22,18 @@ def timeline(run: Run, most_bars: int = MOST_BARS) -> dict[str, object]:
     """Plain numbers for the page's script. Above ``most_bars`` attempts, rows show the busy share instead of bars."""
     nodes = run.cluster.nodes
     rows_of = _blocks(len(nodes), MOST_ROWS)
-    group_of = _blocks(len(nodes), GROUPS)
+    kinds, group_of = machine_kinds(run.cluster)
     curve = power_curve(run)
     edges, watts = curve.binned(len(nodes), BINS)
-    grouped = np.zeros((int(group_of.max()) + 1, BINS))
+    grouped = np.zeros((len(kinds), BINS))
     np.add.at(grouped, group_of, watts)
     picture: dict[str, object] = {
         "start": run.start_s,
         "span": run.span_s,
         "rows": _names([node.name for node in nodes], rows_of),
         "rowGroup": [int(group_of[np.flatnonzero(rows_of == row)[0]]) for row in range(int(rows_of.max()) + 1)],
-        "groups": _names([node.name for node in nodes], group_of),
+        "groups": kinds,
+        "asleep": _asleep(run, curve, rows_of),
         "watts": [[_short(w) for w in row] for row in grouped.tolist()],
         "joules": run.total_j,
         "rebuilt": curve.rebuilt,
@@ -39,6 +42,53 @@ def timeline(run: Run, most_bars: int = MOST_BARS) -> dict[str, object]:
     if len(run.attempts) <= most_bars:
         return picture | _bars(run, rows_of)
     return picture | {"busy": _busy_share(run, rows_of, edges)}
+
+
+def machine_kinds(cluster: Cluster) -> tuple[list[str], NDArray[np.int64]]:
+    """Kinds of machine by name, and the kind of each node: equal hardware and watts are one, wherever they stand.
+
+    A kind is called by what its nodes' names share; kinds beyond ``GROUPS`` are one, the last.
+    """
+    keys = [_machine(node) for node in cluster.nodes]
+    known = list(dict.fromkeys(keys))
+    most = len(known) if len(known) <= GROUPS else GROUPS - 1
+    kind_of = np.array([min(known.index(key), most) for key in keys], np.int64)
+    names = []
+    for kind in range(int(kind_of.max()) + 1):
+        mine = [node.name for node, which in zip(cluster.nodes, kind_of.tolist(), strict=True) if which == kind]
+        shared = _shared(mine).rstrip("-_.0123456789") if len(mine) > 1 else mine[0]
+        names.append("others" if kind == most else shared or f"{mine[0]} …")
+    return names, kind_of
+
+
+def _shared(names: list[str]) -> str:
+    """What all names begin with."""
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in alike)
+
+
+def _machine(node: Node) -> tuple[object, ...]:
+    devices = tuple((device.kind, device.model) for device in node.devices)
+    return node.cores, node.threads_per_core, node.memory_bytes, node.speed, node.architecture, node.power, devices
+
+
+def _asleep(run: Run, curve: PowerCurve, rows_of: NDArray[np.int64]) -> list[list[float]]:
+    """(row, from, to, share of the row's nodes) of each stretch at the watts of a node's sleep state."""
+    found: list[list[float]] = []
+    if curve.rebuilt:
+        return found
+    steps, held = curve.steps, curve.steps.held_s(curve.end_s)
+    size = np.bincount(rows_of)
+    for number, node in enumerate(run.cluster.nodes):
+        if node.sleep is None or (node.power is not None and node.sleep.watts >= node.power.idle_w):
+            continue
+        row = int(rows_of[number])
+        mine = (steps.group == number) & (np.abs(steps.value - node.sleep.watts) <= 1e-6 * node.sleep.watts)
+        for start, length in zip(steps.time_s[mine].tolist(), held[mine].tolist(), strict=True):
+            if length > 0:
+                begin = _short(start - run.start_s)
+                found.append([row, begin, _short(start + length - run.start_s), round(1 / size[row], 3)])
+    return found
 
 
 def lanes(start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> NDArray[np.int64]:
