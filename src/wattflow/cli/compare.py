@@ -61,6 +61,9 @@ def compare(
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
     full: o.Full = False,
+    headroom: Annotated[
+        bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
+    ] = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -98,10 +101,14 @@ def compare(
             setup=replace(study.setup, options=options),
         )  # fmt: skip
     assert isinstance(study, Study)
+    if headroom:
+        _may_be_bounded(study, form)
     if report is not None:
         check_outputs(force, *_reports(report, study))
     found = _run(study, report is not None, workers, quiet)
     show(found, form, out, shown, full, study.slos)
+    if headroom:
+        show_bounds(found, study, quiet)
     for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
         write(comparison, path, quiet)
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
@@ -182,6 +189,34 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
         print_tables([overall.workloads_table(comparison, rows)])
     print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
     typer.echo(explanation(comparison, front=False))
+
+
+def _may_be_bounded(study: Study, form: o.Form) -> None:
+    if study.setup.options is not None and study.setup.options.power_error > 0:
+        raise InvalidInput("--bounds", "do not hold where true watts are not those of the cluster: drop --power-error")
+    if form is not o.Form.table:
+        raise InvalidInput("--bounds", "are shown as a table; `wattflow bounds` has them for programs")
+
+
+def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
+    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    from wattflow.lab.compare import headroom
+    from wattflow.model.workload import Workload
+
+    for comparison in found:
+        seed = comparison.seeds[0]
+        for title, source in zip(comparison.workloads, study.workloads, strict=True):
+            figures = []
+            for policy in comparison.policies:
+                energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
+                if energy_j is not None and makespan_s is not None and makespan_s > 0:
+                    figures.append((policy, energy_j, makespan_s))
+            with progress_bar(quiet) as progress:
+                search = headroom.Search(seed)
+                workload = source if isinstance(source, Workload) else source.draw(seed)
+                rows = list(headroom.headroom(workload, comparison.cluster, figures, search, progress))
+            print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
+    typer.echo(headroom.EXPLANATION)
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:

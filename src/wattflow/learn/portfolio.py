@@ -11,6 +11,7 @@ Made by ``python -m wattflow.learn.tuning``; every setting is given the same str
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from wattflow.sim import SimOptions, simulate
 
 BOUND = 1.02
 BASELINE, PUNCTUAL = "kubernetes", "eft-sleep"
-TABLE = ("learn", "portfolio.csv")
+TABLE = ("learn", "portfolio.csv.gz")
 _SLEEPS = (0, 30, 60, 120, 300)
 
 
@@ -181,7 +182,7 @@ def best_in(rows: Iterable[Judged], application: str, cluster: str, load: float)
 @cache
 def shipped() -> tuple[Judged, ...]:
     """The table that comes with the package."""
-    text = packaged(*TABLE).read_text(encoding="utf-8")
+    text = gzip.decompress(packaged(*TABLE).read_bytes()).decode()
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return tuple(
         Judged(
