@@ -1,4 +1,4 @@
-"""Memory for copies of tables. What a copy leaves is used again: new pages cost the system more than the copying does."""
+"""Memory for copies of tables. What a copy leaves is used again: clearing new pages takes longer than the copying."""
 
 from __future__ import annotations
 
