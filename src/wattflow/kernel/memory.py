@@ -1,4 +1,4 @@
-"""Memory for copies of tables. What a copy leaves is used again: clearing new pages takes longer than the copying."""
+"""Memory for copies of tables. What a copy leaves is used again: new pages cost more than copying."""
 
 from __future__ import annotations
 
