@@ -119,7 +119,7 @@ def draw(shown: Sequence[tuple[Bench, Mapping[str, Row]]], path: Path) -> None:
         names, values = [], []
         for bench, ours in shown:
             for mode in MODES:
-                names.append(f"{LABELS[mode]}\n{bench.name.split(',')[0]}")
+                names.append("\n".join([*LABELS[mode].split(), bench.name.split(",")[0]]))
                 at = 0 if unit == "s" else 1
                 values.append((ours[mode][at], bench.published[mode][at]))
         place = np.arange(len(names))
@@ -127,7 +127,7 @@ def draw(shown: Sequence[tuple[Bench, Mapping[str, Row]]], path: Path) -> None:
             bars = axes.bar(place + offset, [pair[side] for pair in values], 0.4, label=label, color=colour)
             axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=2)
         axes.set_xticks(place, names, fontsize=7)
-        axes.set(ylabel=f"{what}, {unit}", title=f"{what}: MPS is predicted from the other two")
+        axes.set(ylabel=f"{what}, {unit}", title=what)
         axes.legend(fontsize=8)
     figure.savefig(path, dpi=110)
 
