@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("speed", "grid", "headline", "exde", "sweeps", "savers"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one")
-    parser.add_argument("--rows", type=Path, default=Path("out/bench/frames_grid.csv"), help="where the grid is kept")
+    parser.add_argument("--rows", type=Path, default=Path("docs/frames_grid.csv"), help="where the grid is kept")
     parser.add_argument("--tasks", type=int, default=3_000_000)
     given = parser.parse_args()
     if given.one:

@@ -5,6 +5,7 @@ With ``WATTFLOW_CHECK=1`` it runs after every event of a simulation and every st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,7 @@ def find_problems(state: State) -> Iterator[str]:
     yield from _queue(state)
     yield from _tasks(state, running)
     yield from _containers(state)
+    yield from _counters(state, running)
 
 
 def _sum_by(key: Any, value: Any, size: int) -> Longs:
@@ -270,6 +272,29 @@ def _containers(state: State) -> Iterator[str]:
             seen += len(found)
         if seen + len(free) != len(table):
             yield f"{len(table) - len(free)} containers are in use, but {seen} are listed by {owner}"
+
+
+def _counters(state: State, running: Any) -> Iterator[str]:
+    """Counters of tasks hold what runs."""
+    if not np.any(np.asarray(state.shapes["counted"])):
+        return
+    true: Counter[tuple[int, int]] = Counter()
+    total: Counter[int] = Counter()
+    for a in running.tolist():
+        node = int(state.attempts["node"][a])
+        link = int(state.shapes["counted"][state.tasks["form"][state.attempts["task"][a]]])
+        while link > 0:
+            term = int(state.counted["term"][link])
+            topology = int(state.terms["topology"][term])
+            domain = node if topology < 0 else int(state.domains[node, topology])
+            if domain >= 0:
+                true[term, domain] += 1
+                total[term] += 1
+            link = int(state.counted["next"][link])
+    for (term, domain), count in true.items():
+        kept = int(state.tallies[int(state.terms["first"][term]) + domain])
+        if kept != count or int(state.terms["total"][term]) != total[term]:
+            yield f"counter {term} says {kept} of domain {domain}, where {count} tasks are"
 
 
 __all__ = ["CorruptState", "find_problems", "validate_state"]

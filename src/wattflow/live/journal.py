@@ -24,7 +24,7 @@ from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
 
-_RECORDED = ("use", "node", "shape", "workflow", "drop", "constraint", "resource", "put", "step")
+_RECORDED = ("use", "node", "shape", "workflow", "drop", "constraint", "resource", "put", "pin", "step")
 """Calls that change an engine."""
 _NUMBERED = re.compile(r"(snapshot|journal)-(\d+)")
 

@@ -26,23 +26,53 @@ _NODE_ID = 1
 
 
 @inner
-def _row(state, ask, n, kind, task, variant, node, device, cost):
-    """Write a row; the cheapest, as the engine breaks ties, comes first."""
+def _row(state, ask, n, kind, node):
+    """Write a row that places nothing."""
     if n >= ask.rows.size:
         ask.ask[0].lost += 1
         return n
     row = ask.rows[n]
     row.kind = kind
-    row.task = structure.task_id(state, task) if task >= 0 else -1
-    row.task_row = task
-    row.variant = variant
-    row.origin = state.variants[variant].origin if kind == PLACE else -1
+    row.task = -1
+    row.task_row = -1
+    row.variant = 0
+    row.origin = -1
     row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
     row.node_row = node
-    row.device = device
+    row.device = -1
     row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
-    row.cost = cost
+    row.cost = math.inf
     return n + 1
+
+
+@inner
+def _place_rows(state, ask, task, variant, found, n):
+    """Rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
+    shown = ask.rows
+    candidates = state.candidates
+    nodes = state.nodes
+    marks = state.node_marks
+    all_groups = state.groups
+    cost = state.cost
+    identity = structure.task_id(state, task)
+    origin = state.variants[variant].origin
+    kept = min(found, shown.size - n)
+    if kept < found:
+        ask.ask[0].lost += found - kept
+    for c in range(kept):
+        node = candidates[c].node
+        row = shown[n + c]
+        row.cost = cost[c]
+        row.task = identity
+        row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
+        row.alike = all_groups[nodes[node].group].count
+        row.kind = PLACE
+        row.variant = variant
+        row.origin = origin
+        row.device = candidates[c].device
+        row.node_row = node
+        row.task_row = task
+    return n + kept
 
 
 @inner
@@ -116,8 +146,7 @@ def _rows_of(state, ask, functions, task, n):
                 state.choice[0].bad_task = task
                 state.choice[0].bad_variant = v
                 return np.int64(BAD)
-            candidate = state.candidates[c]
-            n = _row(state, ask, n, PLACE, task, v, candidate.node, candidate.device, cost[c])
+        n = _place_rows(state, ask, task, v, found, n)
     return n
 
 
@@ -258,14 +287,14 @@ def _next_joint(state, ask, functions):
     _best_first(state, ask, n)
     first = ask.rows[0].task
     asked.task = ask.rows[0].task_row
-    n = _row(state, ask, n, WAIT, -1, 0, -1, -1, math.inf)
+    n = _row(state, ask, n, WAIT, -1)
     for at in range(counts.active_n):
         group = state.groups[state.active_groups[at]]
         node = state.class_nodes[state.classes[group.cls].first + group.low]
         if group.power_state == ON and fold.may_sleep(state, node):
-            n = _row(state, ask, n, SLEEP, -1, 0, node, -1, math.inf)
+            n = _row(state, ask, n, SLEEP, node)
         elif group.power_state == ASLEEP or group.power_state == FALLING:
-            n = _row(state, ask, n, WAKE, -1, 0, node, -1, math.inf)
+            n = _row(state, ask, n, WAKE, node)
     return first, n
 
 
@@ -294,12 +323,12 @@ def want_one(state, ask, functions, chosen):
     return task, n
 
 
-def want(state, ask, functions, chosen):  # type: ignore[no-untyped-def]
+def want(state, ask, functions, chosen):
     """`want_one`, called from Python."""
     return want_one(state, ask, functions, chosen)
 
 
-def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):  # type: ignore[no-untyped-def]
+def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
     """`want_one` for many engines, given the addresses of their tables; ``state`` and ``ask`` say of which types."""
     for i in range(states.size):
         own = tables_at(state, states[i])
@@ -307,7 +336,7 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
         tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
 
 
-def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped-def]
+def open_instant(state, desk, ask, functions, joint):
     """After the events are folded: arrivals, and the queue's first look."""
     clock = state.clock[0]
     words = desk.words[0]
@@ -331,7 +360,7 @@ def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped
     return 0
 
 
-def close_instant(state, desk, ask, functions):  # type: ignore[no-untyped-def]
+def close_instant(state, desk, ask, functions):
     """What a step does after its decisions: list placements, let the policy act, say when to come back."""
     if ask.ask[0].open == 1:
         if ask.ask[0].part > 0:

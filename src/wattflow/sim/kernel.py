@@ -11,6 +11,7 @@ from numba import types
 
 from wattflow.engine import containers, decide, fold, groups, release, view
 from wattflow.engine.tables import (
+    ACT_CAP,
     ACT_FREQUENCY,
     ACT_SLEEP,
     ACT_TIMER,
@@ -25,7 +26,7 @@ from wattflow.engine.tables import (
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, faults, power, sleep, stages
+from wattflow.sim import clocks, ends, faults, power, running, sleep, stages
 from wattflow.sim.world import (
     BACK,
     DATA,
@@ -89,7 +90,7 @@ def _finish_domain(state, world, priority):
     if world.runs[a].stage == DATA:
         stages.data_arrived(state, world, a)
     else:
-        stages.run_ended(state, world, a, priority)
+        ends.run_ended(state, world, a, priority)
 
 
 @inner
@@ -100,10 +101,10 @@ def _lose_node(state, world, node, priority):
         if oldest < 0:
             break
         task = state.attempts[oldest].task
-        stages.stop(state, world, oldest, NODE_LOST)
+        ends.stop(state, world, oldest, NODE_LOST)
         if state.shapes[state.tasks[task].form].parts > 1:
-            stages.cancel_siblings(state, world, task, node)
-        stages.retry(state, world, task, NODE_LOST, priority)
+            ends.cancel_siblings(state, world, task, node)
+        ends.retry(state, world, task, NODE_LOST, priority)
     fold.forget_contents(state, node)
     _stop_warming(state, world, node)
     sleep.set_state(state, world, node, DOWN)
@@ -173,7 +174,7 @@ def _fold(state, world, priority):
                 if what == STAGE_END:
                     stages.stage_ended(state, world, who)
                 else:
-                    stages.time_is_up(state, world, who, priority)
+                    ends.time_is_up(state, world, who, priority)
                 count += 1
             elif _node_event(state, world, what, who, gen, priority):
                 count += 1
@@ -256,7 +257,9 @@ def _apply_actions(state, world):
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            stages.set_frequency(state, world, node, state.actions[k].value)
+            running.set_frequency(state, world, node, state.actions[k].value)
+        elif kind == ACT_CAP:
+            running.set_frequency(state, world, node, fold.level_below(state, node, float(state.actions[k].value)))
     counts.action_n = 0
 
 
@@ -324,7 +327,7 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
     priority = functions.priority
     score = functions.score

@@ -32,6 +32,10 @@ MEANINGS = {
     "overlap": "transfers planned as the simulator runs them (0) or as the papers do (1)",
     "smt": "a task per core (0), per hardware thread (1), or the better of both (−1)",
     "slack": "share of its span that a workflow may end later to save energy",
+    "deadline": "1: slack is spent up to a workflow's deadline too; 0: only up to its planned end and slack",
+    "lean": "how far the network may move the flagship's decisions; 0: not at all",
+    "energy": "weight of joules", "response": "weight of response", "makespan": "weight of makespan",
+    "cost": "weight of money", "utilisation": "weight of busy cores",
     "population": "plans of one generation", "generations": "generations of the search", "seed": "seed of the search",
 }  # fmt: skip
 """Words for each tunable number, by its name; they mean the same wherever they occur."""
