@@ -23,7 +23,7 @@ DIAL = view.dials(objective=5.0)
 
 
 @jit
-def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
+def stage_slack_s(state, task):
     """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
     typical = view.typical_s(state, task)
     deadline = view.deadline_s(state, task)
@@ -35,7 +35,7 @@ def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
-def waits(state, task):  # type: ignore[no-untyped-def]
+def waits(state, task):
     """Whether the task should wait for a busy container of its function."""
     estimate = view.estimate_s(state, task)
     fn = view.function_of(state, task)
@@ -49,12 +49,12 @@ def waits(state, task):  # type: ignore[no-untyped-def]
     return view.function_waiting(state, fn) <= batch * view.function_running(state, fn)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """Least slack first: when the stage's slack ends."""
     return view.now_s(state) + stage_slack_s(state, task)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Warm before cold, the fuller node first; inf for cold ones while the batch lasts."""
     patient = waits(state, task)
     fn = view.function_of(state, task)
