@@ -23,9 +23,11 @@ from wattflow.cli.screen import (
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from wattflow.generate.recipe import Recipe
     from wattflow.lab.compare.comparison import Comparison
     from wattflow.lab.compare.slo import Slo
     from wattflow.lab.compare.study import Study
+    from wattflow.model.workload import Workload
 
 _OF_THE_FILE = (
     "cluster", "policies", "seeds", "baseline", "jitter", "runtime_error", "power_error", "estimates", "queue",
@@ -62,6 +64,9 @@ def compare(
     workers: o.Workers = None,
     full: o.Full = False,
     force: o.Force = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
+    ] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare policies against a baseline.
@@ -82,19 +87,22 @@ def compare(
     from wattflow.lab.show.tables import metric_names
 
     form = chosen_form(output, out, force)
-    shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
+    if bounds and (power_error > 0 or form is not o.Form.table):
+        what = "do not hold under --power-error" if power_error > 0 else "are shown as a table; use `wattflow bounds`"
+        raise InvalidInput("--bounds", what)
+    shown, slos = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
     never_onto(inputs, out, report)
     check_outputs(True, report)
     if _is_study(workflows):
         _nothing_beside(ctx)
         study = read_study(Path(workflows[0]))
-        study = replace(study, slos=(*study.slos, *bounds))
+        study = replace(study, slos=(*study.slos, *slos))
     else:
         study = _typed(workflows, cluster, policies, estimates)
         options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
         study = replace(
-            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=bounds,
+            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=slos,
             setup=replace(study.setup, options=options),
         )  # fmt: skip
     assert isinstance(study, Study)
@@ -102,6 +110,8 @@ def compare(
         check_outputs(force, *_reports(report, study))
     found = _run(study, report is not None, workers, quiet)
     show(found, form, out, shown, full, study.slos)
+    for comparison in found if bounds else ():
+        show_bounds(comparison, study.workloads, quiet)
     for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
         write(comparison, path, quiet)
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
@@ -182,6 +192,25 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
         print_tables([overall.workloads_table(comparison, rows)])
     print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
     typer.echo(explanation(comparison, front=False))
+
+
+def show_bounds(comparison: Comparison, sources: Sequence[Workload | Recipe], quiet: bool) -> None:
+    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    from wattflow.lab.compare import headroom
+    from wattflow.sim.inputs import drawn
+
+    seed = comparison.seeds[0]
+    for title, source in zip(comparison.workloads, sources, strict=True):
+        figures = []
+        for policy in comparison.policies:
+            energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
+            if energy_j is not None and makespan_s is not None and makespan_s > 0:
+                figures.append((policy, energy_j, makespan_s))
+        with progress_bar(quiet) as progress:
+            search = headroom.Search(seed)
+            rows = list(headroom.headroom(drawn(source, seed), comparison.cluster, figures, search, progress))
+        print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
+    typer.echo(headroom.EXPLANATION)
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:

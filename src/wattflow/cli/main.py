@@ -10,6 +10,7 @@ import typer
 from wattflow import __version__
 from wattflow.cli import (
     agent,
+    bounds,
     clusters,
     compare,
     completion,
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "compare": compare.compare,
     "simulate": simulate.simulate,
+    "bounds": bounds.bounds,
     "describe": describe.describe,
     "generate": generate.generate,
     "convert": convert.convert,

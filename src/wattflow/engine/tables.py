@@ -60,7 +60,8 @@ COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
     ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
     ("asleep_n", "i8"), ("shapes_n", "i8"), ("extra_n", "i8"), ("failed_tasks", "i8"), ("held_first", "i8"),
-    ("free_attempt", "i8"), ("free_container", "i8"), ("free_task", "i8"), ("free_workflow", "i8"),
+    ("free_attempt", "i8"), ("free_container", "i8"), ("hot_container", "i8"), ("free_task", "i8"),
+    ("free_workflow", "i8"),
     ("sealed_first", "i8"), ("child_n", "i8"), ("parent_n", "i8"), ("timer_n", "i8"), ("stale", "i8"),
     ("ended_n", "i8"), ("stamp", "i8"),
 ])  # fmt: skip
@@ -149,6 +150,8 @@ GROUPS = np.dtype([
     ("power_state", "i4"), ("words", "i4"),
 ])  # fmt: skip
 CANDIDATES = np.dtype([("node", "i4"), ("device", "i4"), ("variant", "i4")])
+HOT = -1
+"""In place of a function: a container that serves any."""
 CONTAINERS = np.dtype([
     ("node", "i4"), ("function", "i4"), ("next_node", "i4"), ("previous_node", "i4"), ("next_function", "i4"),
     ("previous_function", "i4"), ("idle_since", "f8"),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers
+from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers, view
 from wattflow.engine.tables import ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
@@ -103,7 +103,7 @@ def _apply_policy_actions(state, first):
             reports.wake(state, node)
         elif kind == ACT_WARM:
             if state.nodes[node].power_state == ON:
-                seconds = state.functions[value].cold_start_s * state.classes[state.nodes[node].cls].cold_factor
+                seconds = view.warming_s(state, node, value)
                 timers.push(state, state.clock[0].now + seconds, timers.WARM, node, value)
                 reports.ask(state, kind, node, value)
         elif kind == ACT_FREQUENCY and fold.set_frequency(state, node, value):

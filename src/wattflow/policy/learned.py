@@ -18,7 +18,9 @@ a node)).
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -226,11 +228,10 @@ def use(state: Any, theta: Any) -> None:
     state.classes.sleep_after_s[ours] = (base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)))[ours]
 
 
-def prepare(state: Any, cluster: Cluster) -> None:
-    """The flagship's preparation, facts of the cluster, and the weights."""
+def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
+    """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
     given = state.classes.sleep_after_s.copy()
     wattflow.prepare(state, cluster)
-    theta = weights.current()
     view.lay_out(
         state,
         NOTES,
@@ -244,7 +245,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
     rows = int(state.memory[NOTES.classes])
     fixed = np.flatnonzero(np.isfinite(given))
     state.memory[rows + CLASS_N * fixed + CLASS_N - 1] = np.inf
-    use(state, theta)
+    use(state, weights.current() if theta is None else theta)
 
 
 LEARNED = Policy(
@@ -259,3 +260,8 @@ LEARNED = Policy(
     prepare=prepare,
     slack=True,
 )
+
+
+def with_weights(theta: Any) -> Policy:
+    """The policy with these weights, whatever file is in use."""
+    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta))

@@ -43,7 +43,7 @@ from wattflow.policy import levels, patient, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.5, amortise=0.5, sleep=2.0, merit=3.0)
+DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0)
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς and μ."""
 NOTES = view.notes("idle_w")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import containers, decide, fold, groups, release
+from wattflow.engine import containers, decide, fold, groups, release, view
 from wattflow.engine.tables import (
     ACT_FREQUENCY,
     ACT_SLEEP,
@@ -267,14 +267,14 @@ def _warm(state, world, node, fn):
     load = world.nodes[node]
     if node_row.power_state != ON:
         return
-    seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
+    seconds = view.warming_s(state, node, fn)
     power.account(state, world, node)
     load.busy_u += MICRO
     load.weight_u += MICRO
     load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
-    announced = load.warm_gen * state.functions.size + fn
+    announced = load.warm_gen * (state.functions.size + 1) + fn + 1
     clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, announced)
 
 
@@ -283,7 +283,8 @@ def _warm_done(state, world, node, announced):
     """A container made ahead of need is ready; False if its node was lost while it was made."""
     load = world.nodes[node]
     node_row = state.nodes[node]
-    if announced // state.functions.size != load.warm_gen:
+    kinds = state.functions.size + 1
+    if announced // kinds != load.warm_gen:
         return False
     power.account(state, world, node)
     load.busy_u -= MICRO
@@ -291,7 +292,7 @@ def _warm_done(state, world, node, announced):
     load.warming_u -= MICRO
     power.refresh(state, world, node)
     if node_row.power_state == ON:
-        containers.keep(state, node, announced % state.functions.size)
+        containers.keep(state, node, announced % kinds - 1)
         if node_row.running == 0 and load.warming_u == 0:
             sleep.node_idles(state, world, node)
     return True
