@@ -223,9 +223,7 @@ class Ledger:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, phases=[Phase.generate]
-)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(st.integers(0, 2**31), st.sampled_from(["least-energy", "sjf", "wfp3", "kubernetes", "wattflow", "min-min"]))
 def test_any_sequence_of_events_agrees_with_a_plain_ledger(seed: int, policy: str) -> None:
     ledger = Ledger(seed, policy)
@@ -239,9 +237,7 @@ def test_any_sequence_of_events_agrees_with_a_plain_ledger(seed: int, policy: st
     assert ledger.engine.counts["stale"] >= ledger.expected_stale > 0
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, phases=[Phase.generate]
-)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(st.integers(0, 2**31), st.sampled_from(["least-energy", "sjf", "kubernetes"]))
 def test_short_sequences(seed: int, policy: str) -> None:
     ledger = Ledger(seed, policy)
