@@ -59,22 +59,22 @@ def up(
     """
     from wattflow.policy import registry
     from wattflow.server.settings import Settings, listen
-    from wattflow.store.database import open_store
 
     place = home_of(home)
-    registry.load(policy)
+    if policy not in registry.POLICIES:  # a known one need not be loaded to know that it is there
+        registry.load(policy)
     if place.server() is not None:
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     keep_s = _duration(keep)
     place.make()
-    open_store(store or place.store, upgrade=upgrade).dispose()
     settings = Settings(home=place, host=host, port=port)
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--store": store, "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
+    command += ["--upgrade"] if upgrade else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition)):
@@ -126,7 +126,8 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
         if process.poll() is not None or waited_s > START_S:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
             lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
-            raise InvalidInput("the server did not start", lines[-1] if lines else "it said nothing")
+            said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+            raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
 
 

@@ -42,6 +42,7 @@ POLICIES = {
     "power-cap": "wattflow.policy.power_cap:POWER_CAP",
     "joulie": "wattflow.policy.joulie:JOULIE",
     "joulie-caps": "wattflow.policy.joulie:JOULIE_CAPS",
+    "renewable": "wattflow.policy.renewable:RENEWABLE",
     "eft": "wattflow.policy.eft:EFT",
     "eft-sleep": "wattflow.policy.eft:EFT_SLEEP",
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.executors.devices import Devices
@@ -32,6 +33,7 @@ LOG_EVERY_S = 0.1
 TELL_START_S = 0.25
 CACHED_OBJECTS = 256
 KNOWN_FENCES = 65_536
+WARM_UP_TRIES = 5
 
 
 class Agent:
@@ -66,9 +68,20 @@ class Agent:
     async def start(self) -> None:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        await self._executor.start()
+        await self._warm_up()
         await self._until_it_works(lambda: self._transport.announce(self.node, self.boot))
         self._loops = [asyncio.create_task(loop()) for loop in (self._poll, self._report, self._watch)]
+
+    async def _warm_up(self) -> None:
+        """Make processes possible. A zygote that is killed while it starts is started again, a few times."""
+        for tries_left in reversed(range(WARM_UP_TRIES)):
+            try:
+                await self._executor.start()
+                return
+            except (OSError, TimeoutError) as error:
+                if tries_left == 0:
+                    raise WattflowError(f"no process could be made here: {error}") from None
+                log.warning("%s; trying again", error or type(error).__name__)
 
     async def run(self) -> None:
         """Work until cancelled; ends with an error when the server denies this agent."""
@@ -168,29 +181,41 @@ class Agent:
         self._devices.stop(fence)
 
     async def _attempt(self, lease: m.Lease) -> None:
-        output = _Output(lease.fence, self._transport)
+        """Run an attempt and tell its end, whatever goes wrong: a fence that is held for ever is a lost task."""
         began_s = self._clock.now()
         tell = asyncio.get_running_loop().call_later(TELL_START_S, self._started, lease.fence, began_s)
+        try:
+            end = await self._ending(lease)
+        except Exception as error:
+            log.exception("attempt %d", lease.fence)
+            end = m.Ended(
+                fence=lease.fence, outcome="refused", reason=f"its agent failed: {type(error).__name__} {error}"
+            )
+        finally:
+            tell.cancel()
+            self._tasks.pop(lease.fence, None)
+        self._outbox.ended.append(end)
+        self._news.set()
+
+    async def _ending(self, lease: m.Lease) -> m.Ended:
+        output = _Output(lease.fence, self._transport)
         try:
             finish = await self._execute(lease, output)
         except (Denied, KeyError, ValueError, OSError) as error:
             finish = Finish("refused", 0.0, 0.0, reason=f"its data could not be brought: {error}")
         except Unreachable as error:
             finish = Finish("refused", 0.0, 0.0, reason=str(error))
-        tell.cancel()
         await output.flush()
         result = None
         if finish.result is not None:
             result = await self._keep(finish.result)
         self._energy.ended(lease.fence, finish.cpu_s)
-        self._outbox.ended.append(m.Ended(
+        return m.Ended(
             fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
             started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
             ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
             peak_bytes=finish.peak_bytes, result=result, reason=finish.reason,
-        ))  # fmt: skip
-        del self._tasks[lease.fence]
-        self._news.set()
+        )  # fmt: skip
 
     def _started(self, fence: int, began_s: float) -> None:
         """Worth telling only of what lasts: the end of a short attempt says when it began, too."""

@@ -110,7 +110,7 @@ class Client(concurrent.futures.Executor):
         self._futures: dict[str, TaskFuture] = {}
         self._functions: dict[int, tuple[object, str]] = {}
         self._queue: queue.SimpleQueue[m.Task | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock, self._calling = threading.Lock(), threading.Lock()
         self._number = 0
         self._open = 0
         self._closed = False
@@ -285,23 +285,24 @@ class Client(concurrent.futures.Executor):
         return variant  # type: ignore[no-any-return]
 
     def _upload(self, data: bytes) -> str:
-        with self._lock:
-            answer = self._calls.raw("POST", "/v1/objects", data)
-        del answer
+        with self._calling:  # an object's name is its content: putting it twice is putting it once
+            self._calls.patiently("POST", "/v1/objects", data, for_s=self._patience_s)
         return object_name(data)
 
     def _cancel(self, key: str) -> None:
-        with self._lock:
+        with self._calling:
             try:
-                self._calls.raw("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?key={quote(key)}", b"")
+                path = f"/v1/workflows/{quote(self.workflow)}/cancel?key={quote(key)}"
+                self._calls.patiently("POST", path, b"", for_s=self._patience_s)
             except Denied:
                 return
 
     def _energy(self, key: str, timeout: float | None) -> TaskEnergy:
         end_s = time.monotonic() + (timeout if timeout is not None else 1e9)
         while True:
-            with self._lock:
-                rows = self._calls.call("GET", f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}")
+            with self._calling:
+                path = f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
+                rows = self._calls.patiently("GET", path, for_s=self._patience_s)
             ran = [row for row in rows if row["outcome"] not in ("refused", None)]
             lost = [row for row in ran if row["energy_j"] is None and row["outcome"] == "node_lost"]
             known = [row for row in ran if row["energy_j"] is not None]

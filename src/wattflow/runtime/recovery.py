@@ -40,6 +40,8 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
         last_s = max(last_s, decider.replay(msgspec.msgpack.decode(entry)))
     service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
     _fill(service, database)
+    # A snapshot may have taken the whole journal with it: its number counts, too.
+    service.ledger.next_entry = max(service.ledger.next_entry, after + 1)
     if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
         decider.use(policy)
     return service
@@ -47,8 +49,8 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
 
 async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> None:
     """Save the engine between turns; the journal up to here is not needed any more once that is on disk."""
-    service.commit()
-    sequence = service.next_entry - 1
+    service.ledger.commit()
+    sequence = service.ledger.next_entry - 1
     name = f"engine-{sequence}"
     about = {"file": name, "sequence": sequence, "policy": service.decider.policy, "time_s": service.now()}
     service.decider.save(folder / name)
@@ -63,7 +65,11 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> 
 def _fill(service: Service, database: sa.Engine) -> None:
     """Records of everything open."""
     most = reads.highest(database)
-    service.next_task, service.sequence, service.next_entry = most["task"] + 1, most["sequence"], most["entry"] + 1
+    service.next_task, service.sequence, service.ledger.next_entry = (
+        most["task"] + 1,
+        most["sequence"],
+        most["entry"] + 1,
+    )
     service.next_workflow = most["workflows"] + 1
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])

@@ -1,8 +1,7 @@
 """The service: requests and reports in, leases and answers out; the engine decides and the store knows first.
 
 Everything here runs in one event loop and never waits for a disk. A *turn* steps the engine once for everything that
-came in since
-the last; what it decided goes to the writer, and takes effect when the writer says that it is on disk.
+came in since the last; what it decided goes to the writer, and takes effect when the writer says that it is on disk.
 """
 
 from __future__ import annotations
@@ -24,13 +23,16 @@ from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.estimates import Estimates
+from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord, outcomes_after
-from wattflow.store.schema import Change, Row
+from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
+PIECE = 64
+"""Tasks of one submission that are taken in before others have a turn of the loop."""
 REFUSED_FOR_S = 1.0
 """A refused attempt's task is tried again after this long."""
 STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
@@ -55,8 +57,8 @@ class Service:
         self.nodes = Nodes()
         self.estimates = Estimates()
         self.logs = Logs(folder)
-        self.next_task = self.next_workflow = self.sequence = self.next_entry = 1
-        self._batch: list[tuple[Change, Row]] = []
+        self.ledger = Ledger(decider, writer)
+        self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s: list[float] = []
@@ -79,7 +81,7 @@ class Service:
         if self._timer is not None:
             self._timer.cancel()
         await self.driver.stop()
-        self.commit()
+        self.ledger.commit()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self.writer.settled(lambda: _call(loop, _settle, [done]))
@@ -98,13 +100,16 @@ class Service:
         self._check(submission, new, workflow, owner)
         if workflow is None:
             workflow = self._open(submission, owner)
-        for task in new:
-            self._add(task, workflow, submission)
+        for number, task in enumerate(new, start=1):
+            if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
+                self._add(task, workflow, submission)
+            if number % PIECE == 0:
+                await asyncio.sleep(0)
         if submission.seal and not workflow.sealed:
             workflow.sealed = True
             workflow.about["sealed"] = True
             self.decider.put(SEAL, workflow.engine)
-            self._write_workflow(workflow)
+            self.ledger.workflow_state(workflow)
             self._close_if_over(workflow)
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
@@ -120,7 +125,7 @@ class Service:
             record.sealed = True
             record.about["sealed"] = True
             self.decider.put(SEAL, record.engine)
-            self._write_workflow(record)
+            self.ledger.workflow_state(record)
             self._close_if_over(record)
         await self.stored()
         return len(open_tasks)
@@ -170,6 +175,7 @@ class Service:
             known = self.nodes.add(node, identity)
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
+        log.info("node %s is here", node.name)
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
@@ -196,7 +202,7 @@ class Service:
             return
         attempt.started_s, attempt.cold_s = self._sane(started_s, attempt.placed_s), cold_s
         self.decider.put(STARTED, fence)
-        self._put(Change.ATTEMPT_STARTED, _row_key(attempt) | {"started_s": attempt.started_s, "cold_s": cold_s})
+        self.ledger.attempt_started(attempt)
         self._soon()
 
     def ended(self, end: m.Ended) -> None:
@@ -232,17 +238,12 @@ class Service:
             key = (attempt.task.id, attempt.number)
         if key is None:
             return
-        e = joules.energy
-        self._spend(self.tasks.get(key[0]), e.energy_j)
-        self.writer.put((Change.ATTEMPT_ENERGY, {
-            "b_task": key[0], "b_number": key[1], "energy_j": e.energy_j, "low_j": e.low_j, "high_j": e.high_j,
-            "marginal_j": e.marginal_j, "provenance": e.provenance,
-        }))  # fmt: skip
+        self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
+        self.ledger.attempt_energy(*key, joules.energy)
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
-        row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
-        self.writer.put((Change.ENERGY, row))
+        self.ledger.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
@@ -290,8 +291,7 @@ class Service:
         }  # fmt: skip
         workflow = WorkflowRecord(submission.workflow, submission.name, owner, engine, about, now_s)
         self.workflows[workflow.id] = workflow
-        self._put(Change.WORKFLOW, {"id": workflow.id, "name": workflow.name, "owner": owner, "about": m.pack(about),
-                                    "submitted_s": now_s, "state": "open"})  # fmt: skip
+        self.ledger.workflow(workflow)
         return workflow
 
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
@@ -312,9 +312,7 @@ class Service:
         self.tasks[task.id] = task
         workflow.keys[spec.key] = task.id
         workflow.open += 1
-        self._put(Change.TASK, {"id": task.id, "workflow": workflow.id, "key": spec.key, "name": spec.name,
-                                "spec": m.pack((engine, spec)), "submitted_s": now_s, "state": "waiting",
-                                "attempts": 0})  # fmt: skip
+        self.ledger.task(task)
 
     # ---- the turn
 
@@ -336,7 +334,7 @@ class Service:
         outcomes = [outcome for end in step.ended if (outcome := self._end_task(end, now_s)) is not None]
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
-        self.commit()
+        self.ledger.commit()
         self._act(step, leases, outcomes)
         self._wake_at(step.wake_at, now_s)
         self.turn_s.append(loop.time() - began)
@@ -396,11 +394,8 @@ class Service:
         )  # fmt: skip
         attempt = AttemptRecord(placement.attempt, task, task.attempts, node.spec.name, now_s, lease)
         self.attempts[attempt.fence] = attempt
-        self._put(Change.ATTEMPT, {
-            "task": task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
-            "device": lease.device, "variant": placement.variant, "ready_s": task.ready_s, "placed_s": now_s,
-        })  # fmt: skip
-        self._write_task(task, None, None)
+        self.ledger.attempt(attempt)
+        self.ledger.task_state(task)
         return attempt
 
     def _end_task(self, end: EngineEnded, now_s: float) -> tuple[WorkflowRecord, m.Outcome] | None:
@@ -414,7 +409,7 @@ class Service:
         self.sequence += 1
         outcome = m.Outcome(key=task.spec.key, task=task.id, state=task.state, sequence=self.sequence,  # type: ignore[arg-type]
                             result=task.result, reason=task.reason if task.state != "done" else None)  # fmt: skip
-        self._write_task(task, now_s, self.sequence)
+        self.ledger.task_state(task, now_s, self.sequence)
         workflow.open -= 1
         for listener in self.listeners:
             listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
@@ -444,7 +439,7 @@ class Service:
             states = {self.tasks[i].state for i in workflow.keys.values()}
             workflow.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
             workflow.about["ended_s"] = self.now()
-            self._write_workflow(workflow, self.now())
+            self.ledger.workflow_state(workflow, self.now())
 
     # ---- small parts
 
@@ -453,10 +448,7 @@ class Service:
         self._remember(attempt)
         started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self._sane(end.ended_s or self.now(), started_s)
-        self._put(Change.ATTEMPT_ENDED, _row_key(attempt) | {
-            "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
-            "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
-        })  # fmt: skip
+        self.ledger.attempt_ended(attempt, end, started_s, ended_s)
 
     def _remember(self, attempt: AttemptRecord) -> None:
         """Joules and last lines come after the end: keep the keys of the latest attempts."""
@@ -467,41 +459,17 @@ class Service:
 
     def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
         task.state, task.ready_s = "waiting", now_s
-        self._write_task(task, None, None)
+        self.ledger.task_state(task)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]
         known.state = state
-        self._put(Change.NODE, {"name": node, "spec": m.pack((known.engine, known.spec)), "state": state,
-                                "seen_s": self.now()})  # fmt: skip
+        self.ledger.node(known, self.now())
         self._soon()
-
-    def _write_task(self, task: TaskRecord, ended_s: float | None, sequence: int | None) -> None:
-        self._put(Change.TASK_STATE, {
-            "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
-            "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
-        })  # fmt: skip
-
-    def _write_workflow(self, workflow: WorkflowRecord, ended_s: float | None = None) -> None:
-        self._put(Change.WORKFLOW_STATE, {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s,
-                                          "about": m.pack(workflow.about)})  # fmt: skip
 
     def _sane(self, time_s: float, at_least_s: float) -> float:
         """Another machine's time, kept within what can be: not before its cause, not in the future."""
         return max(at_least_s, min(time_s, self.now()))
-
-    def _put(self, change: Change, row: Row) -> None:
-        self._batch.append((change, row))
-
-    def commit(self) -> None:
-        """Hand the turn's changes and the engine's calls to the writer: all of them are written, or none."""
-        if self.decider.entries:
-            self._put(Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self.decider.entries)})
-            self.next_entry += 1
-            self.decider.entries.clear()
-        if self._batch:
-            self.writer.put(*self._batch)
-            self._batch = []
 
     def _wake_at(self, wake_at: float, now_s: float) -> None:
         if self._timer is not None:
@@ -509,10 +477,6 @@ class Service:
             self._timer = None
         if math.isfinite(wake_at):
             self._timer = asyncio.get_running_loop().call_later(max(0.001, wake_at - now_s), self._soon)
-
-
-def _row_key(attempt: AttemptRecord) -> dict[str, object]:
-    return {"b_task": attempt.task.id, "b_number": attempt.number}
 
 
 def _settle(waiters: Iterable[asyncio.Future[None]]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
-from wattflow.server.serve import serve
 from wattflow.server.settings import Settings, listen
 from wattflow.store.objects import Objects, open_objects
 
@@ -26,15 +27,26 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
+    threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True).start()
+    from wattflow.server.serve import serve
+
     try:
         settings.home.make()
         listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
         objects = open_objects(settings.objects or settings.home.objects)
         serve(settings, make_driver(options.driver, options.driver_option, settings, objects), listener, objects)
-    except WattflowError as error:
+    except (WattflowError, OSError) as error:  # a full disk, a folder that cannot be written: told, not thrown
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 (what `wattflow up` passes on)
         return 2
     return 0
+
+
+def _load_engine(policy: str) -> None:
+    """Load the engine's compiled code while the rest is imported: half a second of waiting for memory and disk."""
+    with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
+        from wattflow.live import Engine
+
+        Engine(policy)
 
 
 def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:

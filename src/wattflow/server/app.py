@@ -21,6 +21,7 @@ from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.recovery import take_snapshot
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
+from wattflow.server.hot import Hot
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
 from wattflow.store.objects import Objects
@@ -91,7 +92,7 @@ class _Door:
     """Nobody passes without a token. A plain ASGI wrapper costs microseconds; a middleware function, hundreds."""
 
     def __init__(self, app: Any, tokens: Tokens) -> None:
-        self._app, self._tokens = app, tokens
+        self._app, self._tokens, self._hot = app, tokens, Hot(_refused, _http)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -106,7 +107,8 @@ class _Door:
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
-        await self._app(scope, receive, send)
+        if not await self._hot.answered(scope, receive, send):
+            await self._app(scope, receive, send)
 
 
 def house_of(request: Request) -> House:
@@ -134,12 +136,12 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _housekeeping(house: House) -> None:
     """Snapshots, and an end to what was kept long enough."""
-    saved = house.service.next_entry
+    saved = house.service.ledger.next_entry
     while True:
         await asyncio.sleep(5)
         try:
-            if house.service.next_entry - saved >= SNAPSHOT_ENTRIES:
-                saved = house.service.next_entry
+            if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
+                saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder)
             forget_closed(house.service)
             for task, number in await asyncio.to_thread(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
+import signal
 import socket
+import sys
 
 from wattflow.files.whole import write_text
 from wattflow.runtime.drivers.base import Driver
@@ -29,8 +32,21 @@ def open_house(settings: Settings, driver: Driver, objects: Objects | None = Non
     database = open_store(settings.store or home.store, upgrade=settings.upgrade)
     kept = objects or open_objects(settings.objects or home.objects)
     tokens = open_tokens(home)
-    service = restore(database, Writer(database), driver, home.folder, settings.policy)
+    service = restore(database, Writer(database, fatal=_end_this_process), driver, home.folder, settings.policy)
     return House(service, database, kept, tokens, home.folder, settings.keep_s)
+
+
+def _settle_memory() -> None:
+    """What start-up made stays; the collector need not look at it again, for that would hold the loop up for long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 200)
+    sys.setswitchinterval(0.001)  # the writer's thread must not keep the loop from its turn for longer
+
+
+def _end_this_process() -> None:
+    """The store can never take what was decided: what it holds is right, what memory holds is not. A start mends it."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def open_tokens(home: Home) -> Tokens:
@@ -85,8 +101,10 @@ class _Server(_server_class()):  # type: ignore[misc]
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
+        _settle_memory()
         host, port = self._listener.getsockname()[:2]
         scheme = "https" if self.config.ssl_certfile else "http"
         shown = f"[{host}]" if ":" in host else host
         about = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
         write_text(self._home.server_file, json.dumps(about))
+        log.info("the server is ready at %s", about["url"])

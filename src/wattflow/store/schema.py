@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 VERSION = 1
 """Of the layout below. A change brings a step in `migrations` and raises it."""
@@ -123,7 +124,11 @@ class Change(enum.IntEnum):
 
 def statements(dialect: str) -> dict[Change, sa.Executable]:
     """The statements in a database's dialect (``sqlite`` or ``postgresql``)."""
-    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    insert: Any = sqlite.insert
+    if dialect != "sqlite":
+        from sqlalchemy.dialects import postgresql  # a tenth of a second that most servers never need
+
+        insert = postgresql.insert
     one_attempt = (attempts.c.task == sa.bindparam("b_task")) & (attempts.c.number == sa.bindparam("b_number"))
     node = insert(nodes)
     value = insert(meta)
@@ -149,6 +154,24 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         Change.JOURNAL: sa.insert(journal),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
     }  # fmt: skip
+
+
+class DriverStatements:
+    """The statements as the driver takes them, each compiled once: a commit of a few rows is spent on the disk then."""
+
+    def __init__(self, database: sa.Engine) -> None:
+        named = database.dialect.name == "sqlite"
+        self._dialect = sqlite.dialect(paramstyle="named") if named else database.dialect
+        self._statements = statements(database.dialect.name)
+        self._compiled: dict[Change, str] = {}
+
+    def sql(self, change: Change, row: Row) -> str:
+        """The text of a change; all rows of one change have the same columns."""
+        text = self._compiled.get(change)
+        if text is None:
+            text = str(self._statements[change].compile(dialect=self._dialect, column_keys=list(row)))  # type: ignore[attr-defined]
+            self._compiled[change] = text
+        return text
 
 
 def _update(table: sa.Table, where: sa.ColumnElement[bool], *columns: str) -> sa.Update:

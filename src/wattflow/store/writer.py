@@ -49,17 +49,22 @@ class Writer:
         database: An opened store.
         most: Rows in one group.
         trouble: Called with a message when a commit fails, and with None when one succeeds again. A failed group is
-        kept
-            and tried until it succeeds: nothing that was put is dropped.
+            kept and tried until it succeeds: nothing that was put is dropped.
+        fatal: Called, once, when a group can never be written (a row that breaks a rule of the tables). Whoever owns
+            the writer must end: a server that cannot write must not go on answering.
     """
 
     def __init__(
-        self, database: sa.Engine, most: int = 256, trouble: Callable[[str | None], None] | None = None
+        self,
+        database: sa.Engine,
+        most: int = 256,
+        trouble: Callable[[str | None], None] | None = None,
+        fatal: Callable[[], None] = lambda: None,
     ) -> None:
         self.figures = Figures()
         self.message: str | None = None
-        self._database, self._most, self._trouble = database, most, trouble
-        self._statements = schema.statements(database.dialect.name)
+        self._database, self._most, self._trouble, self._fatal = database, most, trouble, fatal
+        self._statements = schema.DriverStatements(database)
         self._waiting: deque[Batch | Callable[[], None]] = deque()
         self._lock = threading.Condition()
         self._closing = False
@@ -99,7 +104,13 @@ class Writer:
                 if not self._waiting:
                     return
                 rows, callbacks = self._take()
-            if not self._commit_until_it_holds(rows):
+            try:
+                if not self._commit_until_it_holds(rows):
+                    return
+            except sa.exc.SQLAlchemyError as error:
+                self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
+                log.critical("a group can never be written", exc_info=error)
+                self._fatal()
                 return
             for callback in callbacks:
                 callback()
@@ -123,21 +134,37 @@ class Writer:
         """Commit the group, again and again while the store refuses; False when closing without success."""
         if not rows:
             return True
+        tried = False
         while True:
             try:
                 began = time.perf_counter()
                 with self._database.begin() as connection:
+                    if tried and self._there(connection, rows):
+                        return True
                     for change in sorted(rows):
-                        connection.execute(self._statements[change], rows[change])
+                        connection.exec_driver_sql(self._statements.sql(change, rows[change][0]), rows[change])
                 self.figures.add(sum(map(len, rows.values())), time.perf_counter() - began)
                 self._tell(None)
                 return True
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
+                tried = True
                 self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
                 with self._lock:
                     if self._closing:
                         return False
                 time.sleep(RETRY_S)
+
+    def _there(self, connection: sa.Connection, rows: dict[Change, list[Row]]) -> bool:
+        """Whether the group is in the store after all: a commit whose answer was lost must not be made again."""
+        entries = rows.get(Change.JOURNAL)
+        if not entries:
+            return False
+        table = schema.journal
+        query = sa.select(table.c.sequence).where(table.c.sequence == entries[-1]["sequence"])
+        if connection.execute(query).first() is None:
+            return False
+        self._tell(None)
+        return True
 
     def _tell(self, message: str | None) -> None:
         if message == self.message:

@@ -181,3 +181,21 @@ def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:
         assert value(await executor.run(call(6, lambda: 1))) == 1
 
     on_executor(body)
+
+
+def test_a_zygote_that_dies_while_it_is_asked_fails_the_attempt_and_nothing_else() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        zygote = executor.zygote
+        ask = zygote._ask
+
+        async def dies(request: bytes, fds: list[int]) -> None:
+            zygote._lost()  # what the loop does when it reads the end of the control socket
+            await ask(request, fds)
+
+        zygote._ask = dies  # type: ignore[method-assign]
+        finish = await executor.run(call(1, abs, -1))
+        assert (finish.outcome, finish.reason) == ("failed", "the zygote of its environment died")
+        zygote._ask = ask  # type: ignore[method-assign]
+        assert value(await executor.run(call(2, abs, -2))) == 2
+
+    on_executor(body)

@@ -138,3 +138,34 @@ def test_objects_are_kept_once_and_no_name_leads_out(tmp_path: Path) -> None:
     for bad in ("../../etc/passwd", "0" * 63, "0" * 65, "A" * 64, ""):
         with pytest.raises(InvalidInput):
             objects.get(bad)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    lost = threading.Event()
+
+    def lose_the_answer(connection: sa.Connection) -> None:
+        if not lost.is_set():
+            connection.connection.commit()
+            lost.set()
+            raise sa.exc.OperationalError("COMMIT", {}, Exception("disk I/O error"))
+
+    sa.event.listen(database, "commit", lose_the_answer)
+    writer = Writer(database)
+    writer.put((Change.WORKFLOW, workflow("w")), (Change.JOURNAL, {"sequence": 1, "entry": b"x"}))
+    assert writer.wait() and lost.is_set()
+    writer.put((Change.TASK, task(1, "w")), (Change.JOURNAL, {"sequence": 2, "entry": b"y"}))
+    assert writer.wait()
+    assert [entry for _, entry in reads.journal(database, 0)] == [b"x", b"y"]
+    assert writer.message is None
+    writer.close()
+
+
+def test_a_row_that_can_never_be_written_ends_the_writer_loudly(tmp_path: Path) -> None:
+    ended = threading.Event()
+    writer = Writer(open_store(tmp_path / "s.db"), fatal=ended.set)
+    writer.put((Change.WORKFLOW, workflow("w")))
+    writer.put((Change.WORKFLOW, workflow("w")))
+    assert ended.wait(30)
+    assert writer.message is not None and "UNIQUE" in writer.message
+    writer.close()

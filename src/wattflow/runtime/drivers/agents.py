@@ -17,6 +17,8 @@ from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync
 
 log = logging.getLogger(__name__)
 LOST_AFTER_S = 3.0
+LOOK_EVERY_S = 0.1
+"""How often the driver looks for lost agents; adds to the time until a loss is noticed."""
 RESEND_AFTER_S = 2.0
 
 
@@ -145,7 +147,6 @@ class AgentsDriver:
                 return Orders(announce=True)
             agent = self._agents[sync.node]
             orders = self._due(agent, held)
-            held &= set(agent.leases)  # what ended meanwhile is no orphan
             left_s = deadline - loop.time()
             if orders is not None or left_s <= 0:
                 return orders or Orders()
@@ -154,6 +155,8 @@ class AgentsDriver:
                 await asyncio.wait_for(agent.news.wait(), left_s)
             except TimeoutError:
                 continue
+            finally:
+                held &= set(agent.leases)  # what ended while the turn waited is no orphan
 
     def _due(self, agent: _Agent, held: set[int]) -> Orders | None:
         now_s = self.sink.now()
@@ -194,7 +197,7 @@ class AgentsDriver:
 
     async def _look_for_lost(self) -> None:
         while True:
-            await asyncio.sleep(self._lost_after_s / 6)
+            await asyncio.sleep(min(LOOK_EVERY_S, self._lost_after_s / 6))
             now_s = self.sink.now()
             for name, agent in list(self._agents.items()):
                 if now_s - agent.seen_s > self._lost_after_s:

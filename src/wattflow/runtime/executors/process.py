@@ -139,7 +139,6 @@ class Zygote:
         """A new child, its channel open."""
         if self._control is None:
             await self.start()
-        assert self._control is not None
         self._number += 1
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -149,19 +148,32 @@ class Zygote:
         self._children[self._number] = process
         request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
         try:
-            while True:
-                try:
-                    socket.send_fds(self._control, [request], [theirs.fileno(), their_pipe, their_pipe])
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(0.001)
-                except OSError:
-                    self._lost()
-                    break
+            await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
+        except OSError:
+            self._lost()
+            self._never(process)
         finally:
             theirs.close()
             os.close(their_pipe)
         return process
+
+    async def _ask(self, request: bytes, fds: list[int]) -> None:
+        """Send a request; raises OSError where the zygote died before it was taken."""
+        while True:
+            if self._control is None:
+                raise OSError("the zygote is gone")
+            try:
+                socket.send_fds(self._control, [request], fds)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+
+    def _never(self, process: _Process) -> None:
+        """A child that was not made after all: its end is known, nobody will tell it."""
+        self._children.pop(process.number, None)
+        process.kill("failed", "the zygote of its environment died")
+        if not process.ended.done():
+            process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
 
     def _messages(self) -> None:
         while self._control is not None:
@@ -203,11 +215,8 @@ class Zygote:
         self._control = None
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(OSError("the zygote ended before it was ready"))
-        children, self._children = self._children, {}
-        for process in children.values():
-            process.kill("failed", "the zygote of its environment died")
-            if not process.ended.done():
-                process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
+        for process in list(self._children.values()):
+            self._never(process)
 
     async def close(self) -> None:
         """End it and all its children."""

@@ -1,0 +1,104 @@
+"""What the service writes: rows gather during a turn and go to the writer together, the engine's calls with them."""
+
+from __future__ import annotations
+
+from wattflow.runtime import messages as m
+from wattflow.runtime.decider import Decider
+from wattflow.runtime.nodes import NodeRecord
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.store.schema import Change, Row
+from wattflow.store.writer import Writer
+
+
+class Ledger:
+    """Rows of the turn under way. All that is committed at once is written at once, or not at all.
+
+    Attributes:
+        next_entry: Number of the journal's next entry.
+    """
+
+    def __init__(self, decider: Decider, writer: Writer) -> None:
+        self.next_entry = 1
+        self._decider, self._writer = decider, writer
+        self._batch: list[tuple[Change, Row]] = []
+
+    def commit(self) -> None:
+        """Hand the turn's rows and the engine's calls to the writer."""
+        if self._decider.entries:
+            self._batch.append((Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self._decider.entries)}))
+            self.next_entry += 1
+            self._decider.entries.clear()
+        if self._batch:
+            self._writer.put(*self._batch)
+            self._batch = []
+
+    def workflow(self, workflow: WorkflowRecord) -> None:
+        """A workflow opens."""
+        self._put(Change.WORKFLOW, {
+            "id": workflow.id, "name": workflow.name, "owner": workflow.owner, "about": m.pack(workflow.about),
+            "submitted_s": workflow.submitted_s, "state": workflow.state,
+        })  # fmt: skip
+
+    def workflow_state(self, workflow: WorkflowRecord, ended_s: float | None = None) -> None:
+        """A workflow is sealed, or over."""
+        self._put(Change.WORKFLOW_STATE, {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s,
+                                          "about": m.pack(workflow.about)})  # fmt: skip
+
+    def task(self, task: TaskRecord) -> None:
+        """A task is taken."""
+        self._put(Change.TASK, {
+            "id": task.id, "workflow": task.workflow.id, "key": task.spec.key, "name": task.spec.name,
+            "spec": m.pack((task.engine, task.spec)), "submitted_s": task.submitted_s, "state": task.state,
+            "attempts": task.attempts,
+        })  # fmt: skip
+
+    def task_state(self, task: TaskRecord, ended_s: float | None = None, sequence: int | None = None) -> None:
+        """A task runs, waits again, or is over."""
+        self._put(Change.TASK_STATE, {
+            "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
+            "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
+        })  # fmt: skip
+
+    def attempt(self, attempt: AttemptRecord) -> None:
+        """An attempt is placed."""
+        lease = attempt.lease
+        self._put(Change.ATTEMPT, {
+            "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
+            "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
+            "placed_s": attempt.placed_s,
+        })  # fmt: skip
+
+    def attempt_started(self, attempt: AttemptRecord) -> None:
+        """An attempt runs."""
+        self._put(Change.ATTEMPT_STARTED, _key(attempt) | {"started_s": attempt.started_s, "cold_s": attempt.cold_s})
+
+    def attempt_ended(self, attempt: AttemptRecord, end: m.Ended, started_s: float, ended_s: float) -> None:
+        """An attempt is over, at times that were made sane."""
+        self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
+            "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
+            "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
+        })  # fmt: skip
+
+    def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
+        """Joules of an attempt. Nothing waits for them, so they go ahead of the turn."""
+        self._writer.put((Change.ATTEMPT_ENERGY, {
+            "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
+            "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,
+        }))  # fmt: skip
+
+    def window(self, node: str, window: m.Window) -> None:
+        """A node's joules between two moments."""
+        row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
+        self._writer.put((Change.ENERGY, row))
+
+    def node(self, node: NodeRecord, seen_s: float) -> None:
+        """A node and its state."""
+        self._put(Change.NODE, {"name": node.spec.name, "spec": m.pack((node.engine, node.spec)), "state": node.state,
+                                "seen_s": seen_s})  # fmt: skip
+
+    def _put(self, change: Change, row: Row) -> None:
+        self._batch.append((change, row))
+
+
+def _key(attempt: AttemptRecord) -> dict[str, object]:
+    return {"b_task": attempt.task.id, "b_number": attempt.number}
