@@ -38,6 +38,7 @@ class Book:
     Attributes:
         waiting: Our pods without a node, by uid.
         refused: Of those, the ones that we do not place at all, with the reason.
+        gated: Our pods with a scheduling gate.
         kept: Our pods that are not to be placed yet, as `keeps_back` says.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
@@ -54,6 +55,7 @@ class Book:
     since_s: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     kept: dict[str, objects.Pod] = field(default_factory=dict)
+    gated: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     version: int = 0
     live: bool = True
@@ -189,12 +191,15 @@ class Book:
             return
         if not wanted:
             self._unwant(uid)
+            if self.owns(pod) and pod.spec.scheduling_gates:
+                self.gated[uid] = pod
             return
         if self.keeps_back(pod):
             self._unwant(uid)
             self.kept[uid] = pod
             return
         self.kept.pop(uid, None)
+        self.gated.pop(uid, None)
         known = self.waiting.get(uid)
         self.waiting[uid] = pod
         if known is None or _wishes(known) != _wishes(pod):
@@ -222,6 +227,7 @@ class Book:
 
     def _unwant(self, uid: str) -> None:
         self.kept.pop(uid, None)
+        self.gated.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self._amounts.pop(uid, None)
