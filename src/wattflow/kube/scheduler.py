@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, carbon, objects, sleeping
+from wattflow.kube import accounting, carbon, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -386,7 +386,8 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        return {DECISION: msgspec.json.encode(note).decode()}
+        gpu = record.pod.metadata.annotations.get(gpus.INDEX)
+        return {DECISION: msgspec.json.encode(note).decode()} | ({gpus.INDEX: gpu} if gpu is not None else {})
 
     # those who wait
 
