@@ -41,6 +41,8 @@ async def missing(client: Client, chosen: Settings) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    if chosen.forecast:
+        needs = (*needs, ("", "pods", "patch"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
@@ -133,7 +135,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

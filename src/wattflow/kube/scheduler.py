@@ -11,11 +11,12 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, objects, sleeping
+from wattflow.kube import accounting, carbon, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -34,6 +35,7 @@ from wattflow.live.protocol import Power
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
+_GATES_S = 5.0
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -63,6 +65,7 @@ class Scheduler:
     claims: Claims | None = None
     executions: Executions | None = None
     sleeper: Sleeper | None = None
+    holds: carbon.Holds | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,6 +99,8 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+        if settings.forecast and not shadow:
+            self.holds = carbon.Holds(self.client, Path(settings.forecast))
         if settings.hook and not shadow:
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
@@ -173,6 +178,8 @@ class Scheduler:
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
+            if self.holds is not None:
+                tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
 
     def _begin(self) -> None:
@@ -379,7 +386,8 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        return {DECISION: msgspec.json.encode(note).decode()}
+        gpu = record.pod.metadata.annotations.get(gpus.INDEX)
+        return {DECISION: msgspec.json.encode(note).decode()} | ({gpus.INDEX: gpu} if gpu is not None else {})
 
     # those who wait
 
@@ -399,6 +407,16 @@ class Scheduler:
             ]  # fmt: skip
             for uid in due[:20]:
                 await self._tell_one(uid, now_s)
+
+    async def _open_gates(self, holds: carbon.Holds) -> None:
+        """Let pods go that waited for clean electricity."""
+        while True:
+            await asyncio.sleep(_GATES_S)
+            holds.refresh()
+            now_s = time.time()
+            for pod in [one for one in self.book.gated.values() if carbon.gated(one)] if self.may_bind else ():
+                if holds.go_at_s(pod, self.estimates.of(pod), now_s) <= now_s:
+                    await holds.release(pod)
 
     async def _tell_one(self, uid: str, now_s: float) -> None:
         pod = self.book.waiting.get(uid)

@@ -112,6 +112,7 @@ JOULIE = Policy(
     settings=Settings(grouped=False),
     params=DIAL.defaults,
     prepare=prepare,
+    slack=True,
 )
 JOULIE_CAPS = Policy(
     "joulie-caps",
@@ -121,4 +122,5 @@ JOULIE_CAPS = Policy(
     settings=Settings(grouped=False),
     params={**DIAL.defaults, "performance": 0.4},
     prepare=prepare,
+    slack=True,
 )
