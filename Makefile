@@ -19,7 +19,7 @@ $(BIN)/.dev: $(BIN)/.base
 	@touch $@
 
 demo: $(BIN)/.base ## Set up and run the main job: three workflows under every policy, table and report.html
-	$(WATTFLOW) demo --report report.html
+	$(WATTFLOW) demo --force --report report.html
 
 check: $(BIN)/.dev ## Format, lint, types, import order
 	$(BIN)/ruff format --check .

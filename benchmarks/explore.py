@@ -40,7 +40,7 @@ def small(folder: Path, workers: int | None) -> None:
 
 
 def claim(folder: Path, workers: int | None) -> None:
-    found, seconds = timed("exde", folder / "exde", workers)
+    found, seconds = timed("explore_exde", folder / "exde", workers)
     tasks = sum(row["tasks"] for row in found.rows)
     print(f"\n{found.design.name}: {len(found.rows)} points, {tasks:,.0f} tasks")
     if found.reused == 0:

@@ -144,7 +144,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=Path, default=Path("out/bench/frames_grid.csv"), help="the file of rows")
+    parser.add_argument("--rows", type=Path, default=Path("docs/frames_grid.csv"), help="the file of rows")
     parser.add_argument("--tasks", type=int, default=workloads.TASKS)
     parser.add_argument("--traces", type=int, default=workloads.TRACES, help="the first so many")
     parser.add_argument("--workers", type=int, default=2)

@@ -10,35 +10,23 @@ from __future__ import annotations
 import argparse
 import gc
 import resource
-import threading
 import time
 
+import live_fence
 import numpy as np
+import sim_before
+from live_figures import LINES, at_least, at_most
 
 from wattflow.live import FINISHED, LOAD, TASK, Constraint, Engine, Match, Placement
+from wattflow.live.protocol import Apart, Spread
 from wattflow.model.cluster import Cluster, Node, Series, Zone
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.policy import registry
 
 GIB = 1 << 30
-FIGURES: list[str] = []
 CORES, MEMORY = 32, 128 * GIB
 KINDS = [PowerProfile((0.0, 8.0, 32.0), (60.0 + k, 110.0 + 2 * k, 190.0 + 3 * k)) for k in range(20)]
-
-
-def figure(name: str, value: float, unit: str, goal: str, ok: bool) -> None:
-    """Keep a figure for the end, and show it now."""
-    FIGURES.append(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
-    print(FIGURES[-1], flush=True)
-
-
-def at_most(name: str, value: float, unit: str, goal: float) -> None:
-    figure(name, value, unit, f"≤{goal:g}", value <= goal)
-
-
-def at_least(name: str, value: float, unit: str, goal: float) -> None:
-    figure(name, value, unit, f"≥{goal:g}", value >= goal)
 
 
 class Load:
@@ -185,15 +173,15 @@ def held_tasks() -> None:
     at_most("event_while_10000_held", float(np.median(taken)), "ms", 0.2)
 
 
-def memory_flat(tasks: int) -> None:
+def memory_flat(tasks: int, batch: int) -> None:
     """Tasks through a fixed number of rows: RSS after the first tenth and at the end."""
     engine = Engine("least-loaded")
     for i in range(100):
-        engine.node(Node(f"n{i}", 256, 1 << 40))
+        engine.node(Node(f"n{i}", 1024, 1 << 40))
     shape = engine.shape([Variant(cores=1)])
     done, now, running, first = 0, 0.0, [], 0
     while done < tasks:
-        for _ in range(5000):
+        for _ in range(batch):
             engine.put(TASK, shape)
         for attempt in running:
             engine.put(FINISHED, attempt)
@@ -207,33 +195,20 @@ def memory_flat(tasks: int) -> None:
     at_most("growth_of_rss", grown, "MB", 5)
 
 
-def other_thread(nodes: int) -> None:
-    """The longest that a thread which only looks at the clock stands still while another steps."""
+def counted_rules(nodes: int, scale: float) -> None:
+    """Placements with rules that count tasks, beside the same without: a port per node, spread over ten pools."""
     load = Load("kubernetes", nodes, True)
-    load.fill(0.7)
-    gaps, stop = [0.0], threading.Event()
-
-    def watch() -> None:
-        last = time.perf_counter()
-        while not stop.is_set():
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-            time.sleep(0)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    for _ in range(20):
-        load.arrive(500)
-        load.finish(500)
-        load.now += 0.01
-        gaps.append(0.0)
-        load.note(load.engine.step(load.now).placements)
-    stop.set()
-    thread.join()
-    held = np.array(sorted(gaps)[::-1])
-    print(f"  longest gap {held[0] * 1e3:.1f} ms (other programs on the machine count in it)")
-    at_most("another_thread_held_up_p99.9", float(np.quantile(held, 0.999)) * 1e3, "ms", 5)
+    load.fill(0.5)
+    cpu, _, placed = load.batches(10, max(20, int(200 * scale)))
+    base = placed / cpu.sum()
+    for name, rule in (
+        ("port", Constraint(apart=(Apart("port/tcp/80"),))), ("spread", Constraint(spread=(Spread("app", "pool"),))),
+    ):  # fmt: skip
+        made = load.engine.constraint(rule)
+        groups = ("port/tcp/80",) if name == "port" else ("app",)
+        load.shapes = [load.engine.shape([v], constraint=made, groups=groups) for v in load.variants[:40]]
+        cpu, _, placed = load.batches(10, max(20, int(100 * scale)))
+        at_least(f"{name}_rule_ratio", placed / cpu.sum() / base, "ratio", 0.9)
 
 
 def new_shape(nodes: int) -> None:
@@ -249,16 +224,13 @@ def new_shape(nodes: int) -> None:
     at_most("new_shape_on_different_nodes", float(np.median(taken)), "ms", 0.5)
 
 
-def forking(nodes: int) -> None:
-    load = Load("kubernetes", nodes, True)
-    load.fill(0.7)
-    taken = []
-    for _ in range(9):
-        began = time.thread_time_ns()
-        load.engine.state.copy()
-        taken.append((time.thread_time_ns() - began) / 1e6)
-    print(f"  {len(load.running)} running")
-    at_most("copy_of_state_while_33000_run", float(np.median(taken)), "ms", 5)
+def simulator(scale: float) -> None:
+    """Not slower than before there was a live engine."""
+    found = sim_before.differences(scale)
+    if not found:
+        print("  the history of the repository is not at hand: nothing to compare with")
+    for name, percent in (found or dict.fromkeys(("independent", "dag", "5000_nodes", "overload"), -100.0)).items():
+        at_least(f"simulator_against_before_{name}", percent, "%", -3)
 
 
 def main() -> None:
@@ -266,16 +238,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="500 nodes and fewer steps: to try it, not to publish")
     quick = parser.parse_args().quick
     nodes, scale = (500, 0.1) if quick else (5000, 1.0)
+    memory_flat(200_000 if quick else 10_000_000, 10_000 if quick else 60_000)  # first: what others grew is not counted
     empty_step(nodes)
     new_shape(nodes)
     grouped(nodes, scale)
     held_tasks()
     waiting_shapes(nodes)
     different(nodes, scale)
-    forking(nodes)
-    other_thread(nodes)
-    memory_flat(200_000 if quick else 10_000_000)
-    print("\n".join(FIGURES))
+    counted_rules(nodes, scale)
+    live_fence.figures(3_300 if quick else 33_000)
+    simulator(0.2 if quick else 1.0)
+    print("\n".join(LINES))
 
 
 if __name__ == "__main__":

@@ -2,3 +2,8 @@
 .PHONY: parity
 parity: $(BIN)/.dev kube-rig ## Our filters against kube-scheduler's own on generated cases (WATTFLOW_PARITY_CASES, 10,000)
 	$(BIN)/pytest -n 0 -s tests/cluster/test_scheduler_parity.py
+
+.PHONY: bench-kube-cpu
+BENCH_KUBE_CPU ?=
+bench-kube-cpu: $(BIN)/.dev ## Processor time of our scheduler per bound pod, without a cluster; BENCH_KUBE_CPU="--profile" says where
+	$(RUN) benchmarks/kube_cpu.py $(BENCH_KUBE_CPU)

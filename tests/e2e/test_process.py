@@ -28,7 +28,7 @@ def test_results_go_to_stdout_and_remarks_to_stderr(tmp_path: Path) -> None:
         "compare", "chain:tasks=5", "-p", "fifo", "--seeds", "1", "--report", "r.html", "-o", "csv", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("workload,policy,metric")
+    assert done.stdout.startswith("cluster,workload,policy,metric")
     assert "report: r.html" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html"]
 

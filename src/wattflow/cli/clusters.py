@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.completion import cluster_names
 from wattflow.cli.screen import chosen_form, deliver, print_tables
 from wattflow.model.errors import MissingData
 
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 def clusters(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|FILE", help="Show one preset or cluster file in full.")
+        str | None,
+        typer.Argument(
+            metavar="NAME|FILE", help="Show one preset or cluster file in full.", autocompletion=cluster_names
+        ),
     ] = None,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """List the cluster presets, or show one.
 
@@ -32,7 +37,7 @@ def clusters(
 
     from wattflow.clusters import load_cluster, preset_names
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     if name is not None:
         _show_one(load_cluster(name), form, out)
         return

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import (
-    check_folder,
+    check_outputs,
     chosen_form,
     deliver,
     fitting,
@@ -17,14 +20,24 @@ from wattflow.cli.screen import (
     progress_bar,
     remark,
 )
+from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from wattflow.generate.recipe import Recipe
     from wattflow.lab.compare.comparison import Comparison
+    from wattflow.lab.compare.slo import Slo
+    from wattflow.lab.compare.study import Study
+    from wattflow.model.workload import Workload
+
+_OF_THE_FILE = (
+    "cluster", "policies", "seeds", "baseline", "jitter", "runtime_error", "power_error", "estimates", "queue",
+    "round_s", "sleep_after",
+)  # fmt: skip
+"""What a compare file says itself."""
 
 
 def compare(
+    ctx: typer.Context,
     workflows: o.Workflows,
     cluster: o.ClusterName = ["mixed"],  # noqa: B006
     policies: o.Policies = "all",
@@ -34,6 +47,14 @@ def compare(
     out: o.Out = None,
     report: o.Report = None,
     metrics: o.Metrics = "headline",
+    slo: Annotated[
+        list[str],
+        typer.Option("--slo", metavar="NAME=BOUND", help="A bound such as p95_wait=10m; prints what it costs."),
+    ] = [],  # noqa: B006
+    jitter: Annotated[
+        float,
+        typer.Option("--jitter", metavar="SIGMA", help="Shake recorded runtimes anew for each seed; 0.1: by 10 %."),
+    ] = 0.0,
     runtime_error: o.RuntimeError_ = 0.0,
     power_error: o.PowerError = 0.0,
     estimates: o.Estimates = None,
@@ -42,48 +63,62 @@ def compare(
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
     full: o.Full = False,
+    force: o.Force = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
+    ] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare policies against a baseline.
 
-    Simulates every workload under every policy and seed; all figures with -o json.
+    Simulates every workload under every policy and seed; all figures with -o json. -c may be repeated.
+
+    A TOML file instead of workloads is a whole study: workloads, clusters, policies (docs/figures.md).
 
     Percentages are (before − after) / before against the baseline, with a 95 % interval over seeds.
 
     A run of real work (`wattflow run FILE --out RUN.parquet`) is compared with simulations of its own tasks and nodes.
 
-    A seed redraws generated workloads, failures, errors of estimates and a policy's dice, not a recorded trace.
+    A seed redraws generated workloads, failures, errors of estimates and a policy's dice, not a recorded trace; add
+    --jitter for that.
 
     Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft --report report.html
     """
-    from wattflow.cli.inputs import estimated
-    from wattflow.clusters import load_cluster
-    from wattflow.lab.compare.comparison import compare as run_comparison
-    from wattflow.lab.run.points import Setup
+    from wattflow.lab.compare.slo import Slo
+    from wattflow.lab.compare.study import Study, read_study, shaken
     from wattflow.lab.show.tables import metric_names
-    from wattflow.sim.inputs import source_of
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out):
         return
-    named = o.one_cluster(cluster)
-    check_folder(report)
-    never_onto([*workflows, named, *([] if estimates is None else [estimates])], out, report)
-    shown = metric_names(metrics)
-    sources = [estimated(source_of(text), estimates) for text in workflows]
-    machine = load_cluster(named)
-    setup = Setup(
-        options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)),
-        keep_runs=report is not None,
-        workers=workers,
-    )
-    with progress_bar(quiet) as progress:
-        chosen = o.names_of(policies)
-        comparison = run_comparison(sources, machine, chosen, seeds, baseline, o.with_progress(setup, progress))
+    if bounds and (power_error > 0 or form is not o.Form.table):
+        what = "do not hold under --power-error" if power_error > 0 else "are shown as a table; use `wattflow bounds`"
+        raise InvalidInput("--bounds", what)
+    shown, slos = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
+    inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
+    never_onto(inputs, out, report)
+    check_outputs(True, report)
+    if _is_study(workflows):
+        _nothing_beside(ctx)
+        study = read_study(Path(workflows[0]))
+        study = replace(study, slos=(*study.slos, *slos))
+    else:
+        study = _typed(workflows, cluster, policies, estimates)
+        options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
+        study = replace(
+            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=slos,
+            setup=replace(study.setup, options=options),
+        )  # fmt: skip
+    assert isinstance(study, Study)
     if report is not None:
-        write(comparison, report, quiet)
-    show(comparison, form, out, shown, full)
-    for note in comparison.notes:
+        check_outputs(force, *_reports(report, study))
+    found = _run(study, report is not None, workers, quiet)
+    show(found, form, out, shown, full, study.slos)
+    for comparison in found if bounds else ():
+        show_bounds(comparison, study.workloads, quiet)
+    for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
+        write(comparison, path, quiet)
+    for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
         remark(f"note: {note}", quiet)
 
 
@@ -106,25 +141,99 @@ def real_run(path: str, policies: str, form: o.Form, out: Path | None) -> bool:
     return True
 
 
-def show(
-    comparison: Comparison, output: o.Form, out: Path | None, metrics: tuple[str, ...], full: bool = False
-) -> None:
-    """The answer and tables for people; every figure for programs."""
-    from wattflow.lab.figures.metrics import HEADLINE
-    from wattflow.lab.show import answer
-    from wattflow.lab.show.tables import comparison_about, comparison_rows, comparison_tables, explanation
+def _is_study(workflows: Sequence[str]) -> bool:
+    named = [text for text in workflows if text.endswith(".toml")]
+    if named and len(workflows) > 1:
+        raise InvalidInput(named[0], "a compare file names its workloads itself; give it alone")
+    return bool(named)
 
-    if output is o.Form.table and metrics == HEADLINE:
-        typer.echo(answer.sentence(comparison) + "\n")
-        rows = None if full else answer.ROWS
-        print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
-        typer.echo(explanation(comparison, front=False))
-    elif output is o.Form.table:
-        metrics = fitting(metrics, len(comparison.policies))
-        print_tables(comparison_tables(comparison, metrics))
-        typer.echo(explanation(comparison))
-    else:
-        deliver(comparison_rows(comparison), output, out, comparison_about(comparison))
+
+def _nothing_beside(ctx: typer.Context) -> None:
+    """Options that a compare file answers are not accepted and ignored."""
+    for name in _OF_THE_FILE:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InvalidInput(f"--{name.replace('_', '-')}", "is set in the compare file; change it there")
+
+
+def _typed(workflows: Sequence[str], clusters: Sequence[str], policies: str, estimates: Path | None) -> Study:
+    from wattflow.cli.inputs import estimated
+    from wattflow.clusters import load_cluster
+    from wattflow.lab.compare.study import Study
+    from wattflow.sim.inputs import source_of
+
+    sources = tuple(estimated(source_of(text), estimates) for text in workflows)
+    return Study(sources, tuple(load_cluster(name) for name in clusters), tuple(o.names_of(policies)))
+
+
+def _run(study: Study, keep: bool, workers: int | None, quiet: bool) -> list[Comparison]:
+    with progress_bar(quiet) as progress:
+        setup = replace(study.setup, keep_runs=keep, workers=workers)
+        return list(replace(study, setup=o.with_progress(setup, progress)).run())
+
+
+def _reports(path: Path, study: Study) -> list[Path]:
+    """A page for each cluster, named after it where there are several."""
+    if len(study.clusters) == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{cluster.name.replace('/', '-')}{path.suffix}") for cluster in study.clusters]
+
+
+def show(
+    found: Sequence[Comparison], output: o.Form, out: Path | None, metrics: tuple[str, ...], full: bool = False,
+    slos: Sequence[Slo] = (),
+) -> None:  # fmt: skip
+    """The answer and tables for people; every figure for programs."""
+    from wattflow.lab.show.overall import clusters_table
+    from wattflow.lab.show.tables import comparison_about, comparison_rows
+
+    if output is not o.Form.table:
+        about = comparison_about(found[0]) | {"cluster": ", ".join(each.cluster.name for each in found)}
+        deliver([row for each in found for row in comparison_rows(each)], output, out, about)
+        return
+    for comparison in found:
+        if len(found) > 1:
+            typer.echo(f"== {comparison.cluster.name}")
+        _show_one(comparison, metrics, full, slos)
+    if len(found) > 1:
+        print_tables([clusters_table(found)])
+
+
+def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos: Sequence[Slo]) -> None:
+    from wattflow.lab.figures.metrics import HEADLINE
+    from wattflow.lab.show import answer, overall
+    from wattflow.lab.show.tables import comparison_tables, explanation
+
+    lines = [line for slo in slos for line in overall.slo_lines(comparison, slo)]
+    if metrics != HEADLINE:
+        print_tables(comparison_tables(comparison, fitting(metrics, len(comparison.policies))))
+        typer.echo("\n".join([*lines, explanation(comparison)]))
+        return
+    rows = None if full else answer.ROWS
+    typer.echo("\n".join([answer.sentence(comparison), *lines, ""]))
+    if len(comparison.workloads) > 1:
+        print_tables([overall.workloads_table(comparison, rows)])
+    print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
+    typer.echo(explanation(comparison, front=False))
+
+
+def show_bounds(comparison: Comparison, sources: Sequence[Workload | Recipe], quiet: bool) -> None:
+    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    from wattflow.lab.compare import headroom
+    from wattflow.sim.inputs import drawn
+
+    seed = comparison.seeds[0]
+    for title, source in zip(comparison.workloads, sources, strict=True):
+        figures = []
+        for policy in comparison.policies:
+            energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
+            if energy_j is not None and makespan_s is not None and makespan_s > 0:
+                figures.append((policy, energy_j, makespan_s))
+        with progress_bar(quiet) as progress:
+            search = headroom.Search(seed)
+            rows = list(headroom.headroom(drawn(source, seed), comparison.cluster, figures, search, progress))
+        print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
+    typer.echo(headroom.EXPLANATION)
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:

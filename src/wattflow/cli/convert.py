@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, never_onto, remark
+from wattflow.cli.screen import check_target, never_onto, remark
 
 
 def convert(
     source: Annotated[Path, typer.Argument(metavar="A", help="File or folder to read; its format is recognised.")],
     target: Annotated[Path, typer.Argument(metavar="B", help="File or folder to write; its name chooses the format.")],
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Convert a trace to another format.
@@ -26,7 +27,7 @@ def convert(
     from wattflow import traces
 
     never_onto([source], target)
-    check_folder(target if not target.is_dir() else None)
+    check_target(force, target)
     done = traces.convert(source, target)
     remark(f"wrote {target}: {done.tasks:,} tasks, {done.source_format} to {done.target_format}", quiet)
     for note in done.read_notes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattflow.cli import options as o
 from wattflow.cli.compare import show, write
-from wattflow.cli.screen import check_folder, progress_bar, remark
+from wattflow.cli.screen import check_outputs, offer_to_open, progress_bar, remark
 
 
 def demo(
@@ -14,6 +14,7 @@ def demo(
     report: o.Report = None,
     workers: o.Workers = None,
     full: o.Full = False,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Three bundled workflows under every policy.
@@ -28,15 +29,16 @@ def demo(
     from wattflow.lab.figures.metrics import HEADLINE
     from wattflow.lab.run.points import Setup
 
-    check_folder(report)
+    check_outputs(force, report)
     cluster = load_cluster("mixed")
     if not jit.has_compiled():
         remark("compiling the simulator for this machine, once; then three workloads under every policy", quiet)
     with progress_bar(quiet) as progress:
         setup = Setup(keep_runs=report is not None, workers=workers, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
-    if report is not None:
-        write(comparison, report, quiet, "wattflow demo")
-    show(comparison, o.Form.table, None, HEADLINE, full)
+    show([comparison], o.Form.table, None, HEADLINE, full)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
+    if report is not None:
+        write(comparison, report, quiet, "wattflow demo")
+        offer_to_open(report, quiet)

@@ -15,6 +15,7 @@ def describe(
     workflow: o.OneWorkflow,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draw of a generated workload.")] = 0,
 ) -> None:
     """Say what a workload or a finished run holds, or how a workflow on the server stands.
@@ -30,7 +31,7 @@ def describe(
     from wattflow.lab.show.describe import describe_workload, description_table
     from wattflow.sim.inputs import source_of
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     if _describe_running(workflow, form, out):
         return
     if Path(workflow).is_file() and is_run(workflow):

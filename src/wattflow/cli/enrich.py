@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import never_onto, remark
+from wattflow.cli.screen import check_target, never_onto, remark
 from wattflow.model.errors import InvalidInput
 
 
@@ -24,6 +24,7 @@ def enrich(
     error: Annotated[
         float | None, typer.Option("--error", min=0.0, help="Relative error band to write, such as 0.07.")
     ] = None,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Fill the energy fields of a trace: each task's share of its node's watts above idle, by CPU time.
@@ -39,6 +40,7 @@ def enrich(
     from wattflow.energy.enrich import enrich as fill
 
     never_onto([source, nodes], target)
+    check_target(force, target)
     cluster = load_cluster(nodes)
     curves = {node.name: node.power for node in cluster.nodes if node.power is not None}
     if default is not None and default not in curves:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from wattflow.cli import options as o
+from wattflow.cli.screen import check_outputs, never_onto
+
 _DATA = Path(os.environ.get("WATTFLOW_DATA", "../shared/data"))
 
 
@@ -25,6 +28,7 @@ def fit(
         list[str] | None, typer.Option("--also", help="A further trace or table of tasks to learn from; repeatable.")
     ] = None,
     data: Annotated[Path, typer.Option("--data", help="Folder of the named data sets.")] = _DATA,
+    force: o.Force = False,
 ) -> None:
     """Train a model on finished tasks and write it with its data's manifest and its left-out errors.
 
@@ -36,16 +40,10 @@ def fit(
     from rich.console import Console
     from rich.table import Table
 
-    from wattflow.model.errors import InvalidInput
     from wattflow.predict import modelfile, sources
 
-    if out.is_dir():
-        raise InvalidInput(str(out), "is a folder; name a file to write the model to")
-    if not out.parent.is_dir():
-        raise InvalidInput(str(out), f"the folder {out.parent} does not exist")
-    for read in (source, *(also or ())):
-        if Path(read).exists() and out.exists() and Path(read).samefile(out):
-            raise InvalidInput(str(out), "is also read from; name another file to write the model to")
+    never_onto([source, *(also or ())], out)
+    check_outputs(force, out)
     model, manifest = sources.train(source, data, also or ())
     digest = modelfile.save(out, model, manifest)
     table = Table("metric", "value")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, print_tables, remark
+from wattflow.cli.screen import check_outputs, print_tables, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Same seed, same bytes.")] = 0,
     list_all: Annotated[bool, typer.Option("--list", help="List families, keys, distributions and arrivals.")] = False,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Make a workload and write it as a trace.
@@ -51,7 +52,7 @@ def generate(
         raise InvalidInput(
             "generate", "needs a file to write: add --out FILE; `wattflow describe` looks without writing"
         )
-    check_folder(out)
+    check_outputs(force, out)
     workload = source.draw(seed)
     dropped = traces.save(workload, out)
     remark(f"wrote {out}: {len(workload):,} tasks in {len(workload.workflow_names):,} workflows", quiet)

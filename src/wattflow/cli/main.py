@@ -10,8 +10,10 @@ import typer
 from wattflow import __version__
 from wattflow.cli import (
     agent,
+    bounds,
     clusters,
     compare,
+    completion,
     convert,
     demo,
     describe,
@@ -49,6 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "compare": compare.compare,
     "simulate": simulate.simulate,
+    "bounds": bounds.bounds,
     "describe": describe.describe,
     "generate": generate.generate,
     "convert": convert.convert,
@@ -74,6 +77,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "why": watch.why,
     "agent": agent.agent,
     "warm": warm.warm,
+    "completion": completion.completion,
 }
 
 for _name, _command in COMMANDS.items():
@@ -98,4 +102,5 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    completion.prepare()
+    app(prog_name="wattflow")

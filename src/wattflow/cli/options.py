@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wattflow.cli.completion import cluster_names, policy_names, workload_names
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,14 +36,26 @@ class Queue(StrEnum):
 
 _KINDS = "such as montage:tasks=200; `wattflow generate --list` shows what can be made"
 Workflows = Annotated[
-    list[str], typer.Argument(metavar="WORKFLOW", help=f"Trace files, or generated workloads {_KINDS}.")
+    list[str],
+    typer.Argument(
+        metavar="WORKFLOW", help=f"Trace files, or generated workloads {_KINDS}.", autocompletion=workload_names
+    ),
 ]
 OneWorkflow = Annotated[
-    str, typer.Argument(metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.")
+    str,
+    typer.Argument(
+        metavar="WORKFLOW", help=f"A trace file, or a generated workload {_KINDS}.", autocompletion=workload_names
+    ),
 ]
 ClusterName = Annotated[
     list[str],
-    typer.Option("--cluster", "-c", metavar="NAME|FILE", help="Preset name or TOML file; `wattflow clusters` lists."),
+    typer.Option(
+        "--cluster",
+        "-c",
+        metavar="NAME|FILE",
+        help="Preset name or TOML file; `wattflow clusters` lists.",
+        autocompletion=cluster_names,
+    ),
 ]
 Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
 Out = Annotated[
@@ -55,7 +68,14 @@ Seeds = Annotated[
     int, typer.Option("--seeds", metavar="N", min=1, help="Repeat with seeds 0 … N−1; intervals need two or more.")
 ]
 Baseline = Annotated[
-    str, typer.Option("--baseline", "-b", metavar="NAME", help="Policy that the others are measured against.")
+    str,
+    typer.Option(
+        "--baseline",
+        "-b",
+        metavar="NAME",
+        help="Policy that the others are measured against.",
+        autocompletion=policy_names,
+    ),
 ]
 Policies = Annotated[
     str,
@@ -64,6 +84,7 @@ Policies = Annotated[
         "-p",
         metavar="NAMES",
         help="Names with commas between, or `all`; NAME:key=value sets a number, FILE.py:NAME is one of your own.",
+        autocompletion=policy_names,
     ),
 ]
 Metrics = Annotated[
@@ -112,6 +133,7 @@ Workers = Annotated[
     typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
 ]
 Full = Annotated[bool, typer.Option("--full", help="Every policy in the table, not the best eight.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over files that are there already.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 
 

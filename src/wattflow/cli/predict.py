@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wattflow.cli import options as o
+from wattflow.cli.screen import check_outputs, never_onto
+
 if TYPE_CHECKING:
     from wattflow.predict.observations import Floats, Observations
     from wattflow.predict.tasks import TaskPrediction
@@ -47,6 +50,7 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", help="CSV to write; stdout without it.")] = None,
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.99, help="Coverage of the intervals.")] = 0.9,
     data: Annotated[Path, typer.Option("--data", help="Folder of the named data sets.")] = _DATA,
+    force: o.Force = False,
 ) -> None:
     """Predict every task, interval of usage or function call of a file.
 
@@ -57,15 +61,12 @@ def predict(
     Example: wattflow predict kepler-nx12-platform counters.csv
     """
     from wattflow.files.whole import whole_file
-    from wattflow.model.errors import InvalidInput
     from wattflow.predict import modelfile, sources
 
     path = modelfile.find(model)
     loaded, manifest = modelfile.load(path)
-    if out is not None:
-        for read in (path, Path(source)):
-            if out.exists() and read.exists() and out.samefile(read):
-                raise InvalidInput(str(out), "is also read from; name another file to write to")
+    never_onto([path, source], out)
+    check_outputs(force, out)
     sources.need_kind(source, manifest.kind, model)
     answers: dict[str, Callable[..., _Answer]] = {"tasks": _tasks, "watts": _watts, "calls": _calls}
     answer = answers[manifest.kind](loaded, source, data, level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, chosen_form, deliver, print_tables
+from wattflow.cli.screen import check_outputs, chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
@@ -25,6 +25,7 @@ def profiles(
     ] = None,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """List the power profiles that cluster files can name: watts, scope, provenance, age and licence.
 
@@ -36,8 +37,8 @@ def profiles(
     from wattflow.clusters.profiles import list_profiles
     from wattflow.model.errors import InvalidInput
 
-    form = chosen_form(output, out)
-    check_folder(plot)
+    form = chosen_form(output, out, force)
+    check_outputs(force, plot)
     if plot is not None and plot.suffix not in PICTURES:
         raise InvalidInput(str(plot), f"ends in none of {', '.join(PICTURES)}, the pictures that can be drawn")
     wanted = search.lower()

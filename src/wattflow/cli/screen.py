@@ -81,11 +81,22 @@ def remark(text: str, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
-def chosen_form(form: Form | None, out: Path | None) -> Form:
+def offer_to_open(page: Path, quiet: bool = False) -> None:
+    """Ask a person at a terminal whether the page shall be opened; without one, or when quiet, nothing happens."""
+    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    if typer.confirm(f"open {page} in a browser?", default=False):
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            remark(f"no browser was found; the page is {page.resolve().as_uri()}")
+
+
+def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> Form:
     """The form asked for, else by the file's ending, else a table. What could not be written is refused at once."""
     if form is Form.parquet and out is None:
         raise InvalidInput("-o parquet", "needs a file: add --out FILE")
-    check_folder(out)
+    check_outputs(force, out)
     if out is None:
         return form or Form.table
     ending = out.suffix.lstrip(".")
@@ -103,6 +114,21 @@ def check_folder(*paths: Path | None) -> None:
             raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
         if path is not None and path.is_dir():
             raise InvalidInput(str(path), "is a folder; name a file")
+
+
+def check_outputs(force: bool, *paths: Path | None) -> None:
+    """Files can be written here, and none is written over without ``--force``."""
+    check_folder(*paths)
+    for path in paths:
+        if path is not None and path.is_file() and not force:
+            raise InvalidInput(str(path), "exists already; add --force to write over it")
+
+
+def check_target(force: bool, path: Path) -> None:
+    """The same for what may be a folder: one with something in it is not written into without ``--force``."""
+    check_outputs(force, None if path.is_dir() else path)
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise InvalidInput(str(path), "is a folder with files in it; add --force to write over it")
 
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:

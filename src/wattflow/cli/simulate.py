@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import check_folder, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
+from wattflow.cli.completion import policy_names
+from wattflow.cli.screen import check_outputs, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
 
 
 def simulate(
     workflow: o.OneWorkflow,
     cluster: o.ClusterName = ["mixed"],  # noqa: B006
     policy: Annotated[
-        str, typer.Option("--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.")
+        str,
+        typer.Option(
+            "--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.", autocompletion=policy_names
+        ),
     ] = "fifo",
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Fixes everything that is random.")] = 0,
     output: o.Output = None,
@@ -34,6 +38,7 @@ def simulate(
     queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Simulate one workload under one policy.
@@ -49,9 +54,9 @@ def simulate(
     from wattflow.lab.show.tables import metric_names, run_rows, run_table
     from wattflow.sim.inputs import source_of
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     named = o.one_cluster(cluster)
-    check_folder(report, attempts)
+    check_outputs(force, report, attempts)
     never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
     names = metric_names(metrics)
     source, machine = estimated(source_of(workflow), estimates), load_cluster(named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
@@ -24,7 +25,7 @@ def build(table: StrictTable, make: Callable[..., T], **facts: object) -> T | No
         return None
 
 
-def read_nodes(root: StrictTable) -> list[Node]:
+def read_nodes(root: StrictTable, folder: Path) -> list[Node]:
     """All ``[[nodes]]``, templates applied and counts expanded."""
     templates = root.named_tables("templates")
     unused = dict.fromkeys(templates)
@@ -33,11 +34,11 @@ def read_nodes(root: StrictTable) -> list[Node]:
         name = table.data.get("template")
         if isinstance(name, str):
             unused.pop(name, None)
-        nodes += _expand(_merged(table, templates))
+        nodes += _expand(_merged(table, templates), folder)
     for name in unused:  # a template that nobody uses is still read, for its mistakes
         stand_in: dict[str, object] = {"name": name, "cores": 1, "memory": 0}
         table = StrictTable({**stand_in, **templates[name].data}, templates[name].where, root.problems)
-        _expand(table)
+        _expand(table, folder)
     return nodes
 
 
@@ -53,8 +54,8 @@ def _merged(table: StrictTable, templates: Mapping[str, StrictTable]) -> StrictT
     return StrictTable({**template.data, **table.data}, table.where, table.problems, origins)
 
 
-def _expand(table: StrictTable) -> list[Node]:
-    node = _read_node(table)
+def _expand(table: StrictTable, folder: Path) -> list[Node]:
+    node = _read_node(table, folder)
     counted = table.has("count")
     count = table.whole("count", 1)
     table.finish()
@@ -68,7 +69,7 @@ def _expand(table: StrictTable) -> list[Node]:
     return [dataclasses.replace(node, name=f"{node.name}-{i}") for i in range(count)]
 
 
-def _read_node(table: StrictTable) -> Node | None:
+def _read_node(table: StrictTable, folder: Path) -> Node | None:
     table.has("template")
     name = table.text("name")
     if not name and "name" in table.data:
@@ -92,7 +93,7 @@ def _read_node(table: StrictTable) -> Node | None:
         architecture=table.text("architecture", "x86_64"),
         features=table.texts("features"),
         zone=table.text("zone", "default"),
-        power=read_power(table, max(1, cores), max(1, threads_per_core)),
+        power=read_power(table, max(1, cores), max(1, threads_per_core), folder),
         tdp_w=table.maybe_number("tdp_w"),
         devices=_devices(table),
         network=read_network(table, "network"),

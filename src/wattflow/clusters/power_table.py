@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from wattflow.clusters import profiles
+from wattflow.clusters.power_file import ENDINGS, read_power_file
 from wattflow.files.strict_table import StrictTable
 from wattflow.model.errors import InvalidInput, MissingData, UnknownName
 from wattflow.model.load_curve import ends_profile, threads_profile
@@ -12,14 +15,16 @@ _SCOPES = tuple(Scope)
 _PROVENANCES = tuple(Provenance)
 
 
-def read_power(node: StrictTable, cores: int, threads_per_core: int) -> PowerProfile | None:
-    """The ``power`` of a node: the name of a profile, points, a load curve or a closed form.
+def read_power(node: StrictTable, cores: int, threads_per_core: int, folder: Path) -> PowerProfile | None:
+    """The ``power`` of a node: a profile's name or file (beside the cluster file), points, a load curve, a closed form.
 
     What is against load (named profiles, ``load``, ``linear`` between idle and full) is read cores first.
     """
     value = node.value("power")
     if value is None:
         return None
+    if isinstance(value, str) and value.endswith(ENDINGS):
+        return _from_file(node, "power", folder / value, (cores, threads_per_core), None)
     if isinstance(value, str):
         try:
             return profiles.resolve_profile(value, cores, threads_per_core)
@@ -30,13 +35,28 @@ def read_power(node: StrictTable, cores: int, threads_per_core: int) -> PowerPro
             node.problem("power", str(error))
             return None
     table = node.table("power")
+    if table is not None and table.has("file"):
+        scope = Scope(table.choice("scope", _SCOPES, "wall"))
+        path = folder / table.text("file")
+        table.finish()
+        return _from_file(table, "file", path, (cores, threads_per_core), scope)
     return None if table is None else _curve(table, (cores, threads_per_core))
+
+
+def _from_file(
+    table: StrictTable, key: str, path: Path, size: tuple[int, int], scope: Scope | None
+) -> PowerProfile | None:
+    try:
+        return read_power_file(path, *size, scope)
+    except InvalidInput as error:
+        table.problem(key, str(error))
+        return None
 
 
 def _curve(table: StrictTable, size: tuple[int, int]) -> PowerProfile | None:
     ways = [key for key in ("busy", "load", "form") if table.has(key)]
     if len(ways) != 1:
-        table.problem("", "give exactly one of busy + watts, load + watts, or form + idle_w + full_w")
+        table.problem("", "give exactly one of busy + watts, load + watts, form + idle_w + full_w, or file")
         return None
     scope = Scope(table.choice("scope", _SCOPES, "wall"))
     try:

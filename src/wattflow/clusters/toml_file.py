@@ -48,7 +48,7 @@ def parse_cluster(text: str, source: str, folder: Path | None = None) -> Cluster
 def _read(root: StrictTable, folder: Path) -> Cluster | None:
     name, about = root.text("name"), root.text("about", "")
     zones = tuple(_read_zone(zone, table, folder) for zone, table in root.named_tables("zones").items())
-    nodes = read_nodes(root)
+    nodes = read_nodes(root, folder)
     storage = read_network(root, "storage")
     if not root.data.get("nodes"):
         root.problem("", "needs at least one [[nodes]] table")

@@ -101,7 +101,7 @@ class _Builder:
         clock.epoch = 1
         rules.has_data = int(bool(np.any(workload.parent_bytes > 0)))
         rules.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
-        counts.free_container = -1
+        counts.free_container = counts.hot_container = -1
         rules.max_retries = 3
         rules.limits = int(any(n.serverless and n.serverless.time_limit_s < np.inf for n in self.cluster.nodes))
         self.tables |= {"clock": clock, "rules": rules, "counts": counts, "choice": choice}
@@ -314,7 +314,7 @@ class _Builder:
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
-            "blocks": np.full(64, -1, np.int64),
+            "blocks": np.full(64, -1, np.int64), **tables.no_rules(),
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:

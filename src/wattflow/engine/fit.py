@@ -9,6 +9,7 @@ from wattflow.engine.devices import busy_share, device_fits, holds, share_on, tu
 from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner, jit
 
+_ONE = np.uint64(1)
 WAKES_BY_ITSELF = FALLING
 """Power states up to this one lead back to on; later ones mean that the node is down or being drained."""
 
@@ -206,40 +207,60 @@ def _collect(state, variant, task, asleep):
     need = needs.need_u
     memory = needs.memory
     plain = needs.device == NO_DEVICE
+    counted = needs.counts_n > 0
     constraint = state.shapes[state.tasks[task].form].constraint
     free = constraint == 0 and rules.tainted == 0
+    levels = state.mask_rows[constraint].wish_n if rules.wishes == 1 else 0
     limit = rules.score_limit if not asleep else 0
     first = choice.scan_at if limit > 0 else 0
-    count = choice.scan_left if limit > 0 else counts.active_n
+    active_n = counts.active_n
+    count = choice.scan_left if limit > 0 else active_n
+    reserved = choice.reserved
+    pods = rules.pods
+    # Tables by name: after each candidate is written, they need not be looked up again.
+    active = state.active_groups
+    all_groups = state.groups
+    classes = state.classes
+    class_nodes = state.class_nodes
+    suits = state.class_ok[variant]
+    mask = state.masks[constraint]
     for i in range(count):
         at = first + i
-        if at >= counts.active_n:
-            at -= counts.active_n
+        if at >= active_n:
+            at -= active_n
         if limit > 0 and n >= limit:
             choice.scan_at = at
             choice.scan_left = count - i
             return n
-        g = state.active_groups[at]
-        if state.groups[g].free_u < need or state.groups[g].free_mem < memory:
+        g = active[at]
+        group = all_groups[g]
+        if group.free_u < need or group.free_mem < memory:
             continue
-        cls = state.groups[g].cls
-        if state.class_ok[variant, cls] == 0 or not _usable(state.groups[g].power_state, asleep):
+        cls = group.cls
+        if suits[cls] == 0 or not _usable(group.power_state, asleep):
             continue
-        low = np.int64(state.groups[g].low)
+        place = np.int64(classes[cls].first) + group.low
         if not free:
-            low = groups.lowest_allowed(state, g, constraint)
-            if low < 0:
+            if (mask[place >> 6] >> np.uint64(place & 63)) & _ONE != _ONE:
+                if group.count == 1:
+                    continue
+                low = groups.lowest_allowed(state, g, constraint)
+                if low < 0:
+                    continue
+                place = np.int64(classes[cls].first) + low
+            if levels > 1 and group.count > 1:
+                n = _add_levels(state, n, variant, task, g, constraint)
                 continue
-        node = state.class_nodes[state.classes[cls].first + low]
-        if needs.counts_n > 0 and not counts_fit(state, variant, node):
+        node = class_nodes[place]
+        if counted and not counts_fit(state, variant, node):
             continue
-        if is_full_of_pods(state, node):
+        if pods > 0 and is_full_of_pods(state, node):
             continue
         if not plain:
             n = _add_devices(state, n, variant, task, node)
-        elif state.classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
+        elif classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
             n = _add(state, n, node, -1)
-        if choice.reserved == node and state.groups[g].count > 1:
+        if reserved == node and group.count > 1:
             # A reserved node cannot stand for its twins.
             n = _try_node(state, n, variant, task, groups.second(state, g))
     if limit > 0:
@@ -250,8 +271,20 @@ def _collect(state, variant, task, asleep):
 
 
 @inner
+def _add_levels(state, n, variant, task, g, constraint):
+    """A group whose nodes are not liked alike is several candidates: the lowest node of each level of preference."""
+    wishes = state.mask_rows[constraint]
+    cls = state.classes[state.groups[g].cls]
+    for at in range(wishes.wish_first, wishes.wish_first + wishes.wish_n):
+        low = groups.lowest_of(state, g, constraint, at)
+        if low >= 0:
+            n = _try_node(state, n, variant, task, state.class_nodes[cls.first + low])
+    return n
+
+
+@inner
 def _add_near(state, n, variant, task, asleep):
-    """Nodes that hold the task's data or a warm container of its function stand for themselves."""
+    """Nodes that hold the task's data or a warm container for its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
         links = state.links[task]
@@ -262,10 +295,11 @@ def _add_near(state, n, variant, task, asleep):
     fn = state.shapes[state.tasks[task].form].function
     function = state.functions[fn]
     if function.cold_start_s > 0.0:
-        c = function.first_container
-        while c >= 0 and n < room:
-            n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
-            c = state.containers[c].next_function
+        for kind in range(2):
+            c = function.first_container if kind == 0 else state.counts[0].hot_container
+            while c >= 0 and n < room:
+                n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
+                c = state.containers[c].next_function
     return n
 
 

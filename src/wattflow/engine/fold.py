@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import containers, decide, devices, fit, groups, release, view
+from wattflow.engine import attempts, containers, devices, fit, groups, release, view
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel.jit import inner
 
@@ -167,7 +167,7 @@ def end_attempt(state, a):
     node = state.attempts[a].node
     fit.give_back(state, a)
     groups.room_grew(state, node)
-    decide.drop_attempt(state, a)
+    attempts.drop_attempt(state, a)
     if state.nodes[node].running == 0:
         return node_idles(state, node)
     return math.inf

@@ -225,6 +225,18 @@ def lowest_allowed(state, g, constraint):
 
 
 @inner
+def lowest_of(state, g, constraint, wish):
+    """Position of the group's lowest node that a constraint allows and that is of a level of preference; −1 without."""
+    group = state.groups[g]
+    first = state.classes[group.cls].first >> 6
+    for word in range(np.int64(group.low) >> 6, group.words):
+        bits = state.group_bits[g, word] & state.masks[constraint, first + word] & state.wishes[wish, first + word]
+        if bits != _ZERO:
+            return np.int64((word << 6) + low_bit(bits))
+    return np.int64(-1)
+
+
+@inner
 def room_grew(state, node):
     """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
     clock = state.clock[0]

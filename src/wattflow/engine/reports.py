@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import containers, decide, fit, fold, groups, queue, release, structure, timers
+from wattflow.engine import attempts, containers, fit, fold, groups, queue, release, structure, timers
 from wattflow.engine.tables import (
     ACT_SLEEP,
     ACT_WAKE,
@@ -163,7 +163,7 @@ def refused(state, a, until_s, priority):
     state.nodes[node].placed_count -= 1
     state.functions[state.shapes[state.tasks[task].form].function].started -= 1
     groups.room_grew(state, node)
-    decide.drop_attempt(state, a)
+    attempts.drop_attempt(state, a)
     state.marks[task].until = max(until_s, state.marks[task].until)
     _gone(state, task, BACK, priority)
 
@@ -247,7 +247,7 @@ def _end_lost(state, a):
     node = state.attempts[a].node
     fit.give_back(state, a)
     groups.room_grew(state, node)
-    decide.drop_attempt(state, a)
+    attempts.drop_attempt(state, a)
 
 
 @inner

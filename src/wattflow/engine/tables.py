@@ -8,9 +8,12 @@ name of an array attribute: a task's shape is its ``form``). Cores are counted i
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wattflow.kernel.handle import Tables
+from wattflow.kernel.records import record_table
 
 MICRO = 1_000_000
 COUNTABLE = 8
@@ -49,7 +52,7 @@ RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
     ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
-    ("parks", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"),
+    ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use. ``bare``: a variant lacks a
 request for cores or for memory."""
@@ -57,7 +60,8 @@ COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
     ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
     ("asleep_n", "i8"), ("shapes_n", "i8"), ("extra_n", "i8"), ("failed_tasks", "i8"), ("held_first", "i8"),
-    ("free_attempt", "i8"), ("free_container", "i8"), ("free_task", "i8"), ("free_workflow", "i8"),
+    ("free_attempt", "i8"), ("free_container", "i8"), ("hot_container", "i8"), ("free_task", "i8"),
+    ("free_workflow", "i8"),
     ("sealed_first", "i8"), ("child_n", "i8"), ("parent_n", "i8"), ("timer_n", "i8"), ("stale", "i8"),
     ("ended_n", "i8"), ("stamp", "i8"),
 ])  # fmt: skip
@@ -65,7 +69,7 @@ COUNTS = np.dtype([
 CHOICE = np.dtype([
     ("best_cost", "f8"), ("shadow", "f8"), ("best_node", "i8"), ("best_device", "i8"), ("best_variant", "i8"),
     ("bad_task", "i8"), ("bad_variant", "i8"), ("reserved", "i8"), ("scan_at", "i8"), ("scan_left", "i8"),
-    ("head", "i8"), ("spare", "i8"), ("sample_at", "i8"),
+    ("head", "i8"), ("spare", "i8"), ("sample_at", "i8"), ("floor", "i8"),
 ])  # fmt: skip
 """The decision under way: the cheapest place so far, a cost that was no number, the head's reservation."""
 NODES = np.dtype([
@@ -103,7 +107,7 @@ FUNCTIONS = np.dtype([
 SHAPES = np.dtype([
     ("function", "i4"), ("variant_first", "i4"), ("variant_n", "i4"), ("parts", "i4"),
     ("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("place", "i4"), ("failed", "i8"),
-    ("constraint", "i4"), ("level", "i4"), ("member_first", "i4"), ("member_n", "i4"), ("tasks", "i4"),
+    ("constraint", "i4"), ("level", "i4"), ("counted", "i4"), ("tasks", "i4"),
     ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
@@ -146,6 +150,8 @@ GROUPS = np.dtype([
     ("power_state", "i4"), ("words", "i4"),
 ])  # fmt: skip
 CANDIDATES = np.dtype([("node", "i4"), ("device", "i4"), ("variant", "i4")])
+HOT = -1
+"""In place of a function: a container that serves any."""
 CONTAINERS = np.dtype([
     ("node", "i4"), ("function", "i4"), ("next_node", "i4"), ("previous_node", "i4"), ("next_function", "i4"),
     ("previous_function", "i4"), ("idle_since", "f8"),
@@ -155,6 +161,19 @@ NODE_MARKS = np.dtype([
     ("other_u", "i8"), ("other_mem", "i8"), ("generation", "i4"), ("next", "i4"),
 ])  # fmt: skip
 """Per-node facts that only a live engine has."""
+MASK_ROWS = np.dtype([("condition", "i4"), ("wish_first", "i4"), ("wish_n", "i4")])
+"""Beside each row of ``masks``: its first condition that counts tasks (0: none), and its levels of preference."""
+TERMS = np.dtype([("total", "i8"), ("first", "i4"), ("topology", "i4"), ("condition", "i4")])
+"""A counter: tasks of one kind in each domain of a topology (−1: each node), from ``tallies[first]`` on."""
+CONDITIONS = np.dtype([
+    ("low", "i8"), ("kind", "i4"), ("term", "i4"), ("row", "i4"), ("skew", "i4"), ("own", "i4"), ("next_term", "i4"),
+    ("next_row", "i4"),
+])  # fmt: skip
+"""What a row of ``masks`` asks of a counter; ``own``: its tasks count themselves, ``low``: fewest in any domain."""
+COUNTED = np.dtype([("term", "i4"), ("next", "i4")])
+"""Which counters a shape's tasks enter, as lists; row 0 ends them."""
+TOPOLOGIES = 8
+"""Labels that domains can be made of, beside the node itself."""
 ENDED = np.dtype([("task", "i8"), ("tag", "i8"), ("outcome", "i8")])
 """Tasks that left a live engine in this step: id, tag, state."""
 TIMERS = np.dtype([("time", "f8"), ("sequence", "i8"), ("generation", "i8"), ("what", "i4"), ("who", "i4")])
@@ -171,6 +190,7 @@ TABLES = (
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
     "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
+    "mask_rows", "bases", "wishes", "wish_weights", "terms", "conditions", "counted", "tallies", "domains",
 )  # fmt: skip
 """Tables of State."""
 
@@ -180,3 +200,13 @@ class State(Tables):
 
     __slots__ = TABLES
     NAMES = TABLES
+
+
+def no_rules() -> dict[str, Any]:
+    """The tables of rules that count tasks and of preferences, as they are where nobody has any."""
+    return {
+        "mask_rows": record_table(MASK_ROWS, 1), "bases": np.zeros((1, 1), np.uint64),
+        "wishes": np.zeros((1, 1), np.uint64), "wish_weights": np.zeros(1), "terms": record_table(TERMS, 1),
+        "conditions": record_table(CONDITIONS, 1), "counted": record_table(COUNTED, 1),
+        "tallies": np.zeros(1, np.int32), "domains": np.full((1, TOPOLOGIES), -1, np.int32),
+    }  # fmt: skip

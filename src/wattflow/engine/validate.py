@@ -5,6 +5,7 @@ With ``WATTFLOW_CHECK=1`` it runs after every event of a simulation and every st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import devices
-from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, LEFT, PLACED, READY, State
+from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, HOT, LEFT, PLACED, READY, State
 from wattflow.model.errors import WattflowError
 
 _SHOWN = 8
@@ -42,6 +43,7 @@ def find_problems(state: State) -> Iterator[str]:
     yield from _queue(state)
     yield from _tasks(state, running)
     yield from _containers(state)
+    yield from _counters(state, running)
 
 
 def _sum_by(key: Any, value: Any, size: int) -> Longs:
@@ -253,11 +255,15 @@ def _containers(state: State) -> Iterator[str]:
     if free is None:
         yield "the free list of containers has no end"
         return
-    for heads, link, owner in (
-        (state.nodes["first_container"], "next_node", "node"),
-        (state.functions["first_container"], "next_function", "function"),
+    hot = _walk(int(state.counts.hot_container[0]), table["next_function"], len(table))
+    if hot is None or np.any(table["function"][hot] != HOT):
+        yield "the hot containers have no end or belong to a function"
+        return
+    for heads, link, owner, apart in (
+        (state.nodes["first_container"], "next_node", "node", 0),
+        (state.functions["first_container"], "next_function", "function", len(hot)),
     ):
-        seen = 0
+        seen = apart
         for row in np.flatnonzero(np.asarray(heads) >= 0).tolist():
             found = _walk(int(heads[row]), table[link], len(table))
             if found is None or np.any(table[owner][found] != row):
@@ -266,6 +272,29 @@ def _containers(state: State) -> Iterator[str]:
             seen += len(found)
         if seen + len(free) != len(table):
             yield f"{len(table) - len(free)} containers are in use, but {seen} are listed by {owner}"
+
+
+def _counters(state: State, running: Any) -> Iterator[str]:
+    """Counters of tasks hold what runs."""
+    if not np.any(np.asarray(state.shapes["counted"])):
+        return
+    true: Counter[tuple[int, int]] = Counter()
+    total: Counter[int] = Counter()
+    for a in running.tolist():
+        node = int(state.attempts["node"][a])
+        link = int(state.shapes["counted"][state.tasks["form"][state.attempts["task"][a]]])
+        while link > 0:
+            term = int(state.counted["term"][link])
+            topology = int(state.terms["topology"][term])
+            domain = node if topology < 0 else int(state.domains[node, topology])
+            if domain >= 0:
+                true[term, domain] += 1
+                total[term] += 1
+            link = int(state.counted["next"][link])
+    for (term, domain), count in true.items():
+        kept = int(state.tallies[int(state.terms["first"][term]) + domain])
+        if kept != count or int(state.terms["total"][term]) != total[term]:
+            yield f"counter {term} says {kept} of domain {domain}, where {count} tasks are"
 
 
 __all__ = ["CorruptState", "find_problems", "validate_state"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
+from wattflow.frames import hashing
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import tables
 from wattflow.frames.kernel.tables import State
@@ -74,6 +75,14 @@ class _Builder:
         i[tables.HINTS], i[tables.HOLDER] = frame.hints is not None, -1
         i[tables.KEEP_RECORDS] = 1
         f[tables.REFRESH_S], f[tables.PULL_S] = placers.refresh_s, placers.pull_s
+        i[tables.OWNERS], i[tables.BOTH] = placers.rule == "owner", placers.both
+        i[tables.LOOK_HOSTS] = frame.stealing.slots if frame.stealing else 0
+        i[tables.SLOTS] = i[tables.OWNERS] or i[tables.LOOK_HOSTS] > 0
+        f[tables.FORGET_S] = placers.forget_s
+        if i[tables.SLOTS] and self.policy.order != "fifo":
+            raise InvalidInput(
+                frame.name, f"slots take the oldest task; the order must be fifo, not {self.policy.order}"
+            )
         f[tables.HINT_WEIGHT] = frame.hints.weight if frame.hints else 0.0
         f[tables.MESSAGE_J], f[tables.CLIENT_S] = frame.messages.energy_j, frame.client.timeout_s
         f[tables.LONG_S] = frame.split.long_s if frame.split else np.inf
@@ -159,7 +168,9 @@ class _Builder:
     def _tasks(self) -> None:
         n, load, frame = self.tasks, self.workload, self.frame
         probes = n * frame.placers.samples + 64 if frame.placers.rule == "probes" else 0
-        heap = self.policy.order == "sjf"
+        if self.i[tables.BOTH]:
+            probes = n
+        heap = self.policy.order == "sjf" or self.i[tables.SLOTS]
         preempts = frame.preemption is not None
         saves = preempts or self.f[tables.CHECKPOINT_S] > 0
         rows = max(2, n)  # an array of one row means that the frame does without it
@@ -190,8 +201,9 @@ class _Builder:
             "t_saved": np.zeros(rows if saves else 1),
             "t_parts": np.zeros(rows if gangs else 1, np.int32),
             "t_preempted": np.zeros(rows if preempts else 1, np.int16),
+            "t_home": np.full(rows if self.i[tables.SLOTS] else 1, -1, np.int32),
             "t_bag": np.full(rows if probes else 1, -1, np.int32),
-            "x_leader": np.zeros(max(1, probes), np.int32),
+            "x_leader": np.arange(max(1, probes), dtype=np.int32),
             "x_placer": np.zeros(max(1, probes), np.int16),
             "j_used": np.zeros(_jobs(load) if preempts else 1, np.int64),
             "records": np.zeros(_record_rows(load), ATTEMPT).view(np.recarray),
@@ -267,6 +279,10 @@ class _Builder:
         sizes = np.array([len(grid) for grid, _ in grids], np.int64)
         faults, elastic = self.frame.faults or frames.Faults(), self.frame.elasticity
         mtbf = [_mtbf(node, faults) for node in nodes]
+        if self.i[tables.SLOTS] and any(np.isfinite(mean) for mean, _ in mtbf):
+            raise InvalidInput(
+                self.cluster.name, "has hosts that fail, which frames whose slots look for work do not bear"
+            )
         idle = np.array([(n.power.idle_w if n.power else 0.0) + sum(d.power.idle_w for d in n.devices) for n in nodes])
         boot = [i if n.sleep is None or n.sleep.wake_w is None else n.sleep.wake_w for n, i in zip(nodes, idle)]
         whole = ("h_used", "h_used_memory", "h_queued", "h_coming", "h_busy")
@@ -397,10 +413,13 @@ class _Builder:
         if h * objects > _LARGEST_CACHE_TABLE and size:
             raise InvalidInput(self.workload.name, f"{objects} objects on {h} hosts are too many for the caches' table")
         self.i[tables.OBJECTS], self.i[tables.CACHE_N] = objects, size
+        self.i[tables.CACHED_AT_START] = data is not None and data.cached == "start"
         self.i[tables.MOVE_DATA] = data is not None and data.moves
         self.f[tables.OBJECT_BYTES] = data.object_bytes if data is not None else 0.0
         slots, places = max(1, h * size), max(1, h * objects if size else 1)
-        points, owners = _ring(self.cluster, self.frame.placers.hash_points, self.frame.placers.hash)
+        # Multi-probe hashing needs one point a host.
+        each = 1 if self.frame.placers.hash == "multi-probe" else self.frame.placers.hash_points
+        points, owners = hashing.ring(h, each)
         self.i[tables.RING_N] = len(points)
         self.arrays |= {
             "object": _own(column, np.int32) if objects and column is not None else np.zeros(1, np.int32),
@@ -408,6 +427,7 @@ class _Builder:
             "c_next": np.full(slots, -1, np.int32), "c_previous": np.full(slots, -1, np.int32),
             "c_head": np.full(h, -1, np.int32), "c_tail": np.full(h, -1, np.int32), "c_len": np.zeros(h, np.int32),
             "owner": np.full(max(1, objects), -1, np.int32), "owner_epoch": np.full(max(1, objects), -1, np.int64),
+            "owner_since": np.zeros(max(1, objects) if self.i[tables.OWNERS] else 1),
             "ring": points, "ring_host": owners,
         }  # fmt: skip
 
@@ -468,13 +488,3 @@ def _levels(load: Workload) -> NDArray[np.int64]:
         if len(parents):
             level[t] = level[parents].max() + 1
     return level
-
-
-def _ring(cluster: Cluster, points: int, kind: str) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Points of all hosts on the hash ring, in order; multi-probe hashing needs one each."""
-    each = 1 if kind == "multi-probe" else max(1, points)
-    count = len(cluster.nodes)
-    host = np.repeat(np.arange(count, dtype=np.int64), each)
-    point = random.hashed_each(host.astype(np.uint64) + np.uint64(7), np.arange(len(host), dtype=np.uint64))
-    order = np.argsort(point, kind="stable")
-    return point[order], host[order].astype(np.int32)

@@ -11,15 +11,16 @@ import math
 from dataclasses import dataclass
 
 ARCHITECTURES = ("centralised", "decentralised", "delegated", "hybrid")
-RULES = ("policy", "random", "samples", "probes", "hash")
+RULES = ("policy", "random", "samples", "probes", "hash", "owner")
 HASHES = ("ring", "rendezvous", "multi-probe")
-SPREADS = ("round-robin", "random", "hash", "shortest-queue")
+SPREADS = ("round-robin", "random", "hash", "shortest-queue", "object")
 FLOWS = ("push", "pull", "offers")
 BINDINGS = ("early", "late")
 PARTITIONS = ("shared", "disjoint")
 REBALANCES = ("periodic", "age")
 PREEMPTIONS = ("threshold", "fair-share")
 INTERMEDIATES = ("free", "local", "stored")
+CACHED = ("end", "start")
 DISTRIBUTIONS = ("constant", "exponential", "lognormal", "choice")
 
 
@@ -85,13 +86,17 @@ class Placers:
         service: Seconds of one decision.
         rule: How a host is found: ``policy`` (the best score of the placer's hosts), ``random``, ``samples`` (least
             loaded of ``samples`` hosts that are asked), ``probes`` (Sparrow: ``samples`` reservations per task, bound
-            when a host has room), ``hash`` (consistent hashing of the task's data object).
+            when a host has room), ``hash`` (consistent hashing of the task's data object), ``owner`` (ExDe: the host
+            that first took a task of the object; until then, and with ``both`` always, the placer's global queue, from
+            which idle slots take).
         refresh_s: The view of the hosts is so old at most; 0 is always exact.
         partition: ``disjoint`` gives each placer its own hosts.
         route: How clients find a placer where no broker splits the work.
         binding: ``early`` sends a task to a host's queue at once, ``late`` keeps it until a host has room.
         flow: ``push``; ``pull`` (hosts ask); ``offers`` (the broker offers free hosts to one placer at a time).
         overflow: With ``hash``: when the home is full, the next host that has room.
+        both: With ``owner``: tasks of known objects stand in the owner's queue and in the global one.
+        forget_s: With ``owner``: an owner is forgotten so long after it became one; 0 is never.
     """
 
     count: int = 1
@@ -108,6 +113,8 @@ class Placers:
     overflow: bool = False
     strict: bool = False
     pull_s: float = 1.0
+    both: bool = False
+    forget_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ class DataManager:
         fetch: Seconds to bring an object from remote storage to a host.
         object_bytes: Size of an object, for the joules of moving it.
         intermediate: Outputs of parents: ``free``, ``local`` (on the parent's host; others fetch them) or ``stored``.
+        cached: An object is in the cache from the ``end`` or from the ``start`` of its fetch on.
         moves: When a host is removed its objects move to their new owners instead of being forgotten.
     """
 
@@ -141,6 +149,7 @@ class DataManager:
     fetch: Delay = NO_DELAY
     object_bytes: float = 0.0
     intermediate: str = "free"
+    cached: str = "end"
     moves: bool = False
 
 
@@ -154,12 +163,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Stealing:
-    """Idle hosts (``hosts``) or idle placers (``placers``) ask this many others for work.
+    """Idle hosts (``hosts``) or idle placers (``placers``) ask this many others for work, or idle slots look there.
 
     Attributes:
         half: Take half of the difference instead of one task (rebalancing on steal).
         short_only: Hosts take only tasks below the hybrid split's ``long_s`` (Hawk).
         retry_s: Pause after a host found nothing.
+        slots: A slot that finds its host's queue empty looks into so many others' (1 or 2), once, and takes the oldest
+            task of the longest; when it finds nothing it waits for its own queue (ExDe).
     """
 
     hosts: int = 0
@@ -167,6 +178,7 @@ class Stealing:
     half: bool = False
     short_only: bool = False
     retry_s: float = 0.5
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ CHOICES = {
     ("placers", "flow"): frames.FLOWS,
     ("placers", "hash"): frames.HASHES,
     ("data", "intermediate"): frames.INTERMEDIATES,
+    ("data", "cached"): frames.CACHED,
     ("rebalancing", "kind"): frames.REBALANCES,
     ("preemption", "kind"): frames.PREEMPTIONS,
 }
@@ -55,6 +56,7 @@ def problems_of(frame: Frame) -> Iterator[Problem]:
     yield from _architecture(frame)
     yield from _missing(frame)
     yield from _placers(frame)
+    yield from _slots(frame)
 
 
 def _wrong_values(frame: Frame) -> Iterator[Problem]:
@@ -179,3 +181,35 @@ def _placers(frame: Frame) -> Iterator[Problem]:
         yield Problem("hints", "there is nothing to hint at without a [data] table")
     if frame.stealing is not None and frame.stealing.short_only and frame.split is None:
         yield Problem("stealing.short_only", "needs [split] to tell short tasks from long ones")
+
+
+def _slots(frame: Frame) -> Iterator[Problem]:
+    """Slots that look for work themselves do so at once, and nobody else moves tasks."""
+    placers, stealing = frame.placers, frame.stealing
+    owners = placers.rule == "owner"
+    looks = stealing is not None and stealing.slots > 0
+    if (placers.both or placers.forget_s > 0) and not owners:
+        yield Problem("placers.both", "only rule = 'owner' knows owners; it needs that rule, as forget_s does")
+    if looks and stealing is not None and (stealing.slots > 2 or stealing.hosts or stealing.placers):
+        yield Problem("stealing.slots", "is 1 or 2, and the only form of stealing: hosts = 0, placers = 0")
+    if not (owners or looks):
+        return
+    where = "placers.rule" if owners else "stealing.slots"
+    if not frame.hosts.queue or placers.binding != "early" or placers.flow != "push":
+        yield Problem(where, "slots look into queues of hosts: hosts.queue = true, binding = 'early', flow = 'push'")
+    if owners and placers.samples > 2:
+        yield Problem("placers.samples", f"a slot looks at 1 or 2 global queues, not {placers.samples}")
+    if owners and (placers.partition != "shared" or frame.architecture == "hybrid"):
+        yield Problem("placers.partition", "owners are hosts of the whole cluster: 'shared', and not a hybrid frame")
+    if owners and not placers.service.is_zero:
+        yield Problem("placers.service", "an owner is looked up at once; decisions take no time with rule = 'owner'")
+    if not frame.messages.latency.is_zero:
+        yield Problem("messages.latency", f"slots look into queues at once: no latency with {where}")
+    for name in ("rebalancing", "preemption", "elasticity", "hints", "speculation"):
+        if getattr(frame, name) is not None:
+            yield Problem(name, f"moves tasks or weighs hosts in ways that {where} does not know")
+    faults = frame.faults
+    if faults is not None and (faults.host_mtbf_s is not None or faults.placer_mtbf_s is not None):
+        yield Problem("faults", f"hosts and placers do not fail with {where}; tasks may")
+    if frame.barriers is not None and frame.barriers.gangs:
+        yield Problem("barriers.gangs", f"a slot takes one task, so there are no gangs with {where}")

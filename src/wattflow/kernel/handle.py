@@ -11,6 +11,7 @@ from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
 from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, TablesType
+from wattflow.kernel.memory import block
 
 _OWNERS: weakref.WeakValueDictionary[int, Tables] = weakref.WeakValueDictionary()
 """Tables by the address of their directory: how a plain-Python policy finds the State that it is asked about."""
@@ -173,7 +174,7 @@ def _in_one_piece(tables: dict[str, Any]) -> dict[str, Any]:
     for name, table in tables.items():
         places[name] = size
         size += -(-table.nbytes // _LINE) * _LINE
-    memory = np.empty(size, np.uint8)
+    memory = block(size)
     shift = -memory.ctypes.data % _LINE - _LINE
     made = {}
     for name, table in tables.items():

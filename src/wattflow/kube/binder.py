@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,6 +17,7 @@ from wattflow.kube.client import STRATEGIC, ApiError, Client
 from wattflow.kube.limits import Bucket
 
 log = logging.getLogger(__name__)
+_MOST_LATER = 10_000
 
 
 class Bound(Enum):
@@ -41,6 +43,7 @@ class Binder:
     events_per_s: float = 50.0
     timeout_s: float = 4.0
     dropped_events: int = 0
+    later: deque[tuple[objects.Pod, str, str, str]] = field(default_factory=lambda: deque(maxlen=_MOST_LATER))
     _events: Bucket = field(init=False)
     _background: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -97,6 +100,13 @@ class Binder:
             await self.client.call("PATCH", path, body, content=STRATEGIC)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
             log.info("%s: condition not written: %s", pod.key, error)
+
+    def write_later(self) -> None:
+        """Write events that were put off, as many as the rate allows now."""
+        self._events.delay_s()
+        self._events.tokens += 1
+        while self.later and self._events.tokens >= 1:
+            self.event(*self.later.popleft())
 
     def event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
         """Write an event in the background, if the rate allows."""

@@ -7,7 +7,7 @@ decision, so nothing is given away twice while a binding is on its way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
@@ -38,6 +38,8 @@ class Book:
     Attributes:
         waiting: Our pods without a node, by uid.
         refused: Of those, the ones that we do not place at all, with the reason.
+        kept: Our pods that are not to be placed yet, as `keeps_back` says.
+        live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
     """
 
@@ -46,12 +48,15 @@ class Book:
     power_of: PowerOf
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
     on_moved: Callable[[Record, str], None] = lambda record, node: None
+    keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
     waiting: dict[str, objects.Pod] = field(default_factory=dict)
     since_s: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     version: int = 0
+    live: bool = True
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
     _shy: dict[str, objects.Pod] = field(default_factory=dict)
@@ -66,7 +71,8 @@ class Book:
         self.version += 1
         if kind == DELETED:
             self.cluster.nodes.pop(name, None)
-            self.decider.drop_node(name)
+            if self.live:
+                self.decider.drop_node(name)
             for uid in self._by_node.get(name, ()):
                 self.records[uid].held = False
             return
@@ -80,7 +86,8 @@ class Book:
             return
         view.node = node
         view.allocatable = accounting.node_allocatable(node)
-        self.decider.set_node(node, view.allocatable, self.power_of(node))
+        if self.live:
+            self.decider.set_node(node, view.allocatable, self.power_of(node))
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
         """A pod came, changed or went."""
@@ -102,6 +109,25 @@ class Book:
         self.version += 1
 
     # what the scheduler does
+
+    def begin(self, pods: Iterable[objects.Pod], left_s: Callable[[objects.Pod], float | None], now_s: float) -> int:
+        """Tell the decider all that is known, our pods that run already among it; how many of those it holds."""
+        self.live = True
+        for view in self.cluster.nodes.values():
+            self.decider.set_node(view.node, view.allocatable, self.power_of(view.node))
+        self.decider.past([pod for pod in pods if pod.status.phase == "Succeeded" and self.owns(pod)])
+        running = [
+            (Wanted(record.pod, record.amounts, None, left_s(record.pod)), record.node)
+            for record in self.records.values()
+            if not record.held and self.owns(record.pod)
+        ]
+        held = self.decider.adopt(running, now_s) if running else set()
+        for uid in held:
+            self.records[uid].held = True
+        self._dirty.update(name for name, uids in self._by_node.items() if uids)
+        for pod in list(self.waiting.values()):
+            self._want(pod)
+        return len(held)
 
     def assume(self, uid: str, node: str) -> str | None:
         """Count a chosen pod on its node; returns the reason where it must not go there after all."""
@@ -129,6 +155,12 @@ class Book:
             if self._is_counted(record.pod):
                 self._counted[uid] = -1
 
+    def look_again(self) -> None:
+        """Pods that were kept back may go now."""
+        for pod in list(self.kept.values()):
+            if pod.metadata.uid in self.kept:
+                self._unbound(pod)
+
     def holds(self, node: str) -> bool:
         """Whether a pod of ours is on the node, or on its way there."""
         return any(self.owns(self.records[uid].pod) for uid in self._by_node.get(node, ()))
@@ -154,6 +186,11 @@ class Book:
         if not wanted:
             self._unwant(uid)
             return
+        if self.keeps_back(pod):
+            self._unwant(uid)
+            self.kept[uid] = pod
+            return
+        self.kept.pop(uid, None)
         known = self.waiting.get(uid)
         self.waiting[uid] = pod
         if known is None or _wishes(known) != _wishes(pod):
@@ -166,6 +203,8 @@ class Book:
             self.refused[uid] = reason
             return
         self.refused.pop(uid, None)
+        if not self.live:
+            return
         nodes = None
         if self._is_counted(pod):
             self._counted[uid] = self.version
@@ -178,6 +217,7 @@ class Book:
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod)))
 
     def _unwant(self, uid: str) -> None:
+        self.kept.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self._amounts.pop(uid, None)

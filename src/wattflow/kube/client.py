@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,6 +22,15 @@ from wattflow.model.errors import WattflowError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+class Versioned(Protocol):
+    """What a watch follows: objects with metadata."""
+
+    metadata: objects.Metadata
+
+
+V = TypeVar("V", bound=Versioned)
 JSON, MERGE, STRATEGIC = "application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"
 _TRIES = 6
 _MOST_WAIT_S = 30.0
@@ -62,8 +71,8 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Meta(objects.Object):
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
+_EVENTS = msgspec.json.Decoder(_Event)
+_ERROR = b'{"type":"ERROR"'
 
 
 class _List(objects.Object):
@@ -202,13 +211,13 @@ class Client:
             wanted["continue"] = page.metadata.continue_
 
     async def watch(
-        self, path: str, kind: type[T], version: str, *, query: Mapping[str, str] | None = None, for_s: float = 300.0
-    ) -> AsyncIterator[list[Change[T]]]:
+        self, path: str, kind: type[V], version: str, *, query: Mapping[str, str] | None = None, for_s: float = 300.0
+    ) -> AsyncIterator[list[Change[V]]]:
         """Changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
         wanted = {
             "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": f"{for_s:.0f}",
         } | dict(query or {})  # fmt: skip
-        events, items = msgspec.json.Decoder(_Event), msgspec.json.Decoder(kind)
+        decoder = events_of(kind)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=for_s + 60)
         async with self.session.get(
             self.access.server + path, params=wanted, headers=self._headers(), timeout=timeout
@@ -227,19 +236,33 @@ class Client:
                 lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 rest = lines.pop()
                 if lines:
-                    yield [_change(events.decode(line), items) for line in lines if line]
+                    yield changes(lines, decoder)
 
 
-def _change(event: _Event, items: msgspec.json.Decoder[T]) -> Change[T]:
-    if event.type == "ERROR":
-        status = msgspec.json.decode(event.object, type=objects.Status)
-        if status.code == 410 or status.reason in ("Expired", "Gone"):
-            raise Expired(status.message)
-        raise ApiError(status.code, status.reason, status.message)
-    version = msgspec.json.decode(event.object, type=_Meta).metadata.resource_version
-    if event.type == "BOOKMARK":
-        return Change(event.type, None, version)
-    return Change(event.type, items.decode(event.object), version)
+def events_of(kind: type[V]) -> msgspec.json.Decoder[Any]:
+    """A decoder of a watch's lines: the event and its object in one pass."""
+    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Event", [("type", str), ("object", kind)]))
+
+
+def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Change[Any]]:
+    """The events of a watch's lines. Raises Expired or ApiError where the server ends the watch by one."""
+    found = []
+    for line in lines:
+        if not line:
+            continue
+        if line.startswith(_ERROR):
+            raise _ended_by(line)
+        event = decoder.decode(line)
+        kind, item = event.type, event.object
+        found.append(Change(kind, None if kind == "BOOKMARK" else item, item.metadata.resource_version))
+    return found
+
+
+def _ended_by(line: bytes) -> WattflowError:
+    status = msgspec.json.decode(_EVENTS.decode(line).object, type=objects.Status)
+    if status.code == 410 or status.reason in ("Expired", "Gone"):
+        return Expired(status.message)
+    return ApiError(status.code, status.reason, status.message)
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:

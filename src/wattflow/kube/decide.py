@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from wattflow.kube import accounting, gangs, objects, power, wishes
 from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
+from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol
 from wattflow.model.cluster import Node
 from wattflow.model.profile import PowerProfile
@@ -19,10 +22,24 @@ from wattflow.model.workflow import Variant
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
-_MOST_PRIORITY, _ORDERS = 200_000, 10_000  # levels are 32-bit
+_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
 _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
+
+
+def warm(policy: Policy) -> None:
+    """Load what is compiled by placing one pod in a cluster of one node, so that the first real one need not wait."""
+    trial = EngineDecider(policy)
+    room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    node = objects.Node(metadata=objects.Metadata(name="n"), status=objects.NodeStatus(allocatable=room, capacity=room))
+    trial.set_node(node, accounting.node_allocatable(node), None)
+    pod = objects.Pod(metadata=objects.Metadata(name="p", uid="p"))
+    trial.want(Wanted(pod, {accounting.CPU: 1000, accounting.PODS: 1}))
+    for choice in trial.step(0.0).choices:
+        trial.started(choice.uid)
+        trial.ended(choice.uid)
+    trial.step(1.0)
 
 
 class EngineDecider:
@@ -36,10 +53,13 @@ class EngineDecider:
         flows: Flows | None = None,
         finish_first: bool = False,
         estimates: Estimates | None = None,
+        executions: Executions | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self._capped = capped
         self._nodes: dict[str, int] = {}
+        self._curves: dict[str, PowerProfile | None] = {}
+        self._loads: dict[str, accounting.Amounts] = {}
         self._names: dict[int, str] = {}
         self._tasks: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
@@ -55,9 +75,12 @@ class EngineDecider:
         self._gangs: dict[str, gangs.Gang] = {}
         self._gang_of: dict[str, str] = {}
         self._alone: set[str] = set()
-        self._flows = flows
+        self._flows, self._executions = flows, executions
         self._finish_first = finish_first
         self._structure: Structure | None = None
+        self._begun: set[str] = set()
+        self._emptied: list[str] = []
+        self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
         if flows is not None:
             self._structure = Structure(
                 self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
@@ -66,8 +89,17 @@ class EngineDecider:
     # nodes
 
     def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
-        """A node is there, or has changed."""
+        """A node is there, or has changed. Another power curve counts as soon as nothing of ours is on the node."""
         name = node.metadata.name
+        self._later.pop(name, None)
+        if name in self._nodes and self._curves[name] != profile:
+            if self._on_node.get(name):
+                self._later[name] = (node, allocatable, profile)
+                profile = self._curves[name]
+            else:
+                self.engine.put(protocol.GONE, self._nodes[name])
+                del self._names[self._nodes.pop(name)]
+        self._curves[name] = profile
         offered = self._capped(name, allocatable)
         threads = power.threads_of(node)
         facts = Node(
@@ -83,7 +115,10 @@ class EngineDecider:
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
+        again = name not in self._nodes and name in self._loads
         self._nodes[name], self._names[id] = id, name
+        if again:
+            self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
         """A node is gone. What we placed there ends here; the pods themselves are the cluster's business."""
@@ -93,6 +128,8 @@ class EngineDecider:
         for uid in list(self._on_node.pop(name, ())):
             self.ended(uid)
         self._names.pop(id, None)
+        for known in (self._curves, self._loads, self._later):
+            known.pop(name, None)
         self.engine.put(protocol.GONE, id)
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
@@ -100,6 +137,7 @@ class EngineDecider:
         id = self._nodes.get(name)
         if id is None:
             return
+        self._loads[name] = amounts
         cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
@@ -128,6 +166,50 @@ class EngineDecider:
         self._tasks[uid], self._tag_of[uid] = found
         self._uids[found[1]] = uid
 
+    def past(self, pods: Sequence[objects.Pod]) -> None:
+        """Pods that ended well before we came."""
+        if self._structure is not None:
+            for pod in pods:
+                self._structure.past(pod)
+
+    def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
+        """Pods that are on their nodes already become tasks that may go nowhere else, and are placed by a step."""
+        self._now_s = now_s
+        where = {wanted.pod.metadata.uid: name for wanted, name in running if name in self._nodes}
+        for wanted, name in running:
+            if name in self._nodes:
+                self._pinned(wanted, self._nodes[name])
+        kept = set()
+        for placement in self.engine.step(now_s).placements:
+            uid = self._uids.get(placement.tag, "")
+            if self._nodes.get(where.get(uid, "")) != placement.node:
+                self.engine.put(protocol.REFUSED, placement.attempt)
+                continue
+            self._hold(uid, where[uid], placement.attempt)
+            self.engine.put(protocol.STARTED, placement.attempt)
+            kept.add(uid)
+        for uid in where.keys() - kept:
+            self.unwant(uid)
+        return kept
+
+    def _pinned(self, wanted: Wanted, node: int) -> None:
+        uid, gang = wanted.pod.metadata.uid, gangs.gang_of(wanted.pod)
+        if gang is not None:
+            self._begun.add(gang[0])
+        # as it was before its binding: the node is no wish of it, and those after it may go elsewhere
+        pod = msgspec.structs.replace(wanted.pod, spec=msgspec.structs.replace(wanted.pod.spec, node_name=""))
+        shape = self._shape(Wanted(pod, wanted.amounts))
+        found = self._structure.enter(pod, shape, self._now_s) if self._structure else None
+        if found is None:
+            tag = next(self._tags)
+            found = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag, node=node), tag
+        else:
+            self.engine.pin(found[0], node)
+            if wanted.estimate_s is not None:
+                self.engine.put(protocol.ESTIMATE, found[0], wanted.estimate_s)
+        self._tasks[uid], self._tag_of[uid] = found
+        self._uids[found[1]] = uid
+
     def unwant(self, uid: str) -> None:
         """It wants none any more; nothing where it is not waiting."""
         self._part(uid)
@@ -136,6 +218,8 @@ class EngineDecider:
             return
         self.engine.put(protocol.CANCEL, task)
         self._forget(uid)
+        if self._structure is not None:
+            self._structure.left(uid)
 
     def started(self, uid: str) -> None:
         """The choice was carried out."""
@@ -184,6 +268,10 @@ class EngineDecider:
     def step(self, now_s: float) -> Chosen:
         """Decide."""
         self._now_s = now_s
+        while self._emptied:
+            empty = self._emptied.pop()
+            if empty in self._later and not self._on_node.get(empty):
+                self.set_node(*self._later[empty])
         result = self.engine.step(now_s)
         choices = []
         for placement in result.placements:
@@ -194,9 +282,7 @@ class EngineDecider:
                 continue
             gang = self._gangs.get(whose)
             uid = whose if gang is None else gang.uids()[placement.part]
-            self._attempts[uid] = placement.attempt
-            self._on_node.setdefault(name, set()).add(uid)
-            self._place[uid] = name
+            self._hold(uid, name, placement.attempt)
             choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
         return Chosen(choices, result.wake_at)
 
@@ -217,7 +303,7 @@ class EngineDecider:
     def _join(self, wanted: Wanted) -> bool:
         """Whether the pod waits as part of a gang; the last one to come makes it a task."""
         named, uid = gangs.gang_of(wanted.pod), wanted.pod.metadata.uid
-        if named is None or uid in self._alone:
+        if named is None or uid in self._alone or named[0] in self._begun:
             return False
         key, size = named
         gang = self._gangs.setdefault(key, gangs.Gang(size))
@@ -248,8 +334,16 @@ class EngineDecider:
 
     # inside
 
+    def _hold(self, uid: str, name: str, attempt: int) -> None:
+        self._attempts[uid] = attempt
+        self._on_node.setdefault(name, set()).add(uid)
+        self._place[uid] = name
+
     def _leave_node(self, uid: str) -> None:
-        self._on_node.get(self._place.pop(uid, ""), set()).discard(uid)
+        name = self._place.pop(uid, "")
+        self._on_node.get(name, set()).discard(uid)
+        if name in self._later and not self._on_node.get(name):
+            self._emptied.append(name)
 
     def _forget(self, uid: str) -> None:
         self._uids.pop(self._tag_of.pop(uid, 0), None)
@@ -267,6 +361,8 @@ class EngineDecider:
         found = self._flows.of(pod) if self._flows is not None else None
         priority = pod.spec.priority + (found[0].priority if found is not None else 0)
         level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS
+        if self._executions is not None:
+            level += self._executions.order_of(pod)
         return level - found[0].order % _ORDERS if found is not None and self._finish_first else level
 
     def _shape(self, wanted: Wanted, parts: int = 1) -> int:

@@ -58,6 +58,15 @@ class Decider(Protocol):
     def want(self, wanted: Wanted) -> None:
         """A pod wants a place; the same pod again replaces the wish."""
 
+    def past(self, pods: Sequence[objects.Pod]) -> None:
+        """Pods that ended well before we came; workflows go on after them."""
+
+    def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
+        """Pods that are on their nodes already: the uids of those that are held from now on as if chosen here.
+
+        Called before anything is wanted. The others are load.
+        """
+
     def unwant(self, uid: str) -> None:
         """It wants none any more."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import objects
-from wattflow.kube.argo.collect import attempt_of
+from wattflow.kube.argo.collect import attempt_of, moment_s
 from wattflow.kube.power import PREFIX
 
 FUNCTION, RUNTIME = f"{PREFIX}function", f"{PREFIX}runtime-s"
@@ -43,6 +43,11 @@ class Estimates:
         """Seconds to expect, None where unknown."""
         stated = stated_s(pod.metadata.annotations)
         return stated if stated is not None else self.of_kind(kind_of(pod))
+
+    def left(self, pod: objects.Pod, now_s: float) -> float | None:
+        """Seconds to expect of a pod that runs already; ``now_s`` since 1970. None where unknown."""
+        whole, began_s = self.of(pod), moment_s(pod.status.start_time)
+        return whole if whole is None or began_s is None else max(0.0, whole - max(0.0, now_s - began_s))
 
     def of_kind(self, kind: str) -> float | None:
         """The mean of a kind."""

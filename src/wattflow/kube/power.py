@@ -124,6 +124,7 @@ class Watts:
     known: dict[str, NodePowerProfile] = field(default_factory=dict)
     joules: dict[str, float] = field(default_factory=dict)
     _profiles: dict[str, PowerProfile | None] = field(default_factory=dict)
+    _drawn: dict[str, tuple[PowerProfile, int, float]] = field(default_factory=dict)
     _caps: dict[str, float] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
@@ -149,6 +150,7 @@ class Watts:
 
     def _find(self, node: objects.Node, threads: int) -> PowerProfile | None:
         fits = sorted((one for one in self.known.values() if one.applies(node)), key=_most_special)
+        self._caps.pop(node.metadata.name, None)
         if self.node_cap_w is not None:
             self._caps[node.metadata.name] = self.node_cap_w
         if fits:
@@ -167,6 +169,16 @@ class Watts:
             return None
         return profile.at((view.requested.get(accounting.CPU, 0) + more_m) / 1000)
 
+    def _drawn_w(self, name: str, view: snapshot.NodeView) -> float | None:
+        """As `node_w`, of a node asked about again and again: curves are read anew only where requests changed."""
+        profile, cpu = self._profiles.get(name), view.requested.get(accounting.CPU, 0)
+        if profile is None:
+            return None
+        known = self._drawn.get(name)
+        if known is None or known[1] != cpu or known[0] is not profile:
+            known = self._drawn[name] = (profile, cpu, profile.at(cpu / 1000))
+        return known[2]
+
     def added_w(self, view: snapshot.NodeView, more_m: int) -> float | None:
         """What a pod with so many milli-cores adds."""
         before, after = self.node_w(view), self.node_w(view, more_m)
@@ -174,12 +186,12 @@ class Watts:
 
     def cluster_w(self, cluster: snapshot.Snapshot) -> float:
         """Modelled watts of all nodes whose profile is known."""
-        return math.fsum(self.node_w(view) or 0.0 for view in cluster.nodes.values())
+        return math.fsum(self._drawn_w(name, view) or 0.0 for name, view in cluster.nodes.items())
 
     def integrate(self, cluster: snapshot.Snapshot, seconds: float) -> None:
         """Add the modelled joules of the time since the last call."""
         for name, view in cluster.nodes.items():
-            watts = self.node_w(view)
+            watts = self._drawn_w(name, view)
             if watts is not None:
                 self.joules[name] = self.joules.get(name, 0.0) + watts * seconds
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from wattflow.kube import settings
+from wattflow.kube import decide, settings
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.estimates import Estimates
+from wattflow.kube.executions import Executions
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
@@ -72,9 +73,13 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     """A scheduler with the live engine."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
+    decide.warm(policy)
     flows, estimates = Flows() if chosen.argo else None, Estimates()
-    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates)
-    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates)
+    executions = Executions(Path(chosen.executions)) if chosen.executions else None
+    if executions is not None:
+        executions.restore()
+    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions)
+    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
     if flows is not None:
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
@@ -122,7 +127,8 @@ async def follow(config: Path, scheduler: Scheduler) -> None:
 def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
-    fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo")
+    fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
+             "token_file", "executions")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

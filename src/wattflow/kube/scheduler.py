@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.binder import Binder, Bound
@@ -21,6 +22,7 @@ from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client
 from wattflow.kube.decider import Choice, Decider
 from wattflow.kube.estimates import Estimates
+from wattflow.kube.executions import Executions
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
@@ -57,6 +59,7 @@ class Scheduler:
     binder: Binder = field(init=False)
     leader: Leader = field(init=False)
     claims: Claims | None = None
+    executions: Executions | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,6 +68,7 @@ class Scheduler:
     _failures: dict[str, int] = field(default_factory=dict)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _integrated_s: float = 0.0
+    _drawn_w: float = 0.0
     shadowed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +82,9 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        if self.executions is not None:
+            self.book.keeps_back = self.executions.keeps_back
+            self.executions.on_released = self._released
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
         self.leader = Leader(
             self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
@@ -104,14 +111,22 @@ class Scheduler:
         before = uid in self.book.waiting
         if pod.ended and uid in self.book.records:
             self.estimates.learn(pod)
+        if self.executions is not None:
+            self.executions.seen(pod)
         self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
 
+    def _released(self) -> None:
+        # at the loop's next turn, so that pods are not looked at from within a look at them
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self.book.look_again)
+        loop.call_soon(self._wake.set)
+
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
         for view in self.book.cluster.nodes.values():
-            if profile.applies(view.node):
+            if self.book.live and profile.applies(view.node):
                 self.decider.set_node(view.node, view.allocatable, self.watts.profile_of(view.node))
 
     def _moved(self, record: Record, node: str) -> None:
@@ -130,6 +145,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follow the cluster, take the lease, decide and bind."""
+        self.book.live = False
         async with asyncio.TaskGroup() as tasks:
             for mirror in self.mirrors:
                 tasks.create_task(mirror.run())
@@ -142,10 +158,18 @@ class Scheduler:
                 tasks.create_task(self.leader.run(self._lost))
                 await self.leader.elected.wait()
                 log.info("leading as %s", self.settings.who)
+            self._begin()
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
             await self._decide_forever()
+
+    def _begin(self) -> None:
+        """Take up what is there: nodes, our pods that run, those that wait."""
+        pods = next(mirror for mirror in self.mirrors if mirror.kind is objects.Pod)
+        wall_s = time.time()
+        held = self.book.begin(pods.items.values(), lambda pod: self.estimates.left(pod, wall_s), self.clock())
+        log.info("begun: %d of our pods run already", held)
 
     def _lost(self) -> None:
         raise SystemExit("lost the lease: stopping, another scheduler may bind now")
@@ -178,6 +202,8 @@ class Scheduler:
         self._outcomes.clear()
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
+        if chosen.choices and self.settings.cluster_cap_w is not None:
+            self._drawn_w = self.watts.cluster_w(self.book.cluster)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
         together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:
@@ -215,7 +241,10 @@ class Scheduler:
         if cap_w is None or view is None or pod is None:
             return None
         added = self.watts.added_w(view, accounting.pod_requests(pod).get(accounting.CPU, 0)) or 0.0
-        return "the cluster's power cap" if self.watts.cluster_w(self.book.cluster) + added > cap_w else None
+        if self._drawn_w + added > cap_w:
+            return "the cluster's power cap"
+        self._drawn_w += added  # what is refused after all is counted until the next step: never too little
+        return None
 
     def _undo(self, uid: str, reason: str, now_s: float) -> None:
         self.metrics.refused.add(reason=reason[:60])
@@ -268,7 +297,11 @@ class Scheduler:
         self.metrics.sli_s.observe(now_s - self.book.since_s.get(uid, began_s))
         self.metrics.attempts.add(result="scheduled", profile=self.settings.name)
         self._told.pop(uid, None)
-        self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
+        event = (record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
+        if self._queue.empty():
+            self.binder.event(*event)
+        else:  # bindings go first: an event costs the API server as much as one of them
+            self.binder.later.append(event)
 
     def _notes(self, record: Record) -> dict[str, str]:
         """What the pod carries about its own placement; the binding writes it at no extra cost."""
@@ -278,7 +311,7 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        return {DECISION: json.dumps(note)}
+        return {DECISION: msgspec.json.encode(note).decode()}
 
     # those who wait
 
@@ -286,6 +319,8 @@ class Scheduler:
         """Write into pods that wait why they do; a few at a time, and again only when the reason has changed."""
         while True:
             await asyncio.sleep(_TELL_AFTER_S)
+            if self._queue.empty():
+                self.binder.write_later()
             if not self.may_bind:
                 continue
             now_s = self.clock()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 
-from wattflow.kube import accounting
+from wattflow.kube import accounting, cws
 from wattflow.kube.metrics import Labels
 from wattflow.kube.scheduler import Scheduler
 
@@ -49,6 +50,9 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     app.router.add_get("/readyz", lambda request: _answer(unready(scheduler)))
     app.router.add_get("/metrics", lambda request: _text(scheduler.metrics.text()))
     app.router.add_get("/explain/{namespace}/{name}", lambda request: _explain(scheduler, request))
+    if scheduler.executions is not None:
+        token = cws.read_token(Path(scheduler.settings.token_file))
+        app.router.add_routes(cws.routes(scheduler.executions, token))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)

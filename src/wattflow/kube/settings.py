@@ -48,11 +48,13 @@ class Settings:
     address: str = "127.0.0.1"
     port: int = 10359
     stale_after_s: float = 180.0
+    token_file: str = ""
     default_profile: str = ""
     node_cap_w: float | None = None
     cluster_cap_w: float | None = None
     argo: bool = True
     finish_first: bool = False
+    executions: str = ""
     claim: bool = False
     settle_s: float = 2.0
     release_s: float = 30.0
@@ -107,9 +109,9 @@ def _read(root: StrictTable) -> Settings:
     for section, keys in (
         ("limits", ("per_s", "burst", "concurrency", "score_limit", "events_per_s")),
         ("lease", ("leader_elect", "lease_namespace", "lease_name", "identity", "lease_s", "renew_s", "retry_s")),
-        ("http", ("address", "port", "stale_after_s")),
+        ("http", ("address", "port", "stale_after_s", "token_file")),
         ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles")),
-        ("workflows", ("argo", "finish_first")),
+        ("workflows", ("argo", "finish_first", "executions")),
         ("shared", ("claim", "settle_s", "release_s")),
     ):
         table = root.table(section)
@@ -119,6 +121,8 @@ def _read(root: StrictTable) -> Settings:
     settings = Settings(**found)  # type: ignore[arg-type]
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
+    if settings.executions and not settings.token_file:
+        root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings

@@ -25,9 +25,9 @@ from wattflow.policy.levels import levels
 
 Floats = NDArray[np.float64]
 LOADS = (0.3, 0.6, 0.8)
-MOST_TASKS = 150
+MOST_TASKS = 110
 """Larger instances are left out of streams: one of them would be most of a stream."""
-WORKFLOWS = 30
+WORKFLOWS = 20
 FOLDS = (
     ("makeflow/blast", "pegasus/cycles", "pegasus/montage"),
     ("makeflow/bwa", "pegasus/1000genome"),

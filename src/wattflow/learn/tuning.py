@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
 import logging
 import time
@@ -17,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from wattflow.clusters import load_cluster
-from wattflow.files.whole import write_text
+from wattflow.files.whole import whole_file
 from wattflow.learn import portfolio, streams
 from wattflow.learn.portfolio import Judged, Result
 from wattflow.learn.streams import Stream
@@ -75,7 +76,7 @@ def table(rows: Sequence[Judged], about: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("out/portfolio.csv"))
+    parser.add_argument("--out", type=Path, default=Path("out/portfolio.csv.gz"))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--applications", default=",".join(streams.APPLICATIONS))
@@ -102,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{portfolio.BASELINE}, all nodes on"
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(options.out, table(rows, about))
+    with whole_file(options.out) as place:
+        place.write_bytes(gzip.compress(table(rows, about).encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import groups, tables
-from wattflow.engine.build import Names, micro
+from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import desk, growth, kernels, reasons, stepping
+from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
+from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.places import Places, needs_places, open_flows
 from wattflow.live.protocol import Kind
@@ -35,7 +35,6 @@ _REASONS = {
     7: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
 _ANY_PODS = 1 << 40
-_EVENT_BYTES = desk.EVENT.itemsize
 
 
 class Engine:
@@ -69,8 +68,7 @@ class Engine:
         self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
-        self._count = self._timers = 0
-        self._gone: list[int] = []
+        self._timers = 0
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
             self.use(self.policy)
@@ -83,8 +81,17 @@ class Engine:
 
     def _take_up(self) -> None:
         """What is made from the rest, at the start and for a copy."""
-        self._put = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
+        self._inbox = Inbox(self.state, self._desk, self._nodes, self._shapes, self._kernels)
         self._refresh()
+
+    @property
+    def _told(self) -> list[Any]:
+        """What the inbox holds beside the desk's rows, for copies."""
+        return [self._inbox.count, list(self._inbox.gone)]
+
+    @_told.setter
+    def _told(self, told: list[Any]) -> None:
+        self._inbox.count, self._inbox.gone = told[0], list(told[1])
 
     # What there is
 
@@ -103,7 +110,8 @@ class Engine:
         pods = _ANY_PODS if settings.pods else 0
         if int(state.rules["pods"][0]) != pods:
             state.rules["pods"] = pods
-            groups.rebuild(state.handle())
+            with _quiet():
+                groups.rebuild(state.handle())
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
@@ -159,11 +167,11 @@ class Engine:
         identity = p.make_id(p.NODE_ID, row, int(self.state.node_marks.generation[row]))
         if node.serverless is not None:
             self._desk.words["ramps"] = 1
-        self._write(Kind.NODE, identity, 0, -1, -1, 0.0)
+        self._inbox.write(Kind.NODE, identity, 0, -1, -1, 0.0)
         return identity
 
     def _is_going(self, row: int) -> bool:
-        return any(p.row_of(identity) == row for identity in self._gone)
+        return any(p.row_of(identity) == row for identity in self._inbox.gone)
 
     def _node_again(
         self, row: int, node: Node, labels: Mapping[str, str], taints: tuple[p.Taint, ...], counts: Mapping[str, int]
@@ -175,10 +183,10 @@ class Engine:
         for name in {*counts, *facts.counts}:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
-                self._write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
+                self._inbox.write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
         known = replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores)
         self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts), node=known)
-        self._put_node(identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
+        self._inbox.put(Kind.NODE, identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
         return identity
 
     def constraint(self, constraint: p.Constraint) -> int:
@@ -201,12 +209,12 @@ class Engine:
         groups: Sequence[str] = (),
     ) -> int:
         """What tasks of one kind need. The same values give the same id."""
-        if groups:
-            raise p.BadEvent("groups of shapes are for rules that count other tasks; the engine has none yet")
         name = self._shapes.function(function)
-        chosen = 0 if constraint is None else self._row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
+        chosen = (
+            0 if constraint is None else self._inbox.row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
+        )
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
-        if len(self._shape_generation) < len(self.state.shapes):
+        if len(self._inbox.shape_generation) < len(self.state.shapes):
             self._refresh()
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
@@ -224,175 +232,35 @@ class Engine:
     def drop(self, identity: int) -> None:
         """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
         if p.what_of(identity) == p.CONSTRAINT_ID:
-            self._nodes.rules.drop(self._row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
+            self._nodes.rules.drop(self._inbox.row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
         else:
-            self._shapes.drop(self._row(identity, p.SHAPE_ID, self._shape_generation))
+            self._shapes.drop(self._inbox.row(identity, p.SHAPE_ID, self._inbox.shape_generation))
         self._sweep()
 
     def _sweep(self) -> None:
         self._shapes.sweep()
         if self._nodes.rules.dropped:
-            self._nodes.rules.sweep({facts.constraint for facts in self._shapes.facts.values()})
+            self._nodes.rules.sweep(self._shapes.constraints)
 
     # Events
 
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
-        try:
-            made: int | None = self._put[kind](*who, **fields)
-        except TypeError as problem:
-            raise p.BadEvent(f"{Kind(kind).name}: {problem}") from None
-        except KeyError:
-            raise p.BadEvent(f"{kind!r} is no kind of event; see wattflow.live.Kind") from None
-        return made or 0
+        return self._inbox.put(kind, *who, **fields)
 
-    def _write(self, kind: int, who: int, other: int, a: int, b: int, x: float) -> None:
-        n = self._count
-        if n >= self._room:
-            self._double_events()
-        struct.pack_into(desk.EVENT_FORMAT, self._events, n * _EVENT_BYTES, kind, who, other, a, b, x)
-        self._count = n + 1
-
-    def _put_task(
-        self,
-        shape: int,
-        workflow: int = p.LOOSE,
-        estimate_s: float | None = None,
-        release_s: float | None = None,
-        deadline_s: float | None = None,
-        input_bytes: float = 0.0,
-        node: int | None = None,
-        tag: int = 0,
-    ) -> int:
-        form = self._row(shape, p.SHAPE_ID, self._shape_generation) if shape else 0
-        flow = self._row(workflow, p.WORKFLOW_ID, self._workflow_generation) if workflow else 0
-        pinned = -1 if node is None else self._row(node, p.NODE_ID, self._node_generation)
-        if form and form not in self._shapes.facts:
-            raise p.UnknownId(f"shape {shape} was dropped")
-        arguments = (
-            form, flow, pinned, tag, math.nan if estimate_s is None else estimate_s,
-            -math.inf if release_s is None else release_s, math.inf if deadline_s is None else deadline_s, input_bytes,
-        )  # fmt: skip
-        task = self._kernels.enter_task(self.state.handle(), *arguments)
-        if task < 0:
-            growth.grow_tasks(self.state, 2 * len(self.state.tasks))
-            self._refresh()
-            task = self._kernels.enter_task(self.state.handle(), *arguments)
-        self._write(0, task, 0, 0, 0, 0.0)
-        return int(task)
-
-    def _put_edge(self, parent: int, child: int, size_bytes: float = 0.0) -> None:
-        self._row(parent, p.TASK_ID, self._task_generation)
-        self._row(child, p.TASK_ID, self._task_generation)
-        self._write(1, parent, child, 0, 0, size_bytes)
-
-    def _put_estimate(self, task: int, estimate_s: float) -> None:
-        self._row(task, p.TASK_ID, self._task_generation)
-        self._write(2, task, 0, 0, 0, estimate_s)
-
-    def _put_started(self, attempt: int) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        self._write(3, attempt, 0, 0, 0, 0.0)
-
-    def _put_finished(self, attempt: int) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        self._write(4, attempt, 0, 0, 0, 0.0)
-
-    def _put_failed(self, attempt: int, retry: bool = True) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        self._write(5, attempt, 0, int(retry), 0, 0.0)
-
-    def _put_refused(self, attempt: int, until_s: float = 0.0) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        self._write(6, attempt, 0, 0, 0, until_s)
-
-    def _put_preempt(self, attempt: int) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        self._write(7, attempt, 0, 0, 0, 0.0)
-
-    def _put_node(
-        self, node: int, state: int | None = None, cores: float | None = None, memory_bytes: int | None = None
-    ) -> None:
-        self._row(node, p.NODE_ID, self._node_generation)
-        if state is not None and state not in set(p.Power):
-            raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
-        cores_u = -1 if cores is None else _amount("cores", micro(cores))
-        memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
-        if max(cores_u, memory) >= 0:
-            self._nodes.raise_room(p.row_of(node), cores_u, memory)
-        self._write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
-
-    def _put_gone(self, node: int) -> None:
-        self._row(node, p.NODE_ID, self._node_generation)
-        self._gone.append(node)
-        self._write(9, node, 0, 0, 0, 0.0)
-
-    def _put_load(
-        self, node: int, cores: float = 0.0, memory_bytes: int = 0, counts: Mapping[str, int] | None = None
-    ) -> None:
-        self._row(node, p.NODE_ID, self._node_generation)
-        self._write(10, node, 0, _amount("cores", micro(cores)), _amount("memory_bytes", memory_bytes), 0.0)
-        for name, count in (counts or {}).items():
-            self._write(10, node, 1 + self._nodes.resource(name), _amount(name, count), 0, 0.0)
-
-    def _put_resize(self, attempt: int, cores: float | None = None, memory_bytes: int | None = None) -> None:
-        self._row(attempt, p.ATTEMPT_ID, self._attempt_generation)
-        cores_u = -1 if cores is None else _amount("cores", micro(cores))
-        memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
-        self._write(11, attempt, 0, cores_u, memory, 0.0)
-
-    def _put_cancel(self, what: int) -> None:
-        self._task_or_workflow(what)
-        self._write(12, what, 0, 0, 0, 0.0)
-
-    def _put_seal(self, what: int) -> None:
-        self._task_or_workflow(what)
-        self._write(13, what, 0, 0, 0, 0.0)
-
-    def _task_or_workflow(self, what: int) -> None:
-        if p.what_of(what) == p.WORKFLOW_ID:
-            self._row(what, p.WORKFLOW_ID, self._workflow_generation)
-        else:
-            self._row(what, p.TASK_ID, self._task_generation)
-
-    # Ids
-
-    def _row(self, identity: int, what: int, generations: Any = None) -> int:
-        """The row that an id names, stale or not; UnknownId when this engine cannot have given it."""
-        row = identity & p.ROW_MASK
-        if generations is None:
-            generations = {p.SHAPE_ID: self._shape_generation}.get(what, ())
-        if identity >> 59 != what or row >= len(generations):
-            raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
-        if (identity >> p.ROW_BITS) & p.GENERATION_MASK > generations[row]:
-            raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
-        return row
+    def pin(self, task: int, node: int) -> None:
+        """From now on only this node may take a task that waits; for work that is found running there."""
+        row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
+        self.state.tasks.pinned[row] = self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
 
     def _refresh(self) -> None:
         """Look up columns anew after tables have grown."""
-        state = self.state
-        self._task_generation = state.marks["generation"].view(np.ndarray)
-        self._attempt_generation = state.attempts["generation"].view(np.ndarray)
-        self._node_generation = state.node_marks["generation"].view(np.ndarray)
-        self._shape_generation = state.shapes["generation"].view(np.ndarray)
-        self._workflow_generation = state.workflows["generation"].view(np.ndarray)
+        self._inbox.refresh()
         self._words = self._desk.words.view(np.ndarray)[0:1]
         self._timer_room = -1
-        self._events = self._desk.events.view(np.uint8).view(np.ndarray).data
-        self._room = len(self._desk.events)
-        if len(self._desk.placements) < len(state.placed):
-            self._desk.replace(placements=growth.grown(self._desk.placements, len(state.placed)))
-        if len(self._desk.actions) < len(state.actions):
-            self._desk.replace(actions=growth.grown(self._desk.actions, len(state.actions)))
-
-    def _double_events(self) -> None:
-        made, rows = self._desk, 2 * self._room
-        made.replace(
-            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
-            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
-            rejected=growth.grown(made.rejected, rows),
-        )  # fmt: skip
-        self._refresh()
+        for name, rows in (("placements", len(self.state.placed)), ("actions", len(self.state.actions))):
+            if len(getattr(self._desk, name)) < rows:
+                self._desk.replace(**{name: growth.grown(getattr(self._desk, name), rows)})
 
     # Time
 
@@ -416,10 +284,10 @@ class Engine:
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
-        count = self._count
+        count = self._inbox.count
         if self._nodes.changed or self._timers + count > self._timer_room:
             self._prepare()
-        self._count = 0
+        self._inbox.count = 0
         run = self._kernels.run_step
         status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
         while status == stepping.GROW_EDGES:
@@ -455,18 +323,19 @@ class Engine:
         state = self.state
         if self._nodes.changed:
             self._nodes.changed = False
+            self._nodes.rules.freshen()
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())
-        wanted = int(state.counts["timer_n"][0]) + self._count + len(state.attempts) + len(state.nodes) + 64
+        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 64
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
         self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 64
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
-        words["events"] = self._count
-        self._count = 0
+        words["events"] = self._inbox.count
+        self._inbox.count = 0
         fold = self._kernels.fold_events
         while fold(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK:
             growth.double_edges(self.state)
@@ -501,31 +370,41 @@ class Engine:
         refused = [
             p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (made.rejected[:rejected].tolist() if rejected else [])
         ]
-        if self._gone:
+        if self._inbox.gone:
             self._remove_gone()
         if self._shapes.dropped:
             self._sweep()
         return p.Step(placements, actions, wake_at, ended, refused)
 
     def _remove_gone(self) -> None:
-        for identity in dict.fromkeys(self._gone):
+        for identity in dict.fromkeys(self._inbox.gone):
             row = p.row_of(identity)
-            if int(self._node_generation[row]) & p.GENERATION_MASK == (identity >> p.ROW_BITS) & p.GENERATION_MASK:
+            if (
+                int(self._inbox.node_generation[row]) & p.GENERATION_MASK
+                == (identity >> p.ROW_BITS) & p.GENERATION_MASK
+            ):
                 self._nodes.remove(row)
-        self._gone.clear()
+        self._inbox.gone.clear()
 
     # What is known
 
     def why(self, task: int) -> p.Why:
         """Why a task is not placed. No effects."""
-        row = self._row(task, p.TASK_ID, self._task_generation)
+        row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         return reasons.why(self.state, self._nodes, self._shapes, row, task)
 
     def explain(self, task: int) -> list[p.Explained]:
-        """Every candidate of a waiting task with its cost, cheapest first. No effects: a copy of the State is asked."""
-        row = self._row(task, p.TASK_ID, self._task_generation)
+        """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
+
+        For a decision of the past: `wattflow.live.past.explain_past`.
+        """
+        row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         with _quiet():
-            return reasons.explain(self.state, self._functions, row, task)
+            return reasons.explain(self.state, self.policy, self._functions, row, task)
+
+    def describe(self, identity: int) -> dict[str, Any]:
+        """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
+        return describing.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:
@@ -543,12 +422,6 @@ class Engine:
 def _quiet() -> contextlib.AbstractContextManager[Any]:
     """Uncompiled, the hashes of groups overflow as they should; numpy need not say so."""
     return contextlib.nullcontext() if jit.COMPILED else np.errstate(over="ignore")
-
-
-def _amount(name: str, value: int) -> int:
-    if value < 0:
-        raise p.BadEvent(f"{name} must not be negative, not {value}")
-    return value
 
 
 def _live_policy(policy: str | Policy) -> Policy:

@@ -18,18 +18,14 @@ from wattflow.model.errors import InvalidInput
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
-VERSION = 1
-_MADE_ANEW = ("_put", "_kernels", "_functions", "_events", "_room", "policy", "state", "_desk")
+VERSION = 2
+_MADE_ANEW = ("_inbox", "_words", "_kernels", "_functions", "policy", "state", "_desk")
 """What an engine makes from the rest when it starts, and what is written apart."""
 
 
 def _kept(engine: Engine) -> dict[str, Any]:
     """The engine's own attributes that are neither tables nor made from them."""
-    return {
-        name: value
-        for name, value in vars(engine).items()
-        if name not in _MADE_ANEW and not name.endswith("_generation") and not callable(value)
-    }
+    return {name: value for name, value in vars(engine).items() if name not in _MADE_ANEW and not callable(value)}
 
 
 def fork(engine: Engine) -> Engine:
@@ -40,6 +36,7 @@ def fork(engine: Engine) -> Engine:
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
     made.state, made._desk = memo[id(engine.state)], memo[id(engine._desk)]
     made._take_up()
+    made._told = engine._told
     return made
 
 
@@ -50,6 +47,7 @@ def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] 
         "version": VERSION,
         "policy": described(engine.policy),
         "notes": dict(notes or {}),
+        "told": engine._told,
         "kept": {name: encoder.encode(value) for name, value in _kept(engine).items()},
     }
     with whole_file(path) as place, place.open("wb") as file:
@@ -90,6 +88,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
         setattr(made, name, decoder.decode(data))
     made._functions = bind.bind(made.policy, made.state)
     made._take_up()
+    made._told = head["told"]
     return made, head["notes"]
 
 

@@ -37,8 +37,11 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     made |= {"node_counts": np.zeros((0, COUNTABLE), np.int64), "gang": np.zeros(0, np.int32), "cost": np.zeros(0)}
     made |= {"group_bits": np.zeros((0, 1), np.uint64), "group_slots": np.zeros(0, np.int32)}
     made |= {"active_groups": np.zeros(0, np.int32)}
+    made |= tables.no_rules() | {"bases": made["masks"].copy()}
     state = State(**made)
-    state.counts[["held_first", "free_attempt", "free_container", "free_task", "free_workflow", "sealed_first"]] = -1
+    for head in ("held_first", "free_attempt", "free_container", "hot_container", "free_task", "free_workflow"):
+        state.counts[head] = -1
+    state.counts["sealed_first"] = -1
     state.choice["reserved"] = -2
     state.clock["retry_at"], state.clock["epoch"] = np.inf, 1
     state.workflows["first_task"] = -1
@@ -134,7 +137,8 @@ def grow_nodes(state: State, rows: int) -> None:
     marks = grown(state.node_marks, rows)
     marks.generation[old:] = 1
     counts, others = grown(state.node_counts, rows), grown(state.other_counts, rows)
-    state.replace(nodes=nodes, node_marks=marks, node_counts=counts, other_counts=others)
+    domains = grown(state.domains, rows, -1)
+    state.replace(nodes=nodes, node_marks=marks, node_counts=counts, other_counts=others, domains=domains)
     state.replace(actions=grown(state.actions, _actions(state, len(state.attempts))))
     grow_groups(state, state.group_bits.shape[1])
     grow_candidates(state)

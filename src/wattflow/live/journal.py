@@ -24,7 +24,7 @@ from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
 
-_RECORDED = ("use", "node", "shape", "workflow", "drop", "constraint", "resource", "put", "step")
+_RECORDED = ("use", "node", "shape", "workflow", "drop", "constraint", "resource", "put", "pin", "step")
 """Calls that change an engine."""
 _NUMBERED = re.compile(r"(snapshot|journal)-(\d+)")
 
@@ -130,18 +130,31 @@ def recover(
 ) -> Journal:
     """The engine as it was when its last step was told, with its journal going on."""
     place = Path(folder)
+    first = last_snapshot(place)
+    engine, _ = fork.load(first, policies)
+    for name, arguments, fields in calls(place):
+        tell(engine, name, arguments, fields, policies or {})
     numbers = _numbers(place)
-    if not numbers["snapshot"]:
+    return Journal._resumed(engine, place, max([*numbers["snapshot"], *numbers["journal"]]), sync)
+
+
+def last_snapshot(folder: Path) -> Path:
+    """The snapshot that the journal goes on from."""
+    numbers = _numbers(folder)["snapshot"]
+    if not numbers:
         raise InvalidInput(str(folder), "it holds no snapshot of an engine")
-    first = max(numbers["snapshot"])
-    engine, _ = fork.load(place / f"snapshot-{first}", policies)
-    for number in sorted(n for n in numbers["journal"] if n >= first):
-        for name, arguments, fields in _lines(place / f"journal-{number}"):
-            _tell(engine, name, arguments, fields, policies or {})
-    return Journal._resumed(engine, place, max([first, *numbers["journal"]]), sync)
+    return folder / f"snapshot-{max(numbers)}"
 
 
-def _tell(engine: Engine, name: str, arguments: Any, fields: Any, policies: Mapping[str, Policy]) -> None:
+def calls(folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """What the engine was told since its last snapshot: name, arguments, named arguments."""
+    numbers = _numbers(folder)
+    for number in sorted(n for n in numbers["journal"] if n >= max(numbers["snapshot"])):
+        yield from _lines(folder / f"journal-{number}")
+
+
+def tell(engine: Engine, name: str, arguments: Any, fields: Any, policies: Mapping[str, Policy]) -> Any:
+    """Make a call of the journal; what it gave, or None where it was refused."""
     if name not in _RECORDED:
         raise InvalidInput("journal", f"{name!r} is no call of an engine")
 
@@ -151,10 +164,10 @@ def _tell(engine: Engine, name: str, arguments: Any, fields: Any, policies: Mapp
         return Decoder({}, "journal").decode(item)
 
     try:
-        getattr(engine, name)(*(told(a) for a in arguments), **{key: told(f) for key, f in fields.items()})
+        return getattr(engine, name)(*(told(a) for a in arguments), **{key: told(f) for key, f in fields.items()})
     except WattflowError:
         # The call was refused when it was made, and is refused again; the engine did not change.
-        return
+        return None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any, Any]]:
@@ -177,4 +190,4 @@ def _numbers(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-__all__ = ["Journal", "recover"]
+__all__ = ["Journal", "calls", "last_snapshot", "recover", "tell"]

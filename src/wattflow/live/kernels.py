@@ -30,7 +30,7 @@ class Kernels:
 
 def cache_folder() -> str:
     """Where the compiled code of a live engine belongs."""
-    return jit.cache_folder("kernel", "engine", "live/stepping.py", "live/wanting.py")
+    return jit.cache_folder("kernel", "engine", "live/folding.py", "live/stepping.py", "live/wanting.py")
 
 
 @functools.cache

@@ -13,8 +13,9 @@ from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
-from wattflow.live.constraints import ConstraintBook, NodeFacts
+from wattflow.live.constraints import ConstraintBook
 from wattflow.live.growth import Extents, grown, widened
+from wattflow.live.matching import NodeFacts
 from wattflow.live.protocol import BadEvent, Taint
 from wattflow.model.cluster import Device, Node
 
@@ -104,6 +105,7 @@ class NodeBook:
         """A node's labels and taints are others now."""
         facts = self.facts[row] = replace(self.facts[row], labels=dict(labels), taints=taints)
         self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
+        self.rules.freshen()
 
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:
         """A node of this class has so much: variants may fit it that did not fit the class before."""
@@ -143,16 +145,9 @@ class NodeBook:
         if last != row:
             groups.leave_for_good(state.handle(), last)
             state.class_nodes[first + pos], state.nodes.pos[last] = last, pos
-            self._move_masks(first + kind.members, first + pos)
+            self.rules.move_bit(first + kind.members, first + pos)
             groups.join_new(state.handle(), last)
         self.examples[kind.row] = int(state.class_nodes[first]) if kind.members else -1
-
-    def _move_masks(self, source: int, target: int) -> None:
-        """Every constraint's bit of one place goes to another."""
-        masks = self.state.masks
-        bits = (masks[:, source // _WORD] >> np.uint64(source % _WORD)) & np.uint64(1)
-        at = np.uint64(target % _WORD)
-        masks[:, target // _WORD] = masks[:, target // _WORD] & ~(np.uint64(1) << at) | bits << at
 
     def _drop_class(self, key: Any, kind: _Class) -> None:
         row = self.state.classes[kind.row]
@@ -240,8 +235,7 @@ class NodeBook:
         table = self.state.class_nodes
         if self._places.used > len(table):
             self.state.replace(class_nodes=grown(table, 2 * self._places.used, -1))
-            words = len(self.state.class_nodes) // _WORD
-            self.state.replace(masks=widened(self.state.masks, words))
+            self.rules.widen(len(self.state.class_nodes) // _WORD)
         return first
 
     def _stand(self, row: int, kind: _Class) -> None:
@@ -262,8 +256,7 @@ class NodeBook:
         first = self._take_places(2 * room)
         state.class_nodes[first : first + room] = state.class_nodes[old : old + room]
         state.class_nodes[first + room : first + 2 * room] = -1
-        a, b, n = first // _WORD, old // _WORD, room // _WORD
-        state.masks[:, a : a + n] = state.masks[:, b : b + n]
+        self.rules.move_words(old // _WORD, first // _WORD, room // _WORD)
         self._places.give(old, room)
         state.classes.first[kind.row], state.classes.room[kind.row] = first, 2 * room
         words = max(state.group_bits.shape[1], 2 * room // _WORD)

@@ -61,7 +61,7 @@ class Act(enum.IntEnum):
     WAKE = 2
     """Wake the node; report NODE with ON when it is on."""
     WARM = 3
-    """Make a warm container of function ``value`` on the node."""
+    """Make a warm container of function ``value`` on the node; −1 is one that can take any function."""
     FREQUENCY = 4
     """Set the node's frequency level to ``value``."""
     STOP = 5

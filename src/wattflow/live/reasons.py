@@ -13,18 +13,22 @@ from numba import types
 from wattflow.engine import devices, tables
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
+from wattflow.kernel.records import record_table
 from wattflow.live import explaining
 from wattflow.live import protocol as p
-from wattflow.live.constraints import NodeFacts, holds, tolerates
+from wattflow.live.matching import HARD, NodeFacts, holds, tolerates
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.shapebook import ShapeBook
 from wattflow.policy import bind
+from wattflow.policy.base import Policy
+from wattflow.policy.terms import REST
 
-_STATES = {
+STATES = {
     tables.WAITING: "pending", tables.READY: "waiting", tables.PLACED: "placed", tables.DONE: "done",
     tables.FAILED: "failed", tables.CANCELLED: "cancelled", tables.GHOST: "cancelled", tables.PARKED: "parked",
     tables.UNKNOWN: "placeholder",
 }  # fmt: skip
+"""A task's states in words."""
 _POWER = {tables.DOWN: "down", tables.DRAINING: "draining"}
 
 
@@ -43,7 +47,7 @@ def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -
     if code == tables.WAITING and state.tasks.pending[row] == 0:
         return p.Why("not arrived", until_s=float(state.tasks.release[row]))
     if code != tables.READY:
-        return p.Why(_STATES.get(code, "ended"))
+        return p.Why(STATES.get(code, "ended"))
     found: Counter[str] = Counter()
     for node, facts in nodes.facts.items():
         reason = _reason(state, nodes, shapes, row, node, facts)
@@ -63,7 +67,7 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
     if pinned not in (-1, node):
         return "pinned to another"
     form = int(state.tasks.form[task])
-    kept = _kept_away(shapes, nodes, form, facts)
+    kept = _kept_away(shapes, nodes, form, facts) or nodes.rules.why_not(int(state.shapes.constraint[form]), node)
     if kept:
         return kept
     first = int(state.shapes.variant_first[form])
@@ -73,10 +77,9 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
 
 def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) -> str:
     """The taint, label or name by which a constraint keeps a shape from a node."""
-    wanted = shapes.facts[form].constraint
-    constraint = next(c for c, r in nodes.rules.rows.items() if r == wanted)
+    constraint = nodes.rules.rules[int(shapes.state.shapes.constraint[form])].constraint
     for taint in facts.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(constraint.tolerates, taint):
+        if taint.effect in HARD and not tolerates(constraint.tolerates, taint):
             return taint.key
     if constraint.nodes and facts.node.name not in constraint.nodes:
         return "another node is named"
@@ -113,18 +116,38 @@ def _explain(state: Any) -> Any:
     return jit.compiled(signature, explaining.explain, folder=jit.cache_folder("kernel", "engine", "live"))
 
 
-def explain(state: State, functions: Any, row: int, task: int) -> list[p.Explained]:
-    """Candidates of a task in the queue with their costs, asked of a copy."""
+def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -> list[p.Explained]:
+    """Candidates of a task in the queue with their costs and the terms of these, asked of a copy; cheapest first."""
     if _is_stale(state, row, task) or int(state.tasks.state[row]) != tables.READY:
         return []
     copy = state.copy()
     count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
-    rows = np.zeros(count, explaining.ROW)
+    rows: Any = np.zeros(count, explaining.ROW) if jit.COMPILED else record_table(explaining.ROW, count)
     kernel = _explain(state.kind) if jit.COMPILED else explaining.explain
-    found = kernel(copy.handle(), functions, row, rows)
+    found = np.asarray(rows[: kernel(copy.handle(), functions, row, rows)])
     generations = state.node_marks.generation
+    terms = _terms(copy, policy, row, found)
     listed = [
-        p.Explained(p.make_id(p.NODE_ID, n, int(generations[n])), v, cost, alike, {"cost": cost})
-        for n, v, alike, cost in rows[:found].tolist()
+        p.Explained(p.make_id(p.NODE_ID, n, int(generations[n])), v, cost, alike, named)
+        for (n, v, alike, _, _, cost), named in zip(found.tolist(), terms, strict=True)
     ]
     return sorted(listed, key=lambda one: one.cost)
+
+
+def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
+    """Terms of each row's cost, which they sum to."""
+    made: list[dict[str, float]] = [{} for _ in range(len(rows))]
+    for offer in np.unique(rows["offer"]).tolist():
+        at = np.flatnonzero(rows["offer"] == offer)
+        copy.candidates.node[: len(at)], copy.candidates.device[: len(at)] = rows["node"][at], rows["device"][at]
+        copy.counts["candidate_n"] = len(at)
+        values = np.zeros(len(at))
+        for name, part in bind.terms(policy, copy).items():
+            part(copy.handle(), task, offer, values)
+            for i, value in zip(at.tolist(), values.tolist(), strict=True):
+                made[i][name] = value
+    for named, cost in zip(made, rows["cost"].tolist(), strict=True):
+        rest = cost - sum(named.values()) if math.isfinite(cost) else cost
+        if not named or not math.isfinite(rest) or abs(rest) > 1e-9 * max(1.0, abs(cost)):
+            named[REST] = rest
+    return made

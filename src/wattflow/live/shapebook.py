@@ -61,11 +61,14 @@ class ShapeBook:
         row = heapq.heappop(self._free)
         entry = self.state.shapes[row]
         entry.function, entry.parts = self._function(facts.function), facts.parts
-        entry.level, entry.constraint, entry.tasks = facts.level, facts.constraint, 0
+        rules = self.nodes.rules
+        bound = rules.bound(facts.constraint, facts.groups)
+        entry.level, entry.constraint, entry.tasks = facts.level, bound, 0
         entry.head = entry.tail = -1
         entry.waiting = entry.failed = entry.ghosts = 0
         self.facts[row] = facts
         self._rows_of[facts] = row
+        rules.counts.shape_added(row, rules.rules[bound])
         self._offer(row)
         return row
 
@@ -167,6 +170,12 @@ class ShapeBook:
         running = np.flatnonzero(state.attempts.task >= 0)
         state.attempts.variant[running] = moved[state.attempts.variant[running]]
 
+    @property
+    def constraints(self) -> set[int]:
+        """Rows of masks that a shape names or uses."""
+        rows = list(self.facts)
+        return {facts.constraint for facts in self.facts.values()} | set(self.state.shapes.constraint[rows].tolist())
+
     def drop(self, row: int) -> None:
         """A shape is not needed any more; its row is free when no task uses it."""
         self.dropped.add(row)
@@ -178,6 +187,7 @@ class ShapeBook:
         for row in [r for r in self.dropped if not shapes.tasks[r] and not shapes.ghosts[r]]:
             self.dropped.discard(row)
             del self._rows_of[self.facts.pop(row)]
+            self.nodes.rules.counts.shape_dropped(row)
             self._variants.give(int(shapes.variant_first[row]), int(shapes.variant_n[row]))
             shapes.generation[row] += 1
             heapq.heappush(self._free, row)

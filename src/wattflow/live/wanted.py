@@ -36,6 +36,7 @@ ROW = np.dtype([
 shape's variant, ``kind`` PLACE, WAIT, SLEEP or WAKE. The last fields are the engine's own numbers."""
 ASK = np.dtype([
     ("open", "i8"), ("task", "i8"), ("shown", "i8"), ("part", "i8"), ("before", "i8"), ("joint", "i8"), ("lost", "i8"),
+    ("epoch", "i8"),
 ])  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fit, fold, queue, release, reports, rows, structure
+from wattflow.engine import attempts, backfill, decide, fit, fold, queue, release, reports, rows, structure, tallies
 from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import tables_at
@@ -26,42 +26,81 @@ _NODE_ID = 1
 
 
 @inner
-def _row(state, ask, n, kind, task, variant, node, device, cost):
-    """Write a row; the cheapest, as the engine breaks ties, comes first."""
+def _row(state, ask, n, kind, node):
+    """Write a row that places nothing."""
     if n >= ask.rows.size:
         ask.ask[0].lost += 1
         return n
     row = ask.rows[n]
     row.kind = kind
-    row.task = structure.task_id(state, task) if task >= 0 else -1
-    row.task_row = task
-    row.variant = variant
-    row.origin = state.variants[variant].origin if kind == PLACE else -1
+    row.task = -1
+    row.task_row = -1
+    row.variant = 0
+    row.origin = -1
     row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
     row.node_row = node
-    row.device = device
+    row.device = -1
     row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
-    row.cost = cost
+    row.cost = math.inf
     return n + 1
 
 
 @inner
-def _cheaper(ask, a, b):
-    """Whether row a goes before row b: cost, then node, then device; a later variant only if really cheaper."""
+def _place_rows(state, ask, task, variant, found, n):
+    """Rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
+    shown = ask.rows
+    candidates = state.candidates
+    nodes = state.nodes
+    marks = state.node_marks
+    all_groups = state.groups
+    cost = state.cost
+    identity = structure.task_id(state, task)
+    origin = state.variants[variant].origin
+    kept = min(found, shown.size - n)
+    if kept < found:
+        ask.ask[0].lost += found - kept
+    for c in range(kept):
+        node = candidates[c].node
+        row = shown[n + c]
+        row.cost = cost[c]
+        row.task = identity
+        row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
+        row.alike = all_groups[nodes[node].group].count
+        row.kind = PLACE
+        row.variant = variant
+        row.origin = origin
+        row.device = candidates[c].device
+        row.node_row = node
+        row.task_row = task
+    return n + kept
+
+
+@inner
+def _cheaper(state, ask, a, b):
+    """Whether row a goes before row b: cost, liking, node, device; a later variant only if really cheaper."""
     first = ask.rows[a]
     second = ask.rows[b]
     if first.cost != second.cost:
         return first.cost < second.cost
+    if state.rules[0].wishes == 1:
+        liked = _level(state, first) - _level(state, second)
+        if liked != 0:
+            return liked < 0
     if first.node_row != second.node_row:
         return first.node_row < second.node_row
     return first.device < second.device
 
 
 @inner
-def _best_first(ask, n):
+def _level(state, row):
+    return tallies.level(state, state.shapes[state.tasks[row.task_row].form].constraint, row.node_row)
+
+
+@inner
+def _best_first(state, ask, n):
     best = 0
     for r in range(1, n):
-        if ask.rows[r].kind == PLACE and _cheaper(ask, r, best):
+        if ask.rows[r].kind == PLACE and _cheaper(state, ask, r, best):
             best = r
     if best > 0:
         _swap(ask, 0, best)
@@ -107,8 +146,7 @@ def _rows_of(state, ask, functions, task, n):
                 state.choice[0].bad_task = task
                 state.choice[0].bad_variant = v
                 return np.int64(BAD)
-            candidate = state.candidates[c]
-            n = _row(state, ask, n, PLACE, task, v, candidate.node, candidate.device, cost[c])
+        n = _place_rows(state, ask, task, v, found, n)
     return n
 
 
@@ -118,14 +156,14 @@ def _set_aside(state, ask, task, fits):
     rule = state.rules[0].queue
     shape = state.tasks[task].form
     if rule == EASY:
-        if state.choice[0].reserved == decide._NO_RESERVATION:
-            decide.reserve(state, task)
-        decide._hold(state, task)
+        if state.choice[0].reserved == backfill.NO_RESERVATION:
+            backfill.reserve(state, task)
+        decide.hold(state, task)
         return False
-    if not fits and not decide._misfit_of_its_own(state, task):
+    if not fits and not decide.misfit_of_its_own(state, task):
         state.shapes[shape].failed = state.clock[0].epoch
     elif rule != STRICT:
-        decide._hold(state, task)
+        decide.hold(state, task)
     return rule == STRICT
 
 
@@ -138,7 +176,8 @@ def _undo_parts(state, ask):
         counts.placed_n -= 1
         a = state.placed[counts.placed_n]
         fit.give_back(state, a)
-        decide.drop_attempt(state, a)
+        attempts.drop_attempt(state, a)
+    decide.never_was(state, asked.epoch)
     asked.part = 0
 
 
@@ -170,7 +209,8 @@ def _carry_out(state, ask, chosen):
     parts = state.shapes[state.tasks[task].form].parts
     if asked.part == 0:
         asked.before = counts.placed_n
-    decide._commit(state, task, asked.part)
+        asked.epoch = state.clock[0].epoch
+    attempts.commit(state, task, asked.part)
     counts.decisions += 1
     asked.part += 1
     if asked.part < parts:
@@ -203,7 +243,7 @@ def _next_ordered(state, ask, functions):
     while True:
         task = asked.task
         if task < 0:
-            task = decide._next_task(state, functions.priority)
+            task = decide.next_task(state, functions.priority)
             if task < 0:
                 return np.int64(NOTHING), 0
             if not _enough_rows(state, task):
@@ -214,7 +254,7 @@ def _next_ordered(state, ask, functions):
         if n == BAD:
             return np.int64(BAD), 0
         if n > 0:
-            _best_first(ask, n)
+            _best_first(state, ask, n)
             asked.task = task
             return structure.task_id(state, task), n
         if asked.part > 0:
@@ -240,21 +280,21 @@ def _next_joint(state, ask, functions):
         n = _rows_of(state, ask, functions, form.head, n)
         if n == BAD:
             return np.int64(BAD), 0
-        if n == before and not decide._misfit_of_its_own(state, form.head):
+        if n == before and not decide.misfit_of_its_own(state, form.head):
             form.failed = state.clock[0].epoch
     if n == 0:
         return np.int64(NOTHING), 0
-    _best_first(ask, n)
+    _best_first(state, ask, n)
     first = ask.rows[0].task
     asked.task = ask.rows[0].task_row
-    n = _row(state, ask, n, WAIT, -1, 0, -1, -1, math.inf)
+    n = _row(state, ask, n, WAIT, -1)
     for at in range(counts.active_n):
         group = state.groups[state.active_groups[at]]
         node = state.class_nodes[state.classes[group.cls].first + group.low]
         if group.power_state == ON and fold.may_sleep(state, node):
-            n = _row(state, ask, n, SLEEP, -1, 0, node, -1, math.inf)
+            n = _row(state, ask, n, SLEEP, node)
         elif group.power_state == ASLEEP or group.power_state == FALLING:
-            n = _row(state, ask, n, WAKE, -1, 0, node, -1, math.inf)
+            n = _row(state, ask, n, WAKE, node)
     return first, n
 
 
@@ -268,7 +308,7 @@ def want_one(state, ask, functions, chosen):
         asked.shown = 0
         if _carry_out(state, ask, chosen):
             asked.open = 0
-            decide._restore_held(state)
+            decide.restore_held(state)
             return np.int64(NOTHING), 0
     if asked.joint == 1 and asked.part == 0:
         task, n = _next_joint(state, ask, functions)
@@ -276,8 +316,8 @@ def want_one(state, ask, functions, chosen):
         task, n = _next_ordered(state, ask, functions)
     if task == NOTHING or task == BAD:
         asked.open = 0
-        decide._restore_held(state)
-        state.choice[0].reserved = decide._NO_RESERVATION
+        decide.restore_held(state)
+        state.choice[0].reserved = backfill.NO_RESERVATION
     elif task >= 0:
         asked.shown = 1
     return task, n
@@ -314,7 +354,7 @@ def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped
     asked.lost = 0
     if words.ramps == 1:
         fold.grow_platforms(state)
-    state.choice[0].reserved = decide._NO_RESERVATION
+    state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
         decide.look_again(state)
     return 0
@@ -326,8 +366,8 @@ def close_instant(state, desk, ask, functions):  # type: ignore[no-untyped-def]
         if ask.ask[0].part > 0:
             _undo_parts(state, ask)
         ask.ask[0].open = 0
-        decide._restore_held(state)
-        state.choice[0].reserved = decide._NO_RESERVATION
+        decide.restore_held(state)
+        state.choice[0].reserved = backfill.NO_RESERVATION
     words = desk.words[0]
     if words.placements + state.counts[0].placed_n > desk.placements.size:
         return stepping.GROW_ATTEMPTS

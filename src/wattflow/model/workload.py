@@ -53,7 +53,7 @@ class NumberedNames(Sequence[str]):
         return self.stem if self.size == 1 else f"{self.stem}-{index % self.size}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Workload:
     """Tasks as columns; index t is a task everywhere.
 
@@ -98,6 +98,9 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.runtime_s)
+
+    def __repr__(self) -> str:
+        return f"Workload({self.name!r}: {len(self):,} tasks, {len(self.workflow_names):,} workflows)"
 
     @property
     def one_task_each(self) -> bool:

@@ -9,26 +9,21 @@ thriftiest load. Both hold for any policy, guarantee, frequency and sharing; fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattflow.engine.build import why_not
-from wattflow.model.cluster import Cluster, Device, Node
+from wattflow.model.cluster import Cluster
 from wattflow.model.errors import MissingExtra
-from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Workload
-
-Floats = NDArray[np.float64]
-_Cost = Callable[[Variant, Node, Function], float]
+from wattflow.plan.offers import Floats, least_by_task, offers
 
 
 def quickest_s(workload: Workload, cluster: Cluster) -> Floats:
     """The least seconds that each task can run: best variant, node, device and frequency, alone."""
-    factor = _by_shape(workload, cluster, _slowness)
-    return workload.runtime_s * factor[workload.shape]
+    offered = offers(workload, cluster)
+    return least_by_task(workload, offered.seconds, offered)
 
 
 def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
@@ -40,86 +35,34 @@ def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
 
 def critical_path_s(workload: Workload, cluster: Cluster) -> float:
     """The longest chain of tasks, release times included, each as quick as can be."""
-    run_s, end_s = quickest_s(workload, cluster), workload.release_s.copy()
+    return float((heads_s(workload, quickest_s(workload, cluster))).max())
+
+
+def heads_s(workload: Workload, run_s: Floats) -> Floats:
+    """Earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
+    end_s = workload.release_s.copy()
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
     for task in order.tolist():
         parents = workload.parents_of(task)
         ready = max(float(workload.release_s[task]), float(end_s[parents].max(initial=-np.inf)))
         end_s[task] = ready + run_s[task]
-    return float(end_s.max() - workload.release_s.min())
+    return end_s - float(workload.release_s.min())
 
 
 def energy_bound_j(workload: Workload, cluster: Cluster) -> float:
     """Joules that no schedule can undercut, PUE not included."""
-    still_w = sum(_still_w(node) for node in cluster.nodes)
-    factor = _by_shape(workload, cluster, _joules_per_second)
-    return still_w * makespan_bound_s(workload, cluster) + float((workload.runtime_s * factor[workload.shape]).sum())
-
-
-def _by_shape(workload: Workload, cluster: Cluster, cost: _Cost) -> Floats:
-    """The least cost per second of runtime of each shape over all variants and kinds of node."""
-    kinds = list({node.class_key: node for node in cluster.nodes}.values())
-    found = []
-    for shape in workload.shapes:
-        function = workload.functions[shape.function]
-        costs = [cost(v, n, function) for v in shape.variants for n in kinds if why_not(v, n, 0.01, 0) is None]
-        found.append(min(costs, default=0.0) * (shape.parts if cost is _joules_per_second else 1))
-    return np.array(found, np.float64)
-
-
-def _scale(function: Function, speed: float) -> float:
-    return (1.0 - function.compute_bound) + function.compute_bound / speed
-
-
-def _levels(function: Function, node: Node) -> list[float]:
-    """How much longer a task takes at each frequency level; level 0 is nominal."""
-    return [1.0, *(_scale(function, level.speed) for level in node.frequencies[1:])]
-
-
-def _devices(variant: Variant, node: Node) -> Sequence[Device]:
-    return [d for d in node.devices if d.kind == variant.device]
-
-
-def _slowness(variant: Variant, node: Node, function: Function) -> float:
-    speed = node.function_speed.get(function.name, node.speed)
-    if variant.device is not None:
-        speed = max(d.speed for d in _devices(variant, node))
-    return variant.runtime_factor / speed * min(_levels(function, node))
-
-
-def _work(variant: Variant, node: Node, function: Function) -> float:
-    """Core-seconds per second of runtime; device tasks are not slowed by the CPU and count nothing."""
-    return 0.0 if variant.device is not None else variant.cores * _slowness(variant, node, function)
+    offered = offers(workload, cluster)
+    standing_w = float((offered.still_w * offered.nodes).sum())
+    least_j = least_by_task(workload, offered.joules, offered)
+    return standing_w * makespan_bound_s(workload, cluster) + float(least_j.sum())
 
 
 def _area_s(workload: Workload, cluster: Cluster) -> float:
-    factor = _by_shape(workload, cluster, _work)
-    parts = np.array([shape.parts for shape in workload.shapes], np.float64)
-    throughput = sum(max(node.cores, node.threads / node.smt_slowdown) for node in cluster.nodes)
-    return float((workload.runtime_s * (factor * parts)[workload.shape]).sum()) / throughput
-
-
-def _still_w(node: Node) -> float:
-    """The least that a node draws with nothing to do."""
-    idle = (node.power.idle_w if node.power else 0.0) + sum(device.power.idle_w for device in node.devices)
-    if node.faults is not None:
-        return 0.0
-    if node.sleep is None:
-        return idle
-    return min(idle, node.sleep.watts, idle if node.sleep.wake_w is None else node.sleep.wake_w)
-
-
-def _joules_per_second(variant: Variant, node: Node, function: Function) -> float:
-    """Least joules above idle per second of runtime: cores × time × the flattest slope of P from 0."""
-    if node.power is None:
-        return 0.0
-    curve, threads = node.power, float(node.threads)
-    points = [k for k in curve.busy if 0 < k <= threads] + [threads]
-    slope = max(0.0, min((curve.at(k) - curve.at(0.0)) / k for k in points))
-    longer = _levels(function, node)
-    power = [1.0, *(level.power for level in node.frequencies[1:])]
-    base = _slowness(variant, node, function) / min(longer)
-    return variant.cores * slope * base * min(a * b for a, b in zip(longer, power, strict=True))
+    offered = offers(workload, cluster)
+    # Device tasks are not slowed by the CPU and count nothing.
+    work = np.where((offered.device > 0)[:, None], 0.0, offered.cores[:, None] * offered.seconds)
+    least = least_by_task(workload, work, offered)
+    return float(least.sum()) / float((offered.throughput * offered.nodes).sum())
 
 
 def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0) -> float | None:

@@ -105,6 +105,7 @@ class Policy:
         compiled: False runs the functions as plain Python inside the compiled kernel.
         prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
             fills the policy's memory.
+        terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Policy:
     prepare: Prepare | None = None
     slack: bool = False
     knows_future: bool = False
+    terms: Mapping[str, Score] = field(default_factory=dict)
 
     @property
     def fields(self) -> Mapping[str, float]:

@@ -106,6 +106,15 @@ def compiled(policy: Policy, state: State, part: str) -> Any:
     return _compile(signature, function) if policy.compiled else _through_python(signature, function)
 
 
+def terms(policy: Policy, state: State) -> dict[str, Any]:
+    """The named parts of a policy's cost, each called like a score; compiled when they are first asked for."""
+    if not jit.COMPILED:
+        return dict(policy.terms)
+    signature = dict(functions_type(state.kind).signatures)["score"]
+    make = _compile if policy.compiled else _through_python
+    return {name: make(signature, function) for name, function in policy.terms.items()}
+
+
 def bind(policy: Policy, state: State) -> Functions:
     """Priority, score and act for a kernel; flags in the State's rules say which are real."""
     ordered = policy.rank is not None or policy.plan is not None

@@ -37,7 +37,7 @@ def order_wake(state, node):
 
 @jit
 def order_warm(state, node, fn):
-    """Make a container of a function on a node."""
+    """Make a container of a function on a node; of `view.ANY_FUNCTION` one that serves whichever comes first."""
     request_action(state, ACT_WARM, node, fn, state.clock[0].now)
 
 

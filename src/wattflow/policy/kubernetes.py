@@ -63,9 +63,22 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant))
 
 
+def allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − LeastAllocated."""
+    for c in range(out.size):
+        out[c] = 100.0 - least_allocated(state, view.node_of(state, c), variant)
+
+
+def imbalance(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """100 − BalancedAllocation."""
+    for c in range(out.size):
+        out[c] = 100.0 - balanced(state, view.node_of(state, c), variant)
+
+
 KUBERNETES = Policy(
     "kubernetes",
     "kube-scheduler's default scoring: least allocated and balanced",
     score=score,
     settings=Settings(pods=PODS, samples=True),
+    terms={"allocated": allocated, "imbalance": imbalance},
 )

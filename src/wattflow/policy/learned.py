@@ -12,13 +12,15 @@ weights hold four corrections:
 
 No fact is an identifier or an absolute size, so the weights apply to clusters and applications that were not trained
 on. They are read from a file (`wattflow.policy.weights`); docs/learned.md is the model card. ``energy`` …
-``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates ×
-(features × hidden + attempts on a node)).
+``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates × (features × hidden + attempts on
+a node)).
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,15 +59,58 @@ def linear(state, first, count, weight):  # type: ignore[no-untyped-def]
 
 
 @jit
-def network(state, first, weight):  # type: ignore[no-untyped-def]
-    """The place head: a linear part and one hidden layer."""
+def gather(state, first, count, weight, sums):  # type: ignore[no-untyped-def]
+    """Add the features' shares to the sums of the hidden units and, behind them, of the linear part.
+
+    Eight units written out: a loop over them could not keep them in registers, since all lies in one table.
+    """
     memory = state.memory
-    total = linear(state, first, placing.N, weight)
-    at = weight + placing.N + 1
-    for _ in range(weights.HIDDEN):
-        inside = linear(state, first, placing.N, at)
-        total += memory[at + placing.N + 1] * inside / (1.0 + abs(inside))
-        at += placing.N + 2
+    a, b, c, d = memory[sums], memory[sums + 1], memory[sums + 2], memory[sums + 3]
+    e, f, g, h = memory[sums + 4], memory[sums + 5], memory[sums + 6], memory[sums + 7]
+    plain = memory[sums + 8]
+    at = weight
+    for i in range(count):
+        x = memory[first + i]
+        a += memory[at] * x
+        b += memory[at + 1] * x
+        c += memory[at + 2] * x
+        d += memory[at + 3] * x
+        e += memory[at + 4] * x
+        f += memory[at + 5] * x
+        g += memory[at + 6] * x
+        h += memory[at + 7] * x
+        plain += memory[at + 8] * x
+        at += weights.WIDTH
+    to = sums + weights.WIDTH
+    memory[to], memory[to + 1], memory[to + 2], memory[to + 3] = a, b, c, d
+    memory[to + 4], memory[to + 5], memory[to + 6], memory[to + 7] = e, f, g, h
+    memory[to + 8] = plain
+
+
+@jit
+def start_sums(state, first, weight, sums):  # type: ignore[no-untyped-def]
+    """Biases and the features that all candidates share; the candidates' own are added to a copy of these sums."""
+    biases = weight + placing.N * weights.WIDTH
+    for i in range(weights.WIDTH):
+        state.memory[sums + i] = state.memory[biases + i]
+    gather(state, first, placing.AROUND_N, weight, sums)
+    for i in range(weights.WIDTH):
+        state.memory[sums + i] = state.memory[sums + weights.WIDTH + i]
+
+
+@jit
+def network(state, first, weight, sums):  # type: ignore[no-untyped-def]
+    """The place head for one candidate: a linear part and one hidden layer."""
+    gather(
+        state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
+    )
+    memory = state.memory
+    out = weight + (placing.N + 1) * weights.WIDTH
+    inside = sums + weights.WIDTH
+    total = memory[inside + weights.HIDDEN]
+    for i in range(weights.HIDDEN):
+        x = memory[inside + i]
+        total += memory[out + i] * x / (1.0 + abs(x))
     return total
 
 
@@ -73,23 +118,26 @@ def network(state, first, weight):  # type: ignore[no-untyped-def]
 def correct(state, task, variant, out):  # type: ignore[no-untyped-def]
     """Multiply the flagship's prices; returns the haste."""
     lean = view.param(state, DIAL.lean)
-    first = view.place_of(state, NOTES.scratch)
-    facts = view.place_of(state, NOTES.facts)
-    classes = view.place_of(state, NOTES.classes)
-    theta = view.place_of(state, NOTES.theta)
     least = math.inf
     for c in range(out.size):
         least = min(least, out[c])
     if least == math.inf or lean == 0.0:
         return 1.0
+    first = view.place_of(state, NOTES.scratch)
+    facts = view.place_of(state, NOTES.facts)
+    theta = view.place_of(state, NOTES.theta)
     placing.around(state, task, variant, first, facts)
     if least < view.UNKNOWN_COST:
+        classes = view.place_of(state, NOTES.classes)
         due = wattflow.due_s(state, task)
+        sums = first + placing.N
+        start_sums(state, first, theta + weights.PLACE, sums)
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
                 placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit)
-                out[c] = view.bounded(out[c] * math.exp(lean * soft(network(state, first, theta + weights.PLACE))))
+                f = soft(network(state, first, theta + weights.PLACE, sums))
+                out[c] = view.bounded(out[c] * math.exp(lean * f))
     return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
 
 
@@ -180,11 +228,10 @@ def use(state: Any, theta: Any) -> None:
     state.classes.sleep_after_s[ours] = (base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)))[ours]
 
 
-def prepare(state: Any, cluster: Cluster) -> None:
-    """The flagship's preparation, facts of the cluster, and the weights."""
+def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
+    """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
     given = state.classes.sleep_after_s.copy()
     wattflow.prepare(state, cluster)
-    theta = weights.current()
     view.lay_out(
         state,
         NOTES,
@@ -192,13 +239,13 @@ def prepare(state: Any, cluster: Cluster) -> None:
         theta=np.zeros(weights.SIZE),
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
-        scratch=np.zeros(placing.N + 1),
+        scratch=np.zeros(placing.N + 2 * weights.WIDTH),
     )
     # A time-out that the cluster file or the run gives is not ours to move.
     rows = int(state.memory[NOTES.classes])
     fixed = np.flatnonzero(np.isfinite(given))
     state.memory[rows + CLASS_N * fixed + CLASS_N - 1] = np.inf
-    use(state, theta)
+    use(state, weights.current() if theta is None else theta)
 
 
 LEARNED = Policy(
@@ -213,3 +260,8 @@ LEARNED = Policy(
     prepare=prepare,
     slack=True,
 )
+
+
+def with_weights(theta: Any) -> Policy:
+    """The policy with these weights, whatever file is in use."""
+    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta))

@@ -9,7 +9,7 @@ lower index. A node without a profile is used only where none with one fits.
 from __future__ import annotations
 
 from wattflow.engine.settings import Settings
-from wattflow.policy import view
+from wattflow.policy import terms, view
 from wattflow.policy.base import Policy
 
 
@@ -20,7 +20,11 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 LEAST_ENERGY = Policy(
-    "least-energy", "fewest added joules, wake and cold start included", score=score, settings=Settings(wakes=True)
+    "least-energy",
+    "fewest added joules, wake and cold start included",
+    score=score,
+    settings=Settings(wakes=True),
+    terms=terms.JOULES,
 )
 LEAST_ENERGY_SLEEP = Policy(
     "least-energy-sleep",
@@ -28,4 +32,5 @@ LEAST_ENERGY_SLEEP = Policy(
     score=score,
     settings=Settings(wakes=True),
     sleep_after_s=30.0,
+    terms=terms.JOULES,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.kernel.jit import jit
-from wattflow.model.cluster import Cluster
+from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
@@ -92,11 +92,22 @@ def _quickest(variants: tuple[Variant, ...], kinds: set[str | None]) -> float:
     return min((v.runtime_factor for v in variants if v.device in kinds), default=variants[0].runtime_factor)
 
 
+_paces: list[tuple[tuple[Node, ...], float, set[str | None]]] = []
+"""The nodes asked about last, with the answer: a live engine asks for every task that comes."""
+
+
+def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
+    """Mean seconds per second of work over the cores, and the kinds of device there are (None for none)."""
+    if not _paces or _paces[0][0] is not nodes:
+        cores = np.array([node.cores for node in nodes], np.float64)
+        pace = float(np.average([1.0 / node.speed for node in nodes], weights=cores))
+        _paces[:] = [(nodes, pace, {device.kind for node in nodes for device in node.devices} | {None})]
+    return _paces[0][1:]
+
+
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
     """Seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
-    cores = np.array([node.cores for node in cluster.nodes], np.float64)
-    pace = float(np.average([1.0 / node.speed for node in cluster.nodes], weights=cores))
-    kinds = {device.kind for node in cluster.nodes for device in node.devices} | {None}
+    pace, kinds = _pace(cluster.nodes)
     factor = np.array([_quickest(shape.variants, kinds) for shape in workload.shapes], np.float64)
     seconds = np.where(np.isnan(workload.estimate_s), GUESS_S, workload.estimate_s)
     return np.ascontiguousarray(seconds * factor[workload.shape] * pace)

@@ -17,7 +17,6 @@ from wattflow.policy.jit import jit
 
 AROUND = (
     "queue", "busy", "asleep", "short task", "on path", "slack", "waited", "wide", "dial", "response", "makespan",
-    "cost", "utilisation",
 )  # fmt: skip
 CANDIDATE = (
     "dearer", "run share", "awake share", "late", "ends after", "runtime", "wake", "sleeps", "filled", "in use",
@@ -28,8 +27,8 @@ AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
 ORDER_N, DOZE_N = 7, 6
 FACTS = ("threads", "idle_w", "nodes", "wake_s")
 """Totals or means of the cluster that `facts_of` computes."""
-_WAIT, _RESPONSE = 0, 9
-"""Places of the dial and of the first weight beside energy among the policy's numbers."""
+_WAIT, _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = 0, 8, 9, 10, 11, 12
+"""Places of the dial and of the weights among the policy's numbers."""
 
 
 def facts_of(state: Any) -> Any:
@@ -57,6 +56,26 @@ def ratio(a, b):  # type: ignore[no-untyped-def]
 
 
 @jit
+def all_weights(state):  # type: ignore[no-untyped-def]
+    """Sum of what counts, at least a little."""
+    total = view.param(state, _ENERGY) + view.param(state, _RESPONSE) + view.param(state, _MAKESPAN)
+    return max(1e-9, total + view.param(state, _COST) + view.param(state, _UTILISATION))
+
+
+@jit
+def response_share(state):  # type: ignore[no-untyped-def]
+    """How much the response of workflows counts, 0–1."""
+    return view.param(state, _RESPONSE) / all_weights(state)
+
+
+@jit
+def makespan_share(state):  # type: ignore[no-untyped-def]
+    """How much the last end counts. Rent runs until then, so cost is counted here; idle nodes are what utilisation and
+    energy both punish, so these are the rest."""
+    return (view.param(state, _MAKESPAN) + view.param(state, _COST)) / all_weights(state)
+
+
+@jit
 def around(state, task, variant, first, facts):  # type: ignore[no-untyped-def]
     """The features that all candidates of a decision share."""
     memory = state.memory
@@ -71,8 +90,8 @@ def around(state, task, variant, first, facts):  # type: ignore[no-untyped-def]
     memory[first + 6] = min(2.0, (view.now_s(state) - view.ready_s(state, task)) / path_s)
     memory[first + 7] = min(2.0, view.variant_cores(state, variant) * memory[facts + 2] / memory[facts])
     memory[first + 8] = min(3.0, view.param(state, _WAIT))
-    for i in range(4):
-        memory[first + 9 + i] = view.param(state, _RESPONSE + i)
+    memory[first + 9] = response_share(state)
+    memory[first + 10] = makespan_share(state)
 
 
 @jit
@@ -120,8 +139,8 @@ def order(state, task, first, facts):  # type: ignore[no-untyped-def]
     memory[first + 2] = min(1.0, view.slack_s(state, task) / path_s)
     memory[first + 3] = held((view.rank(state, task) - view.submit_s(state, task)) / path_s, 2.0)
     memory[first + 4] = min(2.0, view.cores_of(state, task) * memory[facts + 2] / memory[facts])
-    memory[first + 5] = view.param(state, _RESPONSE)
-    memory[first + 6] = view.param(state, _RESPONSE + 1)
+    memory[first + 5] = response_share(state)
+    memory[first + 6] = makespan_share(state)
 
 
 @jit
@@ -133,4 +152,4 @@ def dozing(state, first, facts, merit):  # type: ignore[no-untyped-def]
     memory[first + 2] = view.asleep(state) / memory[facts + 2]
     memory[first + 3] = held(merit, 3.0)
     memory[first + 4] = 1.0 if view.running(state) == 0 else 0.0
-    memory[first + 5] = view.param(state, _RESPONSE)
+    memory[first + 5] = response_share(state)

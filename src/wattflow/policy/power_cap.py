@@ -21,7 +21,7 @@ import numpy as np
 
 from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster, Series
-from wattflow.policy import effects, series, view
+from wattflow.policy import effects, series, terms, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
@@ -111,7 +111,9 @@ def act(state):  # type: ignore[no-untyped-def]
 
 
 def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> None:
-    capped = [float(zone is None or node.zone == zone) for node in cluster.nodes]
+    # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
+    capped = np.zeros(len(state.nodes))
+    capped[np.asarray(state.nodes["pos"]) >= 0] = [float(zone is None or node.zone == zone) for node in cluster.nodes]
     view.lay_out(state, NOTES, capped=capped, level=np.zeros(len(capped)), **series.blocks([cap]))
 
 
@@ -139,4 +141,5 @@ POWER_CAP = Policy(
     settings=Settings(wakes=True),
     params=DIAL.defaults,
     prepare=prepare,
+    terms=terms.JOULES,
 )

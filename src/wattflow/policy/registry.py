@@ -40,6 +40,7 @@ POLICIES = {
     "mashup": "wattflow.policy.mashup:MASHUP",
     "carbon-delay": "wattflow.policy.carbon_delay:CARBON_DELAY",
     "power-cap": "wattflow.policy.power_cap:POWER_CAP",
+    "renewable": "wattflow.policy.renewable:RENEWABLE",
     "eft": "wattflow.policy.eft:EFT",
     "eft-sleep": "wattflow.policy.eft:EFT_SLEEP",
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",

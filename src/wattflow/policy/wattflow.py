@@ -43,7 +43,7 @@ from wattflow.policy import levels, patient, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.5, amortise=0.5, sleep=2.0, merit=3.0)
+DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0)
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς and μ."""
 NOTES = view.notes("idle_w")
 
@@ -200,6 +200,39 @@ def prepare(state: Any, cluster: Cluster) -> None:
     classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 
 
+def added(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Joules that the placement adds, at what they are worth."""
+    for c in range(out.size):
+        out[c] = view.worth_j(state, task, variant, c)
+
+
+def kept_awake(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """Its share of what it costs to have the node on."""
+    for c in range(out.size):
+        finish_s = view.crowded_finish_s(state, task, variant, c)
+        out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
+
+
+def seconds(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds until its end."""
+    for c in range(out.size):
+        out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
+
+
+def late(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds past its time."""
+    due = due_s(state, task)
+    for c in range(out.size):
+        late_s = view.now_s(state) + view.crowded_finish_s(state, task, variant, c) - due
+        out[c] = view.param(state, DIAL.late) * max(0.0, late_s)
+
+
+def taken(state, task, variant, out):  # type: ignore[no-untyped-def]
+    """The price of the seconds that it takes from others on the node."""
+    for c in range(out.size):
+        out[c] = taken_j(state, task, variant, c)
+
+
 WATTFLOW = Policy(
     "wattflow",
     "few joules and nobody waits: idle watts, waking and late seconds priced",
@@ -210,4 +243,5 @@ WATTFLOW = Policy(
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
+    terms={"added": added, "kept awake": kept_awake, "seconds": seconds, "late": late, "taken": taken},
 )

@@ -22,9 +22,11 @@ from wattflow.policy import placing
 Floats = NDArray[np.float64]
 
 HIDDEN = 8
+WIDTH = HIDDEN + 1
+"""Hidden units and the linear part."""
 PLACE = 0
-"""Linear part, then for each hidden unit its weights, its bias and its weight in the sum."""
-HASTE = PLACE + placing.N + 1 + HIDDEN * (placing.N + 2)
+"""A row of WIDTH for each feature, one of biases, then the weight of each hidden unit in the sum."""
+HASTE = PLACE + (placing.N + 1) * WIDTH + HIDDEN
 ORDER = HASTE + placing.AROUND_N + 1
 DOZE = ORDER + placing.ORDER_N + 1
 SLEEP = DOZE + placing.DOZE_N + 1
@@ -34,9 +36,9 @@ LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
-def shipped() -> Path:
-    """The file in the package."""
-    return Path(str(files("wattflow") / "data" / "learned" / "weights.npz"))
+def shipped(name: str = "weights") -> Path:
+    """A file in the package: ``weights``, which every application helped to train, or those of a fold, ``fold-0`` …"""
+    return Path(str(files("wattflow") / "data" / "learned" / f"{name}.npz"))
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -59,10 +60,20 @@ class Calibration:
     def interval(
         self, log_value: Floats, task: Ints, level: float, extra: float | Floats = 0.0
     ) -> tuple[Floats, Floats]:
-        """Lower and upper end on the log scale; ``extra`` is a further, independent error of each row."""
+        """Lower and upper end on the log scale.
+
+        ``extra`` is the standard deviation of a further, independent error of each row: it counts as a normal one at
+        least, however narrow the scores of exact data are.
+        """
         low, high = split_conformal(self.scores, level)
-        scale = np.hypot(self.scale[task], extra)
-        return log_value + low * scale, log_value + high * scale
+        scale, most = self.scale[task], NormalDist().inv_cdf(0.5 + level / 2.0)
+        below = np.hypot(low * scale, max(-low, most) * np.asarray(extra))
+        above = np.hypot(high * scale, max(high, most) * np.asarray(extra))
+        far = np.asarray(extra) > 0
+        return (
+            log_value - np.where(far, below, -low * scale),
+            log_value + np.where(far, above, high * scale),
+        )
 
 
 def unknown(tasks: int, count: int = 0) -> Calibration:

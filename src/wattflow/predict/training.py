@@ -18,6 +18,8 @@ Bools = NDArray[np.bool_]
 KNOWN, NEW_SOURCE, NEW_MACHINE, NEW_TASK = "known", "new source", "new machine", "new task"
 _FAR = 3.0
 _FOLDS = 5
+_LEAST_TASKS = 3
+"""With fewer, nothing can be left out that tells of tasks never seen."""
 _LEAST_WEIGHED = 30
 _REPEATED = (0.7, 0.5)
 """Weight of the same input's earlier runtime where no run was there to be left out: so much, and so much more where
@@ -172,7 +174,9 @@ class Trainer:
         return burden
 
     def unknown(self) -> conformal.Calibration:
-        """How wrong the likeness of names is for tasks of a workflow left out."""
+        """How wrong the likeness of names is for tasks of a workflow left out; wide where there is no other task."""
+        if len(self.names.tasks) < _LEAST_TASKS:
+            return conformal.calibrate_worst_group(np.zeros(0), np.zeros(0, np.int64))
         residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
         likeness = text.likeness(self.names.tasks, self.names.tasks)
         for train, test, g in self.folds(NEW_TASK):

@@ -77,7 +77,7 @@ def test_frames_are_listed() -> None:
 def test_a_design_is_not_an_experiment() -> None:
     from wattflow.lab.experiments import experiment
 
-    assert "exde" not in experiment.names() and "fgd" in experiment.names()
-    path = experiment.folder() / "exde.toml"
+    assert "explore_exde" not in experiment.names() and "fgd" in experiment.names()
+    path = experiment.folder() / "explore_exde.toml"
     found = wattflow("experiment", path)
     assert found.exit_code == 2 and "wattflow explore" in found.stderr

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wattflow.frames import frame as frames
 from wattflow.frames import workloads
+from wattflow.frames.run import run_frame
 from wattflow.model.errors import InvalidInput
 
 
@@ -46,6 +48,23 @@ def test_the_headline_trace() -> None:
     assert share == pytest.approx(expected, rel=0.1)
     load = workload.runtime_s.sum() / (80 * workload.release_s[-1])
     assert load == pytest.approx(0.7, rel=0.02)
+
+
+@pytest.mark.parametrize("hash", ["ring", "rendezvous"])
+def test_a_stable_trace_offers_the_hottest_host_nine_tenths(hash: str) -> None:
+    workload, cluster = workloads.stable(20_000, hash=hash)
+    placers = frames.Placers(rule="hash", hash=hash, binding="early")
+    run = run_frame(
+        frames.Frame("h", "decentralised", placers=placers, hosts=frames.Hosts(queue=True)), workload, cluster
+    )
+    work = np.bincount(run.attempts["node"], run.attempts["end_s"] - run.attempts["start_s"], minlength=20)
+    assert work.max() / (4 * workload.release_s[-1]) == pytest.approx(0.9, abs=0.02)
+    assert "Zipf exponent" in workload.notes[0]
+
+
+def test_no_skew_is_weak_enough_for_a_cool_hottest_host() -> None:
+    with pytest.raises(InvalidInput, match="without skew"):
+        workloads.stable(5_000, hottest=0.5)
 
 
 def test_a_trace_that_does_not_exist() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
-from wattflow.learn import portfolio
+from wattflow.learn import portfolio, streams
 from wattflow.learn.portfolio import Judged, Result
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
@@ -51,3 +51,13 @@ def test_tuned_does_not_see_held_out_applications() -> None:
     assert portfolio.tuned(0.3, held_out=("b",), rows=rows)[0].setting == "y"
     with pytest.raises(InvalidInput, match="no application"):
         portfolio.tuned(0.3, held_out=("a", "b"), rows=rows)
+
+
+@pytest.mark.parametrize("load", streams.LOADS)
+def test_the_shipped_table_has_every_setting_on_every_application(load: float) -> None:
+    rows = [r for r in portfolio.shipped() if r.load == load]
+    assert {r.setting for r in rows} == set(portfolio.settings())
+    assert {r.application for r in rows} == set(streams.APPLICATIONS)
+    best = portfolio.tuned(load)[0]
+    assert best.energy < 1.0
+    assert best.policy().name == best.setting

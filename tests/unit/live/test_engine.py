@@ -23,7 +23,6 @@ from wattflow.live import (
     STARTED,
     TASK,
     Act,
-    Apart,
     BadEvent,
     Constraint,
     Engine,
@@ -478,10 +477,6 @@ def test_bad_calls_are_typed_errors_and_leave_the_engine_as_it_was() -> None:
         engine.put("finished")  # type: ignore[arg-type]
     with pytest.raises(BadEvent, match="at least one variant"):
         engine.shape([])
-    with pytest.raises(BadEvent, match="count other tasks"):
-        engine.constraint(Constraint(apart=(Apart("web"),)))
-    with pytest.raises(BadEvent, match="count other tasks"):
-        engine.shape([Variant()], groups=("web",))
     assert engine.step(5.0).placements == [] and engine.counts["running"] == 1
 
 

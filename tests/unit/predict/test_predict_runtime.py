@@ -214,3 +214,22 @@ def test_names_alike_are_alike() -> None:
     assert close[0, 0] > 0.5 > close[0, 1]
     assert close[1, 1] == pytest.approx(1.0)
     assert text.likeness(["x/"], ["y/a"]).shape == (1, 1)
+
+
+def exact_line() -> Observations:
+    """One task whose runtime is exactly a line of its size: nothing left out is ever missed."""
+    sizes = np.random.default_rng(1).uniform(1e6, 1e8, 40)
+    return Observations.of(
+        task=["wf/exact"] * 40, machine=["a"] * 40, workflow=["wf"] * 40, run=[f"run{i % 4}" for i in range(40)],
+        sizes=sizes[:, None], size_names=("size",), runtime_s=3.0 + 1.5e-6 * sizes,
+    )  # fmt: skip
+
+
+def test_exact_data_does_not_make_sure_of_a_missing_size_or_of_a_task_never_seen() -> None:
+    observations = exact_line()
+    model = runtime.fit(observations)
+    missing = model.predict(asked("wf/exact", float("nan")))
+    inside = (observations.runtime_s >= missing.low_s[0]) & (observations.runtime_s <= missing.high_s[0])
+    assert inside.mean() >= 0.85
+    assert width(model.predict(asked("wf/exact", 83e8))) > 2.0
+    assert width(model.predict(asked("wf/other", 5e7))) > 100.0

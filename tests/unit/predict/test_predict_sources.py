@@ -254,7 +254,7 @@ def test_a_trace_teaches_the_next_run_of_its_workflow(tmp_path: Path, app: typer
         found = np.array([float(row["runtime_s"]) for row in csv.DictReader(file)])
     true = np.array([row[11] / 1000 for row in nextflow_rows(2)])  # type: ignore[operator]
     assert np.median(np.abs(found / true - 1)) < 0.06, "samples are told apart though each ran once"
-    both = CliRunner().invoke(app, ["fit", str(first), str(out), "--also", str(second)])
+    both = CliRunner().invoke(app, ["fit", str(first), str(out), "--also", str(second), "--force"])
     assert both.exit_code == 0, both.output
     assert modelfile.load(out)[1].metrics["rows"] == 48
 
@@ -304,7 +304,7 @@ def test_few_joules_are_not_ignored_silently(tmp_path: Path, app: typer.Typer) -
     assert result.exit_code == 0
     assert "energy_j was not learned: 19 rows" in result.output
     more = write_table(tmp_path / "more.csv", (*TASK_HEAD, "energy_j"), [(*row, 50.0) for row in task_rows(24)])
-    result = CliRunner().invoke(app, ["fit", str(more), str(tmp_path / "m.model")])
+    result = CliRunner().invoke(app, ["fit", str(more), str(tmp_path / "m.model"), "--force"])
     assert "energy_j was not learned" not in result.output
     assert modelfile.load(tmp_path / "m.model")[0].power is not None
 

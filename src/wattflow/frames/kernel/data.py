@@ -6,6 +6,7 @@ from wattflow.frames.kernel import draws
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import (
     CACHE_N,
+    CACHED_AT_START,
     D_DATA,
     D_FETCH,
     DATA_MANAGER,
@@ -123,6 +124,8 @@ def fetch_s(s, a):
                 s.i[HITS] += 1
             else:
                 s.i[MISSES] += 1
+                if s.i[CACHED_AT_START] == 1:
+                    keep(s, h, thing)
                 seconds = draws.draw(s, D_FETCH) + draws.serve(s, DATA_MANAGER, D_DATA)
                 s.a_transfer_j[a] += s.f[OBJECT_BYTES] * s.h_j_byte[h]
     if s.i[HAS_DATA] == 1 and s.i[INTERMEDIATE] >= LOCAL_DATA:

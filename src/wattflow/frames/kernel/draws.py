@@ -31,6 +31,13 @@ def below(s, n):
 
 
 @jit
+def other_below(s, n, first):
+    """A whole number from 0 to n − 1 that is not ``first``."""
+    v = below(s, n - 1)
+    return v + 1 if v >= first else v
+
+
+@jit
 def draw(s, d):
     """Seconds of one delay."""
     kind = s.d_kind[d]

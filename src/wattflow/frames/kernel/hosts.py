@@ -11,6 +11,7 @@ from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import (
     ATTEMPT_SEQ,
     CACHE_N,
+    CACHED_AT_START,
     CHECKPOINT_COST_S,
     CHECKPOINT_S,
     CONFLICTS,
@@ -171,7 +172,7 @@ def stage_ended(s, a):
     if s.a_stage[a] == IN_MESSAGE:
         enter_data(s, a)
         return
-    if s.i[CACHE_N] > 0 and s.object[s.a_task[a]] >= 0:
+    if s.i[CACHE_N] > 0 and s.i[CACHED_AT_START] == 0 and s.object[s.a_task[a]] >= 0:
         data.keep(s, s.a_host[a], s.object[s.a_task[a]])
     enter_run(s, a)
 

@@ -40,6 +40,7 @@ from wattflow.frames.kernel.tables import (
     PREEMPT_S,
     PREEMPTIONS,
     RETRIES,
+    SLOTS,
     SUPERSEDED,
     UNBORN,
 )
@@ -134,7 +135,7 @@ def retry(s, t):
 @jit
 def _host_has_room(s, h):
     """After an end: the host's queue first, then placers that hold tasks back."""
-    if s.i[HOST_QUEUES] == 1 and s.q_head[queues.of_host(s, h)] >= 0:
+    if s.i[SLOTS] == 1 or (s.i[HOST_QUEUES] == 1 and s.q_head[queues.of_host(s, h)] >= 0):
         events.soon(s, E_NEXT, h, 0)
     if s.i[LATE] == 1:
         placers.wake_all(s)

@@ -8,7 +8,7 @@ from typing import Any
 
 from numba import types
 
-from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power
+from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power, slots
 from wattflow.frames.kernel.jit import jit as compile_later
 from wattflow.frames.kernel.tables import (
     DIRTY,
@@ -56,7 +56,9 @@ from wattflow.frames.kernel.tables import (
     NOW,
     O_ARRIVAL,
     O_TIMER,
+    ONE_SHAPE,
     OPEN,
+    OWNERS,
     PLACER_STEAL_K,
     PLACERS,
     PULL,
@@ -66,6 +68,7 @@ from wattflow.frames.kernel.tables import (
     REFRESH_S,
     RUNNING,
     SCALE_S,
+    SLOTS,
     SOON_FIRST,
     SORTED,
     START,
@@ -127,15 +130,28 @@ def _of_flow(s, what, who, other):
     elif what == E_BROKER_DONE:
         placers.broker_done(s, who)
     elif what == E_AT_PLACER:
-        placers.at_placer(s, who, other)
+        if s.i[OWNERS] == 1:
+            s.t_since[other] = s.f[NOW]
+            slots.offer(s, who, other)
+        else:
+            placers.at_placer(s, who, other)
     elif what == E_PLACER_DONE:
         placers.decided(s, who, other)
     elif what == E_PLACER_WORK:
         placers.work(s, who)
     elif what == E_AT_HOST:
-        hosts.arrive(s, who, other)
+        if s.i[SLOTS] == 1:
+            s.h_coming[who] -= s.s_need[s.shape[other]]
+            s.t_since[other] = s.f[NOW]
+            slots.arrive(s, who, other)
+        else:
+            hosts.arrive(s, who, other)
     elif what == E_NEXT:
-        hosts.next_of_queue(s, who)
+        if s.i[SLOTS] == 1:
+            if s.h_asked[who] == 0 or s.i[ONE_SHAPE] == 0:
+                slots.look(s, who)
+        else:
+            hosts.next_of_queue(s, who)
     elif what == E_BIND:
         placers.bind(s, who, other)
         events.soon(s, E_FREED, who, 0)
@@ -243,6 +259,10 @@ def advance(s, max_events):  # type: ignore[no-untyped-def]
                 return DONE
             if handled >= max_events:
                 return LIMIT
+            if s.i[OWNERS] == 1 and event_s == math.inf and arrival_s == math.inf:
+                slots.rescue(s)
+                if events.is_pending(s):
+                    continue
             s.f[NOW] = min(event_s, arrival_s)
             if s.f[NOW] == math.inf:
                 return STUCK
@@ -264,6 +284,8 @@ def open_state(s):  # type: ignore[no-untyped-def]
         s.h_since[h] = s.f[NOW]
         power.refresh(s, h)
         faults.schedule_host(s, h)
+        if s.i[SLOTS] == 1:
+            events.soon(s, E_NEXT, h, 0)
         if s.i[STEAL_K] > 0:
             s.h_stealing[h] = 1
             events.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)

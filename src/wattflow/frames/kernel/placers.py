@@ -41,7 +41,9 @@ from wattflow.frames.kernel.tables import (
     METADATA,
     NOW,
     O_MESSAGE,
+    OBJECTS,
     OF_HASH,
+    OF_OBJECT,
     OFFERS,
     ONE_SHAPE,
     PLACERS,
@@ -87,6 +89,8 @@ def _spread(s, t, how, first, count):
             if s.q_len[p] + s.p_used[p] * 1e-6 < s.q_len[best] + s.p_used[best] * 1e-6:
                 best = p
         return best
+    if how == OF_OBJECT:
+        return first + (s.object[t] if s.i[OBJECTS] > 0 and s.object[t] >= 0 else t) % count
     s.i[TURN] += 1
     return first + s.i[TURN] % count
 

@@ -15,21 +15,21 @@ from wattflow.kernel.handle import Tables
     HASH_KIND, HASH_PROBES, OVERFLOW, SJF, SCORE, HINTS, RESERVED, RING_N,
     STEAL_K, STEAL_HALF, STEAL_SHORT, PLACER_STEAL_K, REBALANCE, SPECULATE, PREEMPT, PREEMPT_KILL, PREEMPT_LIMIT,
     CACHE_N, INTERMEDIATE, HAS_DATA, MOVE_DATA, MAX_RETRIES, FAULTS, FAILOVER, ELASTIC, LEAST_HOSTS, STRICT, ONE_SHAPE,
-    MARGIN, KEEP_RECORDS, LEAST_NEED,
+    MARGIN, KEEP_RECORDS, LEAST_NEED, SLOTS, OWNERS, BOTH, LOOK_HOSTS, CACHED_AT_START,
     NEXT_ARRIVAL, OPEN, SEQUENCE, ATTEMPT_SEQ, EVENT_N, RECORD_N, FREE_ATTEMPT, FREE_PROBE, RUNNING, DIRTY, EPOCH, TURN,
     QUEUED, HOLDER, SOON_FIRST, SOON_NEXT, SCANS, STARVED,
     EVENTS, MESSAGES, DECISIONS, STEALS, STEAL_TRIES, STOLEN, PLACER_STOLEN, HITS, MISSES, PREEMPTIONS, COPIES,
     COPIES_WON, RETRIES, HOST_FAILURES, PLACER_FAILURES, CONFLICTS, PROBES, REBALANCED, HOSTS_ADDED, HOSTS_REMOVED,
     FAILED_TASKS, MOVED_OBJECTS, INTS,
-) = range(92)  # fmt: skip
+) = range(97)  # fmt: skip
 
 (
     NOW, START, LAST_END, TOTAL_W, PEAK_W, KEEP_UNTIL,
     REFRESH_S, LONG_S, STEAL_RETRY_S, REBALANCE_S, REBALANCE_AGE_S, COPY_AFTER, PREEMPT_S, RESUME_S, MESSAGE_J,
     HIGH, LOW, SCALE_S, BOOT_S, HEARTBEAT_S, FAILOVER_S, CLIENT_S, PLACER_MTBF_S, PLACER_REPAIR_S, CHECKPOINT_S,
-    CHECKPOINT_COST_S, SLOW_SHARE, SLOW_FACTOR, HINT_WEIGHT, OBJECT_BYTES, PULL_S,
+    CHECKPOINT_COST_S, SLOW_SHARE, SLOW_FACTOR, HINT_WEIGHT, OBJECT_BYTES, PULL_S, FORGET_S,
     WAIT_CLIENT, WAIT_BROKER, WAIT_PLACER, WAIT_MESSAGE, WAIT_HOST, WAIT_DATA, COPY_J, PREEMPT_J, BUSY_CORE_S, FLOATS,
-) = range(41)  # fmt: skip
+) = range(42)  # fmt: skip
 
 # Delays, in the order of the delay table
 D_LATENCY, D_CLIENT, D_BROKER, D_PLACER, D_METADATA, D_DATA, D_FETCH, DELAYS = range(8)
@@ -40,10 +40,10 @@ CONSTANT, EXPONENTIAL, LOGNORMAL, CHOICE = range(4)
 # Architectures
 CENTRALISED, DECENTRALISED, DELEGATED, HYBRID = range(4)
 # Rules by which a placer finds a host
-BY_SCORE, BY_RANDOM, BY_SAMPLES, BY_PROBES, BY_HASH = range(5)
+BY_SCORE, BY_RANDOM, BY_SAMPLES, BY_PROBES, BY_HASH, BY_OWNER = range(6)
 RING, RENDEZVOUS, MULTI_PROBE = range(3)
 # How work is spread over placers
-ROUND_ROBIN, AT_RANDOM, OF_HASH, SHORTEST = range(4)
+ROUND_ROBIN, AT_RANDOM, OF_HASH, SHORTEST, OF_OBJECT = range(5)
 PUSH, PULL, OFFERS = range(3)
 # Scores of a policy
 LEAST_LOADED, PACK, FIRST, FASTEST, LEAST_ENERGY, ANY = range(6)
@@ -79,7 +79,7 @@ FIELDS = (
     "i", "f", "rng", "served", "release", "runtime", "estimate", "shape", "job", "object", "arrivals",
     "child_start", "child", "parent_start", "parent", "parent_bytes", "input_bytes", "group", "group_left",
     "group_start", "group_member", "t_next", "t_right", "t_state", "t_placer", "t_node", "t_ready", "t_since",
-    "t_message", "t_tries", "t_saved", "t_pending", "t_parts", "t_preempted", "t_bag", "s_need", "s_memory",
+    "t_message", "t_tries", "t_saved", "t_pending", "t_parts", "t_preempted", "t_bag", "t_home", "s_need", "s_memory",
     "s_parts", "s_factor", "s_function", "s_class", "s_served", "s_failed", "s_fits", "speed", "failure_rate",
     "h_capacity", "h_used", "h_memory", "h_used_memory", "h_queued", "h_coming", "h_state", "h_known", "h_first",
     "h_running", "h_stealing", "h_asked", "h_asked_at", "h_busy", "h_since", "h_dynamic", "h_integral", "h_watts",
@@ -91,7 +91,7 @@ FIELDS = (
     "a_extra", "a_mark", "a_message_s", "a_data_s", "a_transfer_j", "a_marginal", "e_time", "e_key", "e_what",
     "e_who", "e_other", "n_what", "n_who", "n_other", "d_kind", "d_a", "d_b", "d_first", "d_n", "d_value",
     "d_until", "c_place", "c_object", "c_next", "c_previous", "c_head", "c_tail", "c_len", "owner", "owner_epoch",
-    "ring", "ring_host", "records", "scratch",
+    "owner_since", "ring", "ring_host", "records", "scratch",
 )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ class Structure:
         self._shape_of, self._next_tag = shape_of, next_tag
         self._inside: dict[str, Inside] = {}
         self._by_uid: dict[str, tuple[str, str]] = {}
+        self._past: dict[str, set[str]] = {}
         flows.on_ended = self.close
 
     def enter(self, pod: objects.Pod, shape: int, now_s: float) -> tuple[int, int] | None:
@@ -69,6 +70,26 @@ class Structure:
         self.engine.put(protocol.SEAL, inside.gates[id])
         return inside.tasks[id], inside.tags[id]
 
+    def past(self, pod: objects.Pod) -> None:
+        """A pod that ended well before we came: its task is no part of what is opened later."""
+        found = self.flows.of(pod)
+        if found is not None and found[0].key not in self._inside:
+            self._past.setdefault(found[0].key, set()).add(found[1])
+
+    def left(self, uid: str) -> None:
+        """A pod is not wanted any more, and its task cancelled: tasks that follow go outside the structure."""
+        key, id = self._by_uid.pop(uid, ("", ""))
+        inside = self._inside.get(key)
+        if inside is None:
+            return
+        lost = [id]
+        while lost:
+            parent = lost.pop()
+            after = [child for child, parents in inside.parents.items() if parent in parents and child in inside.gates]
+            for child in after:
+                del inside.gates[child]
+            lost += after
+
     def ended(self, uid: str) -> None:
         """A pod of a workflow is over."""
         key, id = self._by_uid.pop(uid, ("", ""))
@@ -77,6 +98,7 @@ class Structure:
 
     def close(self, key: str) -> None:
         """A workflow has ended: what is left of it in the engine is not wanted."""
+        self._past.pop(key, None)
         inside = self._inside.pop(key, None)
         if inside is not None:
             self.engine.put(protocol.CANCEL, inside.workflow)
@@ -87,11 +109,14 @@ class Structure:
         self._inside[flow.key] = inside
         own = self.flows.of(pod)
         extra = _overhead(pod, flow.graph.tasks[own[1]]) if own is not None else {}
+        inside.done = self._past.pop(flow.key, set())
         for id, task in flow.graph.tasks.items():
-            self._add(inside, id, task, pod, extra)
-        for id, task in flow.graph.tasks.items():
-            for parent in task.parents:
-                self.engine.put(protocol.EDGE, inside.tasks[parent], inside.tasks[id])
+            if id not in inside.done:
+                self._add(inside, id, task, pod, extra)
+        for id in inside.tasks:
+            for parent in flow.graph.tasks[id].parents:
+                if parent in inside.tasks:
+                    self.engine.put(protocol.EDGE, inside.tasks[parent], inside.tasks[id])
         return inside
 
     def _add(self, inside: Inside, id: str, task: GraphTask, pod: objects.Pod, extra: accounting.Amounts) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wattflow.generate.recipe import Recipe
+from wattflow.generate.jitter import Drawable
 from wattflow.lab.figures.metrics import HOST_MEASURED, METRICS, Values
 from wattflow.lab.figures.statistics import mean_interval, pareto_front, reduction
 from wattflow.lab.run.points import Job, Setup, run_jobs
@@ -33,7 +33,7 @@ BASELINE = "fifo"
 SEEDS = 5
 MOST_SEEDS = 10_000
 """A point is kept for every seed, workload and policy."""
-Source = Workload | Recipe
+Source = Workload | Drawable
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def _sources(workloads: Source | Name | Sequence[Source | Name]) -> list[Source]:
     if isinstance(workloads, str | os.PathLike):
         return [source_of(workloads)]
-    if isinstance(workloads, Workload | Recipe):
+    if isinstance(workloads, Workload | Drawable):
         return [workloads]
     return [source_of(each) if isinstance(each, str | os.PathLike) else each for each in workloads]
 
@@ -261,7 +261,7 @@ def _named(sources: Sequence[Source]) -> dict[str, Source]:
     """Titles that differ, so that two files of one name stay two rows."""
     titled: dict[str, Source] = {}
     for source in sources:
-        base = source.title if isinstance(source, Recipe) else source.name
+        base = source.name if isinstance(source, Workload) else source.title
         title, number = base, 2
         while title in titled:
             title, number = f"{base} ({number})", number + 1

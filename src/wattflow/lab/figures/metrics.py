@@ -61,6 +61,9 @@ METRICS: dict[str, Metric] = {
     "embodied_g": Metric("carbon, embodied share", "g"),
     "decision_us": Metric("time per decision, its events included", "µs"),
     **{f"wait_{stage}_s": Metric(f"mean {stage.replace('_', ' ')} time of a task", "s") for stage in STAGES},
+    "wait_mean_s": Metric("wait of a task until it runs, mean", "s"),
+    "wait_p95_s": Metric("wait of a task until it runs, 95th percentile", "s"),
+    "wait_p99_s": Metric("wait of a task until it runs, 99th percentile", "s"),
     "response_mean_s": Metric("mean response time", "s"),
     "workflow_response_mean_s": Metric("response of a workflow, mean", "s"),
     "workflow_response_p95_s": Metric("response of a workflow, 95th percentile", "s"),
@@ -250,6 +253,9 @@ def _waits(tasks: TaskTimes) -> dict[str, float | None]:
     if not tasks.done.any():
         return {}
     means = {f"wait_{stage}_s": float(seconds[tasks.done].mean()) for stage, seconds in tasks.stages.items()}
+    waited = (tasks.response_s - tasks.stages["run"])[tasks.done]
+    p95, p99 = np.quantile(waited, [0.95, 0.99]).tolist()
+    means |= {"wait_mean_s": float(waited.mean()), "wait_p95_s": p95, "wait_p99_s": p99}
     return {**means, "response_mean_s": float(tasks.response_s[tasks.done].mean())}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import TimeoutError, get_context
 from typing import TYPE_CHECKING
 
-from wattflow.generate.recipe import Recipe
+from wattflow.generate.jitter import Drawable
 from wattflow.lab.figures.ideal import ideal_s
 from wattflow.lab.figures.metrics import Floats, Values, metrics
 from wattflow.model.cluster import Cluster
@@ -46,7 +46,7 @@ class Job:
     """One point to run: a workload (or the recipe of one), a cluster, a policy and a seed."""
 
     title: str
-    source: Workload | Recipe
+    source: Workload | Drawable
     cluster: Cluster
     policy: str | Policy
     seed: int
@@ -110,14 +110,14 @@ class Bench:
 
     def _workload(self, job: Job) -> tuple[Workload, Floats]:
         if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
-            drawn = job.source.draw(job.seed) if isinstance(job.source, Recipe) else job.source
+            drawn = job.source if isinstance(job.source, Workload) else job.source.draw(job.seed)
             self._last = (job.source, job.seed, drawn, ideal_s(drawn, job.cluster))
         return self._last[2], self._last[3]
 
 
 def may_repeat(job: Job, setup: Setup) -> bool:
     """Whether only the policy's own dice could make two seeds differ: a recorded workload, no errors, no failures."""
-    if isinstance(job.source, Recipe):
+    if not isinstance(job.source, Workload):
         return False
     options = setup.options
     if options is not None and (options.runtime_error or options.power_error):

@@ -1,8 +1,9 @@
 """The answer first: one sentence for the flagship against the baseline, then a table of what matters.
 
-Changes over several workloads are geometric means of the ratios, by seed, with a 95 % interval over seeds. Money and
-carbon are what the saved watts come to in a year at this rate: by the cluster's own prices and carbon intensities where
-it has them, else by assumed ones, and the sentence says which.
+Changes over several workloads are geometric means of the ratios, by seed, with a 95 % interval over seeds, or over
+the workloads where every seed gives the same. Money and carbon are what the saved watts come to in a year at this
+rate: by the cluster's own prices and carbon intensities where it has them, else by assumed ones, and the sentence says
+which.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ class Change:
 
 
 def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
-    """Geometric mean over workloads of after / before, averaged over seeds."""
-    by_seed = []
+    """Geometric mean over workloads of after / before, averaged over seeds.
+
+    The interval is over seeds; where seeds make no difference and there are several workloads, it is over those.
+    """
+    by_seed: list[float] = []
+    logs: list[float] = []
     for place in range(len(comparison.seeds)):
         logs = []
         for workload in comparison.workloads:
@@ -59,6 +64,9 @@ def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
                 return None
             logs.append(math.log(after / before))
         by_seed.append(math.exp(sum(logs) / len(logs)))
+    if len(logs) > 1 and max(by_seed) == min(by_seed):
+        mean, half = mean_interval(logs)
+        return Change(math.exp(mean), None if half is None else math.exp(mean) * math.sinh(half))
     return Change(*mean_interval(by_seed))
 
 

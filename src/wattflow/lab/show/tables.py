@@ -44,6 +44,7 @@ def comparison_rows(comparison: Comparison, metrics: Iterable[str] = tuple(METRI
     """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
     return [
         {
+            "cluster": comparison.cluster.name,
             "workload": each.workload,
             "policy": each.policy,
             "metric": each.metric,

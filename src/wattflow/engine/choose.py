@@ -1,0 +1,85 @@
+"""One choice: the cheapest way to place one part of a task now."""
+
+from __future__ import annotations
+
+import math
+
+from wattflow.engine import fit, tallies
+from wattflow.kernel.jit import inner
+
+# Outcomes of one try
+TAKEN, NO_FIT, HELD, BAD, FULL = 0, 1, 2, 3, 4
+
+
+@inner
+def choose(state, task, score):
+    """Find the cheapest (variant, candidate) of a task; the answer stands in ``choice``."""
+    task_row = state.tasks[task]
+    rules = state.rules[0]
+    counts = state.counts[0]
+    choice = state.choice[0]
+    choice.best_cost = math.inf
+    choice.best_node = -1
+    shape = task_row.form
+    form = state.shapes[shape]
+    first = form.variant_first
+    limit = rules.score_limit
+    fits = False
+    pinned = task_row.pinned_variant
+    for v in range(first, first + form.variant_n):
+        if pinned >= 0 and v - first != pinned:
+            continue
+        if limit > 0:
+            choice.scan_left = counts.active_n
+            if choice.scan_at >= counts.active_n:
+                choice.scan_at = 0
+        finite = 0
+        while True:
+            n = fit.candidates(state, v, task)
+            if n > 0:
+                fits = True
+            cost = state.cost[:n]
+            if rules.has_score == 1 and n > 0:
+                counts.candidate_n = n
+                score(state, task, v, cost)
+                counts.scored += n
+            else:
+                cost[:] = 0.0
+            for c in range(n):
+                x = cost[c]
+                if x < math.inf:
+                    finite += 1
+                    if x <= choice.best_cost:
+                        _consider(state, v, c, x, form.constraint)
+                elif math.isnan(x):
+                    choice.bad_task = task
+                    choice.bad_variant = v
+                    return BAD
+            # A cap counts finite costs: a policy that says inf of many nodes still gets to see the others.
+            if limit == 0 or choice.scan_left == 0 or finite >= limit:
+                break
+    if not fits:
+        return NO_FIT
+    counts.decisions += 1
+    return HELD if choice.best_node < 0 else TAKEN
+
+
+@inner
+def _consider(state, variant, c, cost, rule):
+    """Keep a candidate if it is cheaper, or as cheap and liked better, or with a lower node or device."""
+    choice = state.choice[0]
+    candidate_row = state.candidates[c]
+    node = candidate_row.node
+    device = candidate_row.device
+    if choice.best_node >= 0 and cost == choice.best_cost:
+        liked = 0
+        if state.rules[0].wishes == 1:
+            liked = tallies.level(state, rule, node) - tallies.level(state, rule, choice.best_node)
+        if liked > 0 or (liked == 0 and node > choice.best_node):
+            return
+        if node == choice.best_node and device >= choice.best_device:
+            return
+    choice.best_cost = cost
+    choice.best_node = node
+    choice.best_device = device
+    choice.best_variant = variant

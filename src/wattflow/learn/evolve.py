@@ -1,0 +1,292 @@
+"""Evolution strategies for the learned policy: no gradients, no framework, all in the compiled simulator.
+
+    python -m wattflow.learn.evolve --fold 0 --minutes 15 --out out/learned
+
+Salimans et al., Evolution strategies as a scalable alternative to reinforcement learning, arXiv:1703.03864: weights are
+moved along random directions, each tried forwards and backwards (antithetic pairs) on the same scenarios and seeds, so
+what is hard about a scenario cancels; the differences of the rewards weigh the directions, and Adam takes the step.
+Every direction is tried on few scenarios of a large pool: many directions teach more than many trials of one.
+
+One run trains without the applications of its fold. Checkpoints hold everything to go on; ``--resume`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import resource
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.files.whole import whole_file
+from wattflow.learn import scenarios, streams
+from wattflow.learn.trial import Judge, Wish
+from wattflow.policy import placing, weights
+
+Floats = NDArray[np.float64]
+_log = logging.getLogger(__name__)
+FIRST_SEED = 1000
+"""Training scenarios are drawn from here on, those for choosing a checkpoint from here + 5000 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to train.
+
+    Attributes:
+        pool: Scenarios that are set up once and drawn from.
+        directions: Antithetic pairs in a generation.
+        tries: Scenarios on which a pair is tried.
+        sigma, rate: Length of a trial step in each weight; Adam's step.
+        decay: Weights shrink by this share in each generation.
+        tasks: Tasks of a training stream, about.
+        chosen_on: Scenarios on which checkpoints are compared; only energy counts there.
+        warm: Generations before hidden units learn what to look at.
+        longest_s: Scenarios whose simulation takes more CPU time are not trained on.
+    """
+
+    fold: int = -1
+    seed: int = 1
+    pool: int = 120
+    directions: int = 32
+    tries: int = 2
+    sigma: float = 0.08
+    rate: float = 0.02
+    decay: float = 0.001
+    tasks: int = 400
+    chosen_on: int = 40
+    warm: int = 120
+    longest_s: float = 0.05
+
+
+@dataclass(slots=True)
+class Progress:
+    """Everything that a run needs to go on."""
+
+    theta: Floats
+    first: Floats
+    second: Floats
+    generation: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    simulations: int = 0
+    best: Floats = field(default_factory=lambda: np.zeros(weights.SIZE))
+    best_reward: float = 0.0
+
+
+def start(seed: int) -> Progress:
+    """The heuristic: hidden units look in random directions and count for nothing yet."""
+    theta = np.zeros(weights.SIZE)
+    rng = np.random.default_rng([seed, 29])
+    first = theta[weights.PLACE : weights.PLACE + placing.N * weights.WIDTH].reshape(placing.N, weights.WIDTH)
+    first[:, : weights.HIDDEN] = rng.normal(0.0, 0.4, (placing.N, weights.HIDDEN))
+    return Progress(theta, np.zeros_like(theta), np.zeros_like(theta), best=theta.copy())
+
+
+def training_applications(fold: int) -> list[str]:
+    """Applications that a fold may train on; all of them for fold −1."""
+    held = streams.FOLDS[fold] if fold >= 0 else ()
+    return [name for name in streams.APPLICATIONS if name not in held]
+
+
+def wish(seed: int) -> Wish:
+    """What counts in a training scenario: energy in two of three, else a mixture, or another value of the dial."""
+    rng = np.random.default_rng([seed, 37])
+    if rng.random() < 2 / 3:
+        return Wish()
+    if rng.random() < 0.4:
+        return Wish(wait=float(rng.choice([0.1, 0.3, 1.0])))
+    response, makespan, _ = rng.dirichlet(np.ones(3)).tolist()
+    return Wish(response, makespan)
+
+
+def judges(settings: Settings, first_seed: int, count: int, mixed: bool = True) -> list[Judge]:
+    """Scenarios with their references, drawn and simulated once; those that take long are left to judging."""
+    allowed = training_applications(settings.fold)
+    made: list[Judge] = []
+    seed = first_seed
+    while len(made) < count:
+        one = Judge(scenarios.draw(seed, allowed, settings.tasks), seed, wish(seed) if mixed else Wish())
+        one.trial.run()
+        began = time.thread_time()
+        one.trial.run()
+        quick = time.thread_time() - began <= settings.longest_s
+        if quick and (not mixed or teaches(one)):
+            made.append(one)
+        seed += 1
+    return made
+
+
+def teaches(one: Judge) -> bool:
+    """Whether weights matter in a scenario: where one node is as good as another, there is nothing to learn."""
+    rng = np.random.default_rng([one.seed, 47])
+    theta = start(1).theta
+    tries = [one.trial.run(theta + rng.normal(0.0, 0.15, weights.SIZE)).energy_j for _ in range(2)]
+    base = one.reference.energy_j
+    return max(abs(joules / base - 1.0) for joules in tries) > 0.004
+
+
+def movable(warm: bool) -> Floats:
+    """Which weights training moves: at first not what the hidden units look at (random directions do for a start)."""
+    mask = np.ones(weights.SIZE)
+    if warm:
+        first = mask[weights.PLACE : weights.PLACE + (placing.N + 1) * weights.WIDTH]
+        first.reshape(placing.N + 1, weights.WIDTH)[:, : weights.HIDDEN] = 0.0
+    return mask
+
+
+class Trainer:
+    """One run of training."""
+
+    def __init__(self, settings: Settings, workers: int = 1, progress: Progress | None = None) -> None:
+        self.settings = settings
+        self.progress = progress or start(settings.seed)
+        self.pool = ThreadPoolExecutor(workers)
+        self.scenarios = judges(settings, FIRST_SEED + 10_000 * settings.seed, settings.pool)
+        self.choosing = judges(settings, FIRST_SEED + 10_000 * settings.seed + 5000, settings.chosen_on, False)
+
+    def generation(self) -> float:
+        """Try all directions and take a step; returns the mean reward of the trials."""
+        now, settings = self.progress, self.settings
+        rng = np.random.default_rng([settings.seed, now.generation, 31])
+        ways = rng.normal(0.0, 1.0, (settings.directions, weights.SIZE))
+        ways *= movable(now.generation < settings.warm)
+        chosen = rng.permuted(np.tile(np.arange(len(self.scenarios)), (settings.directions, 1)), axis=1)
+
+        def pair(i: int) -> tuple[float, float]:
+            some = [self.scenarios[s] for s in chosen[i, : settings.tries].tolist()]
+            ahead, back = (now.theta + sign * settings.sigma * ways[i] for sign in (1.0, -1.0))
+            gains = [(one.reward(ahead), one.reward(back)) for one in some]
+            # A single wild scenario must not drown the others.
+            difference = float(np.mean([np.clip(a - b, -0.2, 0.2) for a, b in gains]))
+            return difference, float(np.mean(gains))
+
+        found = np.array(list(self.pool.map(pair, range(settings.directions))))
+        slope = found[:, 0] @ ways / (2.0 * settings.sigma * settings.directions)
+        self._step(slope)
+        now.generation += 1
+        now.simulations += 2 * settings.directions * settings.tries
+        return float(found[:, 1].mean())
+
+    def _step(self, slope: Floats) -> None:
+        """Adam, uphill."""
+        now, t = self.progress, self.progress.generation + 1
+        now.first = 0.9 * now.first + 0.1 * slope
+        now.second = 0.99 * now.second + 0.01 * slope**2
+        mean, spread = now.first / (1.0 - 0.9**t), now.second / (1.0 - 0.99**t)
+        step = self.settings.rate * mean / (np.sqrt(spread) + 1e-8)
+        mask = movable(now.generation < self.settings.warm)
+        now.theta = now.theta + mask * (step - self.settings.decay * now.theta)
+
+    def compare(self) -> dict[str, float]:
+        """The weights on the scenarios kept for choosing: reward, joules against the flagship, bounds kept."""
+        theta = self.progress.theta
+        found = list(self.pool.map(lambda one: one.trial.run(theta), self.choosing))
+        rewards = [one.score(result) for one, result in zip(self.choosing, found, strict=True)]
+        base = [one.score(one.reference) for one in self.choosing]
+        energy = [np.log(r.energy_j / one.reference.energy_j) for one, r in zip(self.choosing, found, strict=True)]
+        gain = float(np.mean(np.clip(np.subtract(rewards, base), -0.3, 0.3)))
+        if gain > self.progress.best_reward:
+            self.progress.best, self.progress.best_reward = theta.copy(), gain
+        return {"gain": gain, "energy": float(np.mean(energy)), "best": self.progress.best_reward}
+
+
+def save(path: Path, progress: Progress, settings: Settings) -> None:
+    """A checkpoint: plain arrays and JSON."""
+    arrays = {name: getattr(progress, name) for name in ("theta", "first", "second", "best")}
+    rest = {k: getattr(progress, k) for k in ("generation", "seconds", "cpu_s", "simulations", "best_reward")}
+    with whole_file(path) as draft, draft.open("wb") as stream:
+        np.savez(stream, rest=np.array(json.dumps(rest | {"settings": asdict(settings)})), **arrays)
+
+
+def resume(path: Path) -> Progress:
+    """A checkpoint, read again."""
+    with np.load(path, allow_pickle=False) as content:
+        rest: dict[str, Any] = json.loads(str(content["rest"]))
+        rest.pop("settings")
+        return Progress(**{name: content[name] for name in ("theta", "first", "second", "best")}, **rest)
+
+
+def card(progress: Progress, settings: Settings) -> dict[str, Any]:
+    """What the weights were made from, for their file."""
+    return {
+        "trainer": "evolution strategies",
+        "applications": training_applications(settings.fold),
+        "held_out": list(streams.FOLDS[settings.fold]) if settings.fold >= 0 else [],
+        "clusters": "random: 2-64 nodes, 1-6 types",
+        "settings": asdict(settings),
+        "generations": progress.generation,
+        "simulations": progress.simulations,
+        "wall_s": round(progress.seconds, 1),
+        "cpu_s": round(progress.cpu_s, 1),
+        "gain": progress.best_reward,
+    }
+
+
+def train(settings: Settings, out: Path, minutes: float, workers: int = 1, again: bool = False) -> Progress:
+    """Train for so long; writes ``fold-N.checkpoint.npz``, ``fold-N.csv`` (the curve) and ``fold-N.npz`` (weights)."""
+    out.mkdir(parents=True, exist_ok=True)
+    name = f"fold-{settings.fold}" if settings.fold >= 0 else "all"
+    checkpoint = out / f"{name}.checkpoint.npz"
+    went_on = again and checkpoint.is_file()
+    began, cpu = time.monotonic(), cpu_seconds()
+    trainer = Trainer(settings, workers, resume(checkpoint) if went_on else None)
+    now = trainer.progress
+    spent, used = now.seconds, now.cpu_s
+    _log.info("%s: %d scenarios set up in %.0f s", name, settings.pool, time.monotonic() - began)
+    with (out / f"{name}.csv").open("a" if went_on else "w", newline="") as stream:
+        curve = csv.writer(stream)
+        if not went_on:
+            curve.writerow(["generation", "seconds", "reward", "gain", "energy", "best"])
+        while time.monotonic() - began < 60.0 * minutes:
+            reward = trainer.generation()
+            now.seconds, now.cpu_s = spent + time.monotonic() - began, used + cpu_seconds() - cpu
+            if now.generation % 10 == 0:
+                seen = trainer.compare()
+                curve.writerow(
+                    [now.generation, f"{now.seconds:.1f}", f"{reward:.5f}", *(f"{v:.5f}" for v in seen.values())]
+                )
+                stream.flush()
+                save(checkpoint, now, settings)
+                weights.save(out / f"{name}.npz", now.best, card(now, settings))
+                _log.info(
+                    "%s generation %d, %.0f s: gain %+.4f, joules %+.2f %%, best %+.4f",
+                    name, now.generation, now.seconds, seen["gain"], 100 * np.expm1(seen["energy"]), seen["best"],
+                )  # fmt: skip
+    save(checkpoint, now, settings)
+    return now
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the folds in turn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fold", type=int, default=-1, choices=range(-1, len(streams.FOLDS)), help="−1: hold out none")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pool", type=int, default=120)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("out/learned"))
+    given = parser.parse_args(arguments)
+    settings = Settings(fold=given.fold, seed=given.seed, pool=given.pool)
+    train(settings, given.out, given.minutes, given.workers, given.resume)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    main()

@@ -1,0 +1,115 @@
+"""What is trained and judged on: a stream of recorded workflows on a cluster, with errors in what is known.
+
+Random clusters have 2–64 nodes of 1–6 types; every number is drawn, within the ranges of servers that docs/clusters.md
+lists. Seeds below 1000 are for judging, from 1000 on for training, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.learn import streams
+from wattflow.learn.streams import LOADS, Stream
+from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workload import Shape, Workload
+from wattflow.sim import SimOptions
+
+GIB = 1 << 30
+FEWEST, MOST = 8, 30
+"""Workflows of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A stream on a cluster; `draw` gives the workload of a seed."""
+
+    name: str
+    cluster: Cluster
+    stream: Stream
+    runtime_error: float = 0.0
+    power_error: float = 0.0
+
+    @property
+    def options(self) -> SimOptions:
+        return SimOptions(runtime_error=self.runtime_error, power_error=self.power_error)
+
+    def draw(self, seed: int) -> Workload:
+        """The workload of a seed, its requests cut to the cluster's largest node."""
+        drawn = self.stream.draw(self.cluster, seed)
+        return replace(drawn, shapes=tuple(_within(shape, self.cluster) for shape in drawn.shapes))
+
+
+def _within(shape: Shape, cluster: Cluster) -> Shape:
+    """Recorded requests come from other machines: no more cores and bytes than the largest node has."""
+    cores = max(node.cores for node in cluster.nodes)
+    memory = max(node.memory_bytes for node in cluster.nodes if node.cores == cores)
+    variants = tuple(
+        replace(v, cores=min(v.cores, cores), memory_bytes=min(v.memory_bytes, memory)) for v in shape.variants
+    )
+    return replace(shape, variants=variants)
+
+
+def stream_of(application: str, load: float, tasks: int, folder: str | None = None) -> Stream:
+    """About so many tasks of an application, in 8–30 workflows."""
+    files = streams.instances_of(application, folder)
+    size = float(np.mean([len(streams.instance(path)) for path in files]))
+    return Stream(application, files, load, int(np.clip(tasks / size, FEWEST, MOST)))
+
+
+def random_cluster(rng: np.random.Generator, name: str, sleep: bool = True) -> Cluster:
+    """2–64 nodes of 1–6 types with about 8–400 cores in all."""
+    kinds = int(rng.integers(1, 7))
+    count = max(kinds, round(2.0 ** rng.uniform(1.0, 6.0)))
+    budget = max(count * 2, int(2.0 ** rng.uniform(3.0, 8.6)))
+    shares = rng.dirichlet(np.full(kinds, 2.0))
+    nodes: list[Node] = []
+    for kind, share in enumerate(shares):
+        many = max(1, round(float(share) * count))
+        size = np.log2(max(2.0, budget / count)) + rng.normal(0.0, 0.8)
+        model = _node(rng, f"t{kind}", int(np.clip(2 ** round(float(size)), 2, 64)), sleep)
+        nodes += [replace(model, name=f"t{kind}-{i}") for i in range(many)]
+    return Cluster(name, tuple(nodes[:64]), about="drawn at random")
+
+
+def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:
+    per_core_w = float(rng.uniform(1.5, 8.0))
+    idle_w = 4.0 + cores * per_core_w * float(rng.uniform(0.15, 0.6))
+    full_w = idle_w + cores * per_core_w * float(rng.uniform(0.5, 1.0))
+    threads = int(rng.integers(1, 3))
+    levels: tuple[Frequency, ...] = (Frequency(),)
+    if rng.random() < 0.5:
+        power = float(rng.uniform(1.5, 2.5))
+        levels += tuple(Frequency(speed, speed**power) for speed in (0.8, 0.6)[: int(rng.integers(1, 3))])
+    state = Sleep(
+        idle_w * float(rng.uniform(0.02, 0.15)), float(rng.uniform(5.0, 120.0)), float(rng.uniform(0.0, 15.0)), idle_w
+    )
+    return Node(
+        name,
+        cores,
+        cores * 8 * GIB,
+        threads_per_core=threads,
+        speed=float(rng.uniform(0.5, 1.6)),
+        power=PowerProfile.from_form(str(rng.choice(["linear", "sqrt"])), cores * threads, idle_w, full_w),
+        network=Network(1.25e9, energy_j_per_byte=1.6e-8),
+        frequencies=levels,
+        sleep=state if sleep and rng.random() < 0.9 else None,
+    )
+
+
+def draw(seed: int, applications: Sequence[str], tasks: int = 500, load: float | None = None) -> Scenario:
+    """A random scenario: any application and load, errors of 0–30 %, on one cluster in six no node sleeps."""
+    rng = np.random.default_rng([seed, 23])
+    application = str(rng.choice(np.array(sorted(applications))))
+    cluster = random_cluster(rng, f"random-{seed}", sleep=bool(rng.random() < 5 / 6))
+    drawn = float(rng.choice(LOADS))
+    return Scenario(
+        f"{application}_{drawn if load is None else load:g}_random-{seed}",
+        cluster,
+        stream_of(application, drawn if load is None else load, tasks),
+        runtime_error=float(rng.uniform(0.0, 0.3)),
+        power_error=float(rng.uniform(0.0, 0.3)),
+    )

@@ -1,0 +1,139 @@
+"""Trials: one workload on one cluster, simulated again and again under other weights without being set up anew.
+
+A trial keeps the tables as they are before the first event; each run copies them back (microseconds), puts the weights
+in and lets the compiled kernel go to the end. Runs release the interpreter's lock, so threads use all cores.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.learn import portfolio
+from wattflow.learn.portfolio import Result
+from wattflow.learn.scenarios import Scenario
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import learned, registry, weights
+from wattflow.policy.base import Policy
+from wattflow.sim import SimOptions, build, kernel
+from wattflow.sim.simulate import Simulation
+
+Floats = NDArray[np.float64]
+
+
+class Trial:
+    """A workload on a cluster under one policy, ready to run many times."""
+
+    def __init__(
+        self, workload: Workload, cluster: Cluster, policy: str | Policy, seed: int, options: SimOptions | None = None
+    ) -> None:
+        self.workload = workload
+        self.simulation = Simulation(workload, cluster, policy, seed=seed, options=options)
+        sim = self.simulation
+        self._world = build.build_world(sim.state, workload, cluster, sim.options, seed)
+        self._state = sim.state.copy()
+        self._learns = sim.policy.prepare is learned.prepare
+        self._due_s = np.full(len(workload.workflow_submit_s), np.inf)
+        np.minimum.at(self._due_s, workload.workflow, workload.deadline_s)
+        self._lock = threading.Lock()
+
+    def restart(self, theta: Floats | None = None) -> None:
+        """Back to the time before the first event. Weights of no length are zeros."""
+        sim = self.simulation
+        try:
+            sim.state.copy_from(self._state)
+            sim.world.copy_from(self._world)
+        except ValueError:  # tables grew in the last run
+            sim.state, sim.world = self._state.copy(), self._world.copy()
+        if theta is not None and self._learns:
+            learned.use(sim.state, theta if len(theta) else np.zeros(weights.SIZE))
+        with np.errstate(over="ignore"):
+            kernel.open_world(sim.state.handle(), sim.world.handle())
+
+    def run(self, theta: Floats | None = None) -> Result:
+        """Simulate to the end, with these weights where the policy has any."""
+        with self._lock, np.errstate(over="ignore"):
+            self.restart(theta)
+            sim = self.simulation
+            while sim.advance() != kernel.DONE:
+                pass
+            kernel.settle(sim.state.handle(), sim.world.handle())
+            return self.result()
+
+    def result(self) -> Result:
+        """What the run cost, its intervals being settled."""
+        sim = self.simulation
+        pulse = sim.world.pulse[0]
+        rows = sim.world.records[: int(pulse.record_n)]
+        end_s = np.zeros(len(self._due_s))
+        np.maximum.at(end_s, self.workload.workflow[rows["task"]], rows["end_s"])
+        response_s = end_s - self.workload.workflow_submit_s
+        return Result(
+            float(sim.world.energy.sum()),
+            float(response_s.mean()),
+            float(np.quantile(response_s, 0.95)),
+            float(pulse.last_end - sim.state.clock.start[0]),
+            frozenset(np.flatnonzero(end_s > self._due_s + 1e-6).tolist()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What counts in a trial: shares of response and makespan beside energy, and the flagship's dial."""
+
+    response: float = 0.0
+    makespan: float = 0.0
+    wait: float = 0.0
+
+    def policy(self) -> Policy:
+        """The learned policy, told so."""
+        energy = 1.0 - self.response - self.makespan
+        return registry.load("learned", energy=energy, response=self.response, makespan=self.makespan, wait=self.wait)
+
+
+class Judge:
+    """A scenario and a seed with what others did there: the reward of weights is measured against them."""
+
+    BOUND, PRICE = 1.01, 2.0
+    """From which ratio to the baseline's seconds on the worst of the three costs, and how many per cent of joules one
+    per cent of it costs. A seed alone is judged a little harder than the mean of several."""
+
+    def __init__(self, scenario: Scenario, seed: int, wish: Wish | None = None) -> None:
+        self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
+        workload = scenario.draw(seed)
+        cluster, options = scenario.cluster, scenario.options
+        self.trial = Trial(workload, cluster, self.wish.policy(), seed, options)
+        self.baseline, self.punctual, self.reference = (
+            portfolio.measure(workload, cluster, policy, seed, options)
+            for policy in (
+                portfolio.BASELINE,
+                portfolio.PUNCTUAL,
+                registry.load("wattflow", wait=self.wish.wait),
+            )
+        )
+
+    def reward(self, theta: Floats) -> float:
+        """The score of the weights in the scenario."""
+        return self.score(self.trial.run(theta))
+
+    def score(self, found: Result) -> float:
+        """Log-ratio of the reference's joules (and seconds, as wished) to ours, less what breaking the bound costs."""
+        wish = self.wish
+        gain = (1.0 - wish.response - wish.makespan) * math.log(self.reference.energy_j / found.energy_j)
+        gain += wish.response * math.log(self.reference.mean_s / found.mean_s)
+        gain += wish.makespan * math.log(self.reference.makespan_s / found.makespan_s)
+        return gain - self.penalty(found)
+
+    def penalty(self, found: Result) -> float:
+        """What seconds beyond those of the baseline (and the dial) and newly missed deadlines cost."""
+        slower = max(
+            getattr(found, name) / max(1e-9, getattr(self.baseline, name)) for name in ("mean_s", "p95_s", "makespan_s")
+        )
+        missed = len(found.missed - self.punctual.missed)
+        late = self.PRICE * max(0.0, math.log(slower / (self.BOUND + self.wish.wait)))
+        return late + missed / max(1, len(self.trial.workload.workflow_names))

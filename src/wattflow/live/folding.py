@@ -1,0 +1,279 @@
+"""The first half of a compiled step: a step's events are folded in their fixed order, then the timers that are due."""
+
+from __future__ import annotations
+
+from wattflow.engine import containers, fold, queue, reports, structure, timers
+from wattflow.engine.tables import GIVE_UP, ON, PARKED, READY, RETRY, UNKNOWN
+from wattflow.kernel.jit import inner
+
+# Statuses of the two halves of a step
+OK, GROW_EDGES, GROW_ATTEMPTS, BAD_COST = 0, 1, 2, 3
+# Kinds of events, as in `protocol.Kind`
+TASK, EDGE, ESTIMATE, STARTED, FINISHED, FAILED, REFUSED, PREEMPT = 0, 1, 2, 3, 4, 5, 6, 7
+NODE, GONE, LOAD, RESIZE, CANCEL, SEAL, KINDS = 8, 9, 10, 11, 12, 13, 14
+_NODE_ID, _TASK_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 2, 3, 5
+_ROWS = 0xFFFFFFFF
+_GENERATIONS = 0x7FFFFFF
+# Reasons of rejections beyond those of `structure.add_edge`
+WORKFLOW_SEALED = 7
+
+
+@inner
+def _generation(identity):
+    return (identity >> 32) & _GENERATIONS
+
+
+@inner
+def _live_row(state, identity):
+    """The row that an id names; −1, counted, when it is stale."""
+    row = identity & _ROWS
+    generation = _generation(identity)
+    what = identity >> 59
+    if what == _ATTEMPT_ID:
+        if state.attempts[row].generation & _GENERATIONS == generation and state.attempts[row].task >= 0:
+            return row
+    elif what == _TASK_ID:
+        if state.marks[row].generation & _GENERATIONS == generation:
+            return row
+    elif what == _NODE_ID:
+        if state.node_marks[row].generation & _GENERATIONS == generation and state.nodes[row].pos >= 0:
+            return row
+    elif what == _WORKFLOW_ID and state.workflows[row].generation & _GENERATIONS == generation:
+        return row
+    state.counts[0].stale += 1
+    return -1
+
+
+@inner
+def _sort(desk):
+    """Order of the events: by kind, and within a kind as they were put."""
+    n = desk.words[0].events
+    for kind in range(KINDS):
+        desk.tally[kind] = 0
+    for i in range(n):
+        desk.tally[desk.events[i].kind] += 1
+    first = 0
+    for kind in range(KINDS):
+        count = desk.tally[kind]
+        desk.tally[kind] = first
+        first += count
+    for i in range(n):
+        kind = desk.events[i].kind
+        desk.order[desk.tally[kind]] = i
+        desk.tally[kind] += 1
+
+
+@inner
+def _reject(desk, i, reason):
+    words = desk.words[0]
+    row = desk.rejected[words.rejected]
+    words.rejected += 1
+    row.kind = desk.events[i].kind
+    row.who = desk.events[i].who
+    row.reason = reason
+
+
+@inner
+def _arrive_later(state, desk, task):
+    """A new task arrives in this step, after all other events, or at its release."""
+    words = desk.words[0]
+    if state.tasks[task].release > state.clock[0].now:
+        timers.push(state, state.tasks[task].release, timers.RELEASE, task, state.marks[task].generation)
+    else:
+        desk.arrivals[words.arriving] = task
+        words.arriving += 1
+
+
+@inner
+def _note_change(state, desk, w):
+    """List a workflow whose tasks or edges changed in this step, once."""
+    words = desk.words[0]
+    if w > 0 and state.workflows[w].dirty == 1:
+        state.workflows[w].dirty = 2
+        desk.changed[words.changed] = w
+        words.changed += 1
+
+
+@inner
+def _fold_task(state, desk, i, row):
+    w = state.tasks[row].workflow
+    if w > 0 and state.workflows[w].sealed == 1:
+        _reject(desk, i, WORKFLOW_SEALED)
+        structure.add_task(state, row)
+        structure.cancel(state, row)
+        return
+    structure.add_task(state, row)
+    _note_change(state, desk, w)
+    if w == 0:
+        words = desk.words[0]
+        desk.fresh[words.fresh] = row
+        words.fresh += 1
+    if state.tasks[row].form == 0:
+        state.tasks[row].state = UNKNOWN
+    else:
+        _arrive_later(state, desk, row)
+
+
+@inner
+def _fold_edge(state, desk, i, parent):
+    child = _live_row(state, desk.events[i].other)
+    if child < 0:
+        return OK
+    answer = structure.add_edge(state, parent, child, desk.events[i].x)
+    if answer == structure.FULL:
+        return GROW_EDGES
+    if answer != structure.ADDED:
+        _reject(desk, i, answer)
+        if answer == structure.DEAD_PARENT:
+            structure.cancel(state, child)
+    else:
+        _note_change(state, desk, state.tasks[child].workflow)
+    return OK
+
+
+@inner
+def _fold_estimate(state, row, estimate_s, priority):
+    task = state.tasks[row]
+    task.estimate = estimate_s
+    rules = state.rules[0]
+    if task.state == READY and rules.has_priority == 1 and rules.dynamic == 0:
+        queue.take_out(state, row)
+        task.key = priority(state, row)
+        queue.reinsert(state, row)
+
+
+@inner
+def _fold_attempt(state, event, a, priority):
+    kind = event.kind
+    if kind == STARTED:
+        reports.started(state, a)
+        return
+    w = state.tasks[state.attempts[a].task].workflow
+    if kind == FINISHED:
+        reports.finished(state, a, priority)
+    elif kind == FAILED:
+        reports.failed(state, a, RETRY if event.a == 1 else GIVE_UP, priority)
+    elif kind == REFUSED:
+        reports.refused(state, a, event.x, priority)
+    elif kind == PREEMPT:
+        reports.preempt(state, a)
+    elif kind == RESIZE:
+        reports.resize(state, a, event.a, event.b)
+    structure.close(state, w)
+
+
+@inner
+def _fold_node(state, event, node, priority):
+    kind = event.kind
+    if kind == GONE:
+        reports.node_state(state, node, 4, priority)
+    elif kind == LOAD and event.other > 0:
+        if event.b == 1:
+            reports.add_count(state, node, event.other - 1, event.a)
+        else:
+            reports.load_count(state, node, event.other - 1, event.a)
+    elif kind == LOAD:
+        reports.load(state, node, event.a, event.b)
+    else:
+        if event.a >= 0 or event.b >= 0:
+            reports.set_room(state, node, event.a, event.b)
+        if event.other >= 0:
+            reports.node_state(state, node, event.other, priority)
+
+
+@inner
+def _fold_workflow(state, event, w):
+    if event.kind == CANCEL:
+        structure.cancel_workflow(state, w)
+    else:
+        state.workflows[w].sealed = 1
+    structure.close(state, w)
+
+
+@inner
+def _fold_one(state, desk, i, priority):
+    event = desk.events[i]
+    row = _live_row(state, event.who)
+    if row < 0:
+        return OK
+    what = event.who >> 59
+    if what == _ATTEMPT_ID:
+        _fold_attempt(state, event, row, priority)
+    elif what == _NODE_ID:
+        _fold_node(state, event, row, priority)
+    elif what == _WORKFLOW_ID:
+        _fold_workflow(state, event, row)
+    elif event.kind == TASK:
+        _fold_task(state, desk, i, row)
+    elif event.kind == EDGE:
+        return _fold_edge(state, desk, i, row)
+    elif event.kind == ESTIMATE:
+        _fold_estimate(state, row, event.x, priority)
+    elif event.kind == SEAL:
+        structure.seal_placeholder(state, row)
+    elif event.kind == CANCEL:
+        w = state.tasks[row].workflow
+        if not structure.cancel(state, row):
+            state.counts[0].stale += 1
+        structure.close(state, w)
+    return OK
+
+
+@inner
+def _due(state, desk, priority):
+    """Fold the timers that are due. Released tasks arrive after those of this step's events."""
+    counts = state.counts[0]
+    words = desk.words[0]
+    while counts.timer_n > 0 and state.timers[0].time <= state.clock[0].now:
+        timer = state.timers[0]
+        what = timer.what
+        who = timer.who
+        generation = timer.generation
+        if what == timers.RELEASE:
+            if words.arriving >= desk.arrivals.size:
+                return
+            if state.marks[who].generation == generation:
+                desk.arrivals[words.arriving] = who
+                words.arriving += 1
+        elif what == timers.PARK:
+            if state.marks[who].generation == generation and state.tasks[who].state == PARKED:
+                reports.unpark(state, who)
+        elif what == timers.SLEEP:
+            if state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
+                reports.fall_asleep(state, who)
+        elif what == timers.WARM and state.nodes[who].pos >= 0 and state.nodes[who].power_state == ON:
+            containers.keep(state, who, generation)
+        timers.pop(state)
+
+
+@inner
+def fold_events(state, desk, functions, now):
+    """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    priority = functions.priority
+    clock = state.clock[0]
+    words = desk.words[0]
+    if words.folded == 0:
+        clock.now = now
+        clock.instant += 1
+        words.arriving = 0
+        words.fresh = 0
+        words.changed = 0
+        words.placements = 0
+        words.actions = 0
+        words.rejected = 0
+        state.counts[0].action_n = 0
+        state.counts[0].ended_n = 0
+        if words.events > 1:
+            _sort(desk)
+        else:
+            desk.order[0] = 0
+    while words.folded < words.events:
+        status = _fold_one(state, desk, desk.order[words.folded], priority)
+        if status != OK:
+            return status
+        words.folded += 1
+    structure.settle_placeholders(state, priority)
+    _due(state, desk, priority)
+    words.events = 0
+    words.folded = 0
+    return OK

@@ -1,0 +1,194 @@
+"""Events as they come in: ids and amounts are checked, and each becomes one row of the desk."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine.build import micro
+from wattflow.engine.tables import State
+from wattflow.live import desk as desks
+from wattflow.live import growth
+from wattflow.live import protocol as p
+from wattflow.live.desk import Desk
+from wattflow.live.kernels import Kernels
+from wattflow.live.nodebook import NodeBook
+from wattflow.live.protocol import Kind
+from wattflow.live.shapebook import ShapeBook
+
+_EVENT_BYTES = desks.EVENT.itemsize
+
+
+class Inbox:
+    """What one engine was told since its last step.
+
+    Attributes:
+        count: Events on the desk.
+        gone: Nodes that leave with the next step.
+    """
+
+    def __init__(self, state: State, desk: Desk, nodes: NodeBook, shapes: ShapeBook, kernels: Kernels) -> None:
+        self.state, self.desk, self.nodes, self.shapes, self.kernels = state, desk, nodes, shapes, kernels
+        self.count = 0
+        self.gone: list[int] = []
+        self._kinds = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look up columns anew after tables have grown."""
+        state = self.state
+        self.task_generation = state.marks["generation"].view(np.ndarray)
+        self.attempt_generation = state.attempts["generation"].view(np.ndarray)
+        self.node_generation = state.node_marks["generation"].view(np.ndarray)
+        self.shape_generation = state.shapes["generation"].view(np.ndarray)
+        self.workflow_generation = state.workflows["generation"].view(np.ndarray)
+        self._events = self.desk.events.view(np.uint8).view(np.ndarray).data
+        self._room = len(self.desk.events)
+
+    def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
+        """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
+        try:
+            made: int | None = self._kinds[kind](*who, **fields)
+        except TypeError as problem:
+            raise p.BadEvent(f"{Kind(kind).name}: {problem}") from None
+        except KeyError:
+            raise p.BadEvent(f"{kind!r} is no kind of event; see wattflow.live.Kind") from None
+        return made or 0
+
+    def write(self, kind: int, who: int, other: int, a: int, b: int, x: float) -> None:
+        """Append an event to the desk."""
+        n = self.count
+        if n >= self._room:
+            self._double_events()
+        struct.pack_into(desks.EVENT_FORMAT, self._events, n * _EVENT_BYTES, kind, who, other, a, b, x)
+        self.count = n + 1
+
+    def _put_task(
+        self,
+        shape: int,
+        workflow: int = p.LOOSE,
+        estimate_s: float | None = None,
+        release_s: float | None = None,
+        deadline_s: float | None = None,
+        input_bytes: float = 0.0,
+        node: int | None = None,
+        tag: int = 0,
+    ) -> int:
+        form = self.row(shape, p.SHAPE_ID, self.shape_generation) if shape else 0
+        flow = self.row(workflow, p.WORKFLOW_ID, self.workflow_generation) if workflow else 0
+        pinned = -1 if node is None else self.row(node, p.NODE_ID, self.node_generation)
+        if form and form not in self.shapes.facts:
+            raise p.UnknownId(f"shape {shape} was dropped")
+        arguments = (
+            form, flow, pinned, tag, math.nan if estimate_s is None else estimate_s,
+            -math.inf if release_s is None else release_s, math.inf if deadline_s is None else deadline_s, input_bytes,
+        )  # fmt: skip
+        task = self.kernels.enter_task(self.state.handle(), *arguments)
+        if task < 0:
+            growth.grow_tasks(self.state, 2 * len(self.state.tasks))
+            self.refresh()
+            task = self.kernels.enter_task(self.state.handle(), *arguments)
+        self.write(0, task, 0, 0, 0, 0.0)
+        return int(task)
+
+    def _put_edge(self, parent: int, child: int, size_bytes: float = 0.0) -> None:
+        self.row(parent, p.TASK_ID, self.task_generation)
+        self.row(child, p.TASK_ID, self.task_generation)
+        self.write(1, parent, child, 0, 0, size_bytes)
+
+    def _put_estimate(self, task: int, estimate_s: float) -> None:
+        self.row(task, p.TASK_ID, self.task_generation)
+        self.write(2, task, 0, 0, 0, estimate_s)
+
+    def _put_started(self, attempt: int) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        self.write(3, attempt, 0, 0, 0, 0.0)
+
+    def _put_finished(self, attempt: int) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        self.write(4, attempt, 0, 0, 0, 0.0)
+
+    def _put_failed(self, attempt: int, retry: bool = True) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        self.write(5, attempt, 0, int(retry), 0, 0.0)
+
+    def _put_refused(self, attempt: int, until_s: float = 0.0) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        self.write(6, attempt, 0, 0, 0, until_s)
+
+    def _put_preempt(self, attempt: int) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        self.write(7, attempt, 0, 0, 0, 0.0)
+
+    def _put_node(
+        self, node: int, state: int | None = None, cores: float | None = None, memory_bytes: int | None = None
+    ) -> None:
+        self.row(node, p.NODE_ID, self.node_generation)
+        if state is not None and state not in set(p.Power):
+            raise p.BadEvent(f"NODE: {state!r} is no state of a node; see wattflow.live.Power")
+        cores_u = -1 if cores is None else _amount("cores", micro(cores))
+        memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        if max(cores_u, memory) >= 0:
+            self.nodes.raise_room(p.row_of(node), cores_u, memory)
+        self.write(8, node, -1 if state is None else int(state), cores_u, memory, 0.0)
+
+    def _put_gone(self, node: int) -> None:
+        self.row(node, p.NODE_ID, self.node_generation)
+        self.gone.append(node)
+        self.write(9, node, 0, 0, 0, 0.0)
+
+    def _put_load(
+        self, node: int, cores: float = 0.0, memory_bytes: int = 0, counts: Mapping[str, int] | None = None
+    ) -> None:
+        self.row(node, p.NODE_ID, self.node_generation)
+        self.write(10, node, 0, _amount("cores", micro(cores)), _amount("memory_bytes", memory_bytes), 0.0)
+        for name, count in (counts or {}).items():
+            self.write(10, node, 1 + self.nodes.resource(name), _amount(name, count), 0, 0.0)
+
+    def _put_resize(self, attempt: int, cores: float | None = None, memory_bytes: int | None = None) -> None:
+        self.row(attempt, p.ATTEMPT_ID, self.attempt_generation)
+        cores_u = -1 if cores is None else _amount("cores", micro(cores))
+        memory = -1 if memory_bytes is None else _amount("memory_bytes", memory_bytes)
+        self.write(11, attempt, 0, cores_u, memory, 0.0)
+
+    def _put_cancel(self, what: int) -> None:
+        self._task_or_workflow(what)
+        self.write(12, what, 0, 0, 0, 0.0)
+
+    def _put_seal(self, what: int) -> None:
+        self._task_or_workflow(what)
+        self.write(13, what, 0, 0, 0, 0.0)
+
+    def _task_or_workflow(self, what: int) -> None:
+        if p.what_of(what) == p.WORKFLOW_ID:
+            self.row(what, p.WORKFLOW_ID, self.workflow_generation)
+        else:
+            self.row(what, p.TASK_ID, self.task_generation)
+
+    def row(self, identity: int, what: int, generations: Any) -> int:
+        """The row that an id names, stale or not; UnknownId when this engine cannot have given it."""
+        row = identity & p.ROW_MASK
+        if identity >> 59 != what or row >= len(generations):
+            raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
+        if (identity >> p.ROW_BITS) & p.GENERATION_MASK > generations[row]:
+            raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
+        return row
+
+    def _double_events(self) -> None:
+        made, rows = self.desk, 2 * self._room
+        made.replace(
+            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
+            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
+            rejected=growth.grown(made.rejected, rows),
+        )  # fmt: skip
+        self.refresh()
+
+
+def _amount(name: str, value: int) -> int:
+    if value < 0:
+        raise p.BadEvent(f"{name} must not be negative, not {value}")
+    return value

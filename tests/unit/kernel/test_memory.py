@@ -1,0 +1,37 @@
+"""Blocks of memory for copies: never shared by two that live, used again when one is gone."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+
+from wattflow.kernel import memory
+
+
+def test_a_block_is_used_again_only_when_nothing_lies_in_it() -> None:
+    memory._spare.clear()
+    first = memory.block(3 << 20)
+    address = first.ctypes.data
+    part = first[100:200].view(np.int32)
+    del first
+    gc.collect()
+    second = memory.block(3 << 20)
+    assert second.ctypes.data != address, "a part of it is still in use"
+    second[:] = 7
+    assert not np.shares_memory(second, part)
+    del part
+    gc.collect()
+    assert memory.block(3 << 20).ctypes.data == address
+    gc.collect()
+    assert len(memory._spare) <= 2
+
+
+def test_a_small_or_much_larger_block_is_not_kept_for_it() -> None:
+    memory._spare.clear()
+    del_me = memory.block(100)
+    del del_me
+    assert memory._spare == []
+    big = memory.block(8 << 20)
+    del big
+    assert memory.block(2 << 20).nbytes == 2 << 20 and memory._spare == []
