@@ -54,15 +54,15 @@ CLUSTER = Cluster(name="three-unlike", nodes=(
 SPEEDS = {node.name: node.speed for node in CLUSTER.nodes}
 
 
-def tasks(count: int = 48, seed: int = 5) -> list[Task]:
-    """Pairs: the second of each waits for the first; a pair comes every 0.3 s."""
+def tasks(count: int = 64, seed: int = 5) -> list[Task]:
+    """Pairs: the second of each waits for the first; a pair comes every quarter of a second."""
     rng = np.random.default_rng(seed)
     made = []
     for number in range(count):
         pair, second = divmod(number, 2)
         made.append(Task(id=str(number), name="rest", function="rest", runtime_s=float(rng.uniform(0.4, 1.6)),
                          variants=(Variant(cores=1.0),), parents=(str(number - 1),) if second else (),
-                         submit_s=0.3 * pair))  # fmt: skip
+                         submit_s=0.25 * pair))  # fmt: skip
     return made
 
 
@@ -135,7 +135,7 @@ def _agent(node: Node, driver: AgentsDriver, objects: FolderObjects, folder: Pat
     return Agent(DirectTransport(driver, objects), told, processes, energy, Devices(), folder / f"work-{node.name}")
 
 
-def compared(count: int = 48) -> list[tuple[str, float, float, float, float]]:
+def compared(count: int = 64) -> list[tuple[str, float, float, float, float]]:
     """For each policy: makespan and joules, real and simulated."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     work = tasks(count)

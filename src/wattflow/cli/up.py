@@ -110,7 +110,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
     if about is None:
         raise InvalidInput(str(place.folder), "no server is running here")
     try:
-        Connection(str(about["url"]), place.token("operator")).call("POST", "/v1/shutdown")
+        Connection(str(about["url"]), place.token("operator"), place.ca()).call("POST", "/v1/shutdown")
     except Unreachable:
         os.kill(int(str(about["pid"])), signal.SIGTERM)
     end_s = time.monotonic() + 20

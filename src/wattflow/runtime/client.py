@@ -105,7 +105,8 @@ class Client(concurrent.futures.Executor):
         home = Home.of()
         self._server = server or home.url()
         self._token = token or home.token("user")
-        self._ca, self._patience_s = ca, units.duration_s(patience)
+        self._ca = ca or (home.ca() if server is None else None)
+        self._patience_s = units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
         self._about = {
             "name": name, "objective": objective,

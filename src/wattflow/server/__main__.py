@@ -28,9 +28,11 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True).start()
+    loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
+    loading.start()
     from wattflow.server.serve import serve
 
+    loading.join()  # two threads that load the same code would both compile it where it is not cached
     try:
         settings.home.make()
         listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
