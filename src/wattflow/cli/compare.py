@@ -23,7 +23,7 @@ from wattflow.cli.screen import (
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from wattflow.generate.recipe import Recipe
+    from wattflow.generate.jitter import Drawable
     from wattflow.lab.compare.comparison import Comparison
     from wattflow.lab.compare.slo import Slo
     from wattflow.lab.compare.study import Study
@@ -217,7 +217,7 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
     typer.echo(explanation(comparison, front=False))
 
 
-def show_bounds(comparison: Comparison, sources: Sequence[Workload | Recipe], quiet: bool) -> None:
+def show_bounds(comparison: Comparison, sources: Sequence[Workload | Drawable], quiet: bool) -> None:
     """Every policy's distance to both bounds on the first seed's draw of each workload."""
     from wattflow.lab.compare import headroom
     from wattflow.sim.inputs import drawn

@@ -161,6 +161,10 @@ class Book:
             if pod.metadata.uid in self.kept:
                 self._unbound(pod)
 
+    def in_use(self, node: str, unless: Callable[[objects.Pod], bool]) -> bool:
+        """Whether a pod is on the node, or on its way there, but for those of a kind."""
+        return any(not unless(self.records[uid].pod) for uid in self._by_node.get(node, ()))
+
     def holds(self, node: str) -> bool:
         """Whether a pod of ours is on the node, or on its way there."""
         return any(self.owns(self.records[uid].pod) for uid in self._by_node.get(node, ()))

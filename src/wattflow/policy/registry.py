@@ -41,6 +41,8 @@ POLICIES = {
     "carbon-delay": "wattflow.policy.carbon_delay:CARBON_DELAY",
     "power-cap": "wattflow.policy.power_cap:POWER_CAP",
     "renewable": "wattflow.policy.renewable:RENEWABLE",
+    "joulie": "wattflow.policy.joulie:JOULIE",
+    "joulie-caps": "wattflow.policy.joulie:JOULIE_CAPS",
     "eft": "wattflow.policy.eft:EFT",
     "eft-sleep": "wattflow.policy.eft:EFT_SLEEP",
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",

@@ -291,7 +291,7 @@ class Client(concurrent.futures.Executor):
         variant = _VARIANTS.get(way) if way.function is None else way.variant(self._function(way.function))
         if variant is None:
             variant = _VARIANTS[way] = way.variant(None)
-        return variant  # type: ignore[no-any-return]
+        return variant
 
     def _upload(self, data: bytes) -> str:
         with self._calling:  # an object's name is its content: putting it twice is putting it once
