@@ -96,7 +96,8 @@ def environment_speed(seconds: float, count: int = 64) -> None:
             steps += count
         rate, per_core = steps / (time.perf_counter() - began), steps / max(1e-9, time.process_time() - cpu)
         print(f"{name}: {rate:,.0f} a second of wall time, {per_core:,.0f} of processor time")
-        figure(f"learned_{name}", rate if features else per_core, "1/s", f"≥{goal:g}", rate >= goal)
+        shown = rate if features else per_core
+        figure(f"learned_{name}", shown, "1/s", f"≥{goal:g}", shown >= goal)
 
 
 def training() -> None:
