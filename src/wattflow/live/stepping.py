@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers, view
-from wattflow.engine.tables import ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
+from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
@@ -106,8 +106,10 @@ def _apply_policy_actions(state, first):
                 seconds = view.warming_s(state, node, value)
                 timers.push(state, state.clock[0].now + seconds, timers.WARM, node, value)
                 reports.ask(state, kind, node, value)
-        elif kind == ACT_FREQUENCY and fold.set_frequency(state, node, value):
-            reports.ask(state, kind, node, value)
+        elif kind == ACT_FREQUENCY or kind == ACT_CAP:
+            level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
+            if fold.set_frequency(state, node, level):
+                reports.ask(state, kind, node, value)
     for k in range(asked, counts.action_n):
         state.actions[kept].kind = state.actions[k].kind
         state.actions[kept].node = state.actions[k].node

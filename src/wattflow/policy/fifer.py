@@ -82,7 +82,7 @@ def score(state, task, variant, out):
 
 
 @jit
-def forecast(state, fn):  # type: ignore[no-untyped-def]
+def forecast(state, fn):
     """Arrivals of the function in the next interval, once those of the last are counted in."""
     arrived = float(view.function_arrived(state, fn))
     new = arrived - view.recall(state, NOTES.seen, fn)
@@ -96,7 +96,7 @@ def forecast(state, fn):  # type: ignore[no-untyped-def]
     return max(0.0, level + slope)
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Every interval: make the containers that the forecast arrivals will lack."""
     now = view.now_s(state)
     if now < view.recall(state, NOTES.next_at, 0):

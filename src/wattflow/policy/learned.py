@@ -259,6 +259,8 @@ LEARNED = Policy(
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
+    # What the network adds to the flagship's terms is what they leave of the cost.
+    terms=wattflow.WATTFLOW.terms,
 )
 
 
