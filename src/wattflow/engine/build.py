@@ -253,7 +253,7 @@ class _Builder:
         workload = self.workload
         count = len(workload)
         tasks = record_table(tables.TASKS, max(1, count))
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "release": workload.release_s, "estimate": workload.estimate_s, "form": workload.shape,
             "workflow": workload.workflow, "pending": np.diff(workload.parent_start),
         }  # fmt: skip

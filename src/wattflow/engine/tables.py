@@ -37,7 +37,7 @@ WAITING, READY, PLACED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
 # out; out of the queue until a time; a free row; standing for work that is not known yet
 GHOST, LEFT, PARKED, FREE, UNKNOWN = 6, 7, 8, 9, 10
 # Actions
-ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY, ACT_STOP = 0, 1, 2, 3, 4, 5
+ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY, ACT_STOP, ACT_CAP = 0, 1, 2, 3, 4, 5, 6
 # What a live engine knows of an attempt: placed, waiting for its node to wake, started; and whether it is to stop
 ASSUMED, WAITS, STARTED = 0, 1, 2
 # What becomes of a task when its last attempt is gone; the graver one holds

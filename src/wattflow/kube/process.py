@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wattflow.kube import decide, settings
+from wattflow.kube import decide, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -24,6 +24,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import Settings
+from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -39,7 +40,9 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
-    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim else _NEEDS
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    if chosen.forecast:
+        needs = (*needs, ("", "pods", "patch"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
@@ -78,7 +81,11 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions)
+    sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
+    decider = EngineDecider(
+        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
+        lambda node: sleep if sleeping.may_sleep(node) else None,
+    )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
     if flows is not None:
         scheduler.mirrors[:0] = [
@@ -128,7 +135,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

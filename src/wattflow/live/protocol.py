@@ -66,6 +66,8 @@ class Act(enum.IntEnum):
     """Set the node's frequency level to ``value``."""
     STOP = 5
     """End the attempt ``who``; report FINISHED or FAILED when it is gone. Until then it holds what it took."""
+    CAP = 6
+    """Keep the node's watts at or below ``value`` (powercap, NVML); the engine reckons with that frequency's speed."""
 
 
 class Outcome(enum.IntEnum):

@@ -40,6 +40,8 @@ POLICIES = {
     "mashup": "wattflow.policy.mashup:MASHUP",
     "carbon-delay": "wattflow.policy.carbon_delay:CARBON_DELAY",
     "power-cap": "wattflow.policy.power_cap:POWER_CAP",
+    "joulie": "wattflow.policy.joulie:JOULIE",
+    "joulie-caps": "wattflow.policy.joulie:JOULIE_CAPS",
     "renewable": "wattflow.policy.renewable:RENEWABLE",
     "eft": "wattflow.policy.eft:EFT",
     "eft-sleep": "wattflow.policy.eft:EFT_SLEEP",

@@ -11,6 +11,7 @@ from numba import types
 
 from wattflow.engine import containers, decide, fold, groups, release, view
 from wattflow.engine.tables import (
+    ACT_CAP,
     ACT_FREQUENCY,
     ACT_SLEEP,
     ACT_TIMER,
@@ -257,6 +258,8 @@ def _apply_actions(state, world):
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
             running.set_frequency(state, world, node, state.actions[k].value)
+        elif kind == ACT_CAP:
+            running.set_frequency(state, world, node, fold.level_below(state, node, float(state.actions[k].value)))
     counts.action_n = 0
 
 
@@ -324,7 +327,7 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
     priority = functions.priority
     score = functions.score
