@@ -112,10 +112,10 @@ def wanted_many(count: int = 64, tasks: int = 2_000) -> None:
         at_least(label, rate, "M/s", 1, note)
 
 
-def queued_s() -> float:
-    """Seconds that this thread was ready to run but had no processor, as far as the system tells."""
+def queued_s(*threads: int) -> float:
+    """Seconds that threads were ready to run but had no processor, as far as the system tells."""
     try:
-        return int(Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[1]) / 1e9
+        return sum(int(Path(f"/proc/self/task/{one}/schedstat").read_text().split()[1]) for one in threads) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
 
@@ -124,20 +124,21 @@ def held_up(engine: Engine, turns: int = 5) -> None:
     """How long another thread waits at most while the engine is busy in compiled code; for a processor does not count.
 
     The other thread looks at the clock all the time. Of a gap in what it sees, its own processor time and the time that
-    other programs had its processor are taken off: what is left it waited for the engine.
+    other programs had the processors of both threads are taken off: what is left it waited for the engine.
     """
     shape = engine.shape((Variant(cores=3.0, memory_bytes=1 << 33),))
     gaps: list[float] = []
-    stop = threading.Event()
+    stop, stepping = threading.Event(), threading.get_native_id()
 
     def watch() -> None:
-        last, used, queued = time.perf_counter(), time.thread_time(), queued_s()
+        both = stepping, threading.get_native_id()
+        last, used, queued = time.perf_counter(), time.thread_time(), queued_s(*both)
         while not stop.is_set():
             now = time.perf_counter()
             if now - last > 1e-3:
-                waited = (time.thread_time() - used) + (queued_s() - queued)
+                waited = (time.thread_time() - used) + (queued_s(*both) - queued)
                 gaps.append(now - last - waited)
-            last, used, queued = time.perf_counter(), time.thread_time(), queued_s()
+            last, used, queued = time.perf_counter(), time.thread_time(), queued_s(*both)
 
     spent = 0.0
     for turn in range(turns):

@@ -1,6 +1,6 @@
 """The flagship beside every other policy: energy under a bound on waiting (`make bench-policy`).
 
-    python benchmarks/policy.py [--seeds 5] [--first-seed 0] [--workers 2] [--clusters …] [--out FOLDER]
+    python benchmarks/policy.py [--seeds 10] [--first-seed 0] [--workers 2] [--clusters …] [--out FOLDER]
 
 Streams of workflows (Poisson arrivals) at three loads on three clusters. A policy keeps the bound in a scenario if
 its mean and p95 response of workflows and its makespan, means over the seeds, are at most 1.02 × those of `kubernetes`
@@ -234,7 +234,7 @@ def remaining(table: Table, scenarios: list[Scenario], policies: list[str], seed
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--clusters", default=",".join([*CLUSTERS, *REPORTED]))

@@ -28,6 +28,7 @@ from wattflow.sim import simulate
 WORKFLOWS, TASKS, MEAN_S, DEADLINE = 60, 50, 60.0, 4.0
 AWAKE = "-awake"
 """Behind a cluster's name: without its sleep states."""
+PACKAGES = ("model", "generate", "clusters", "data", "kernel", "engine", "policy", "sim", "plan")
 TRIAL = 2
 """Seeds that every policy runs. An opponent that breaks the bound on each of them is out for that scenario."""
 
@@ -171,9 +172,10 @@ class Book:
 
 
 def sources() -> str:
-    """A hash of everything that results depend on: the package's code and data."""
+    """A hash of everything that results depend on: code and data of the packages that draw, decide and simulate."""
     root = Path(wattflow.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml"), Path(__file__)]):
-        digest.update(path.read_bytes())
+    for package in PACKAGES:
+        for path in sorted([*(root / package).rglob("*.py"), *(root / package).rglob("*.toml")]):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

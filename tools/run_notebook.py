@@ -49,9 +49,9 @@ def run(source: str, names: dict[str, Any]) -> tuple[str, Any]:
 def display(value: Any) -> dict[str, Any]:
     """A value in the forms that a notebook knows."""
     data: dict[str, Any] = {"text/plain": lines(repr(value))}
-    html = getattr(value, "_repr_html_", None)
-    if html is not None:
-        data["text/html"] = lines(html())
+    html = value._repr_html_() if hasattr(value, "_repr_html_") else None
+    if html:
+        data["text/html"] = lines(html)
     if hasattr(value, "savefig"):
         picture = io.BytesIO()
         value.savefig(picture, format="png", dpi=80, metadata={"Software": None})

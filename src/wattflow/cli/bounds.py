@@ -33,6 +33,7 @@ def bounds(
     ] = False,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Bounds on the energy of a workload, and each policy's distance to them.
@@ -50,7 +51,7 @@ def bounds(
     from wattflow.sim import simulate
     from wattflow.sim.inputs import drawn
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     named = o.one_cluster(cluster)
     never_onto([workflow, named], out)
     shares = _shares(slack)

@@ -23,11 +23,9 @@ from wattflow.cli.screen import (
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from wattflow.generate.recipe import Recipe
     from wattflow.lab.compare.comparison import Comparison
     from wattflow.lab.compare.slo import Slo
     from wattflow.lab.compare.study import Study
-    from wattflow.model.workload import Workload
 
 _OF_THE_FILE = (
     "cluster", "policies", "seeds", "baseline", "jitter", "runtime_error", "power_error", "estimates", "queue",
@@ -63,10 +61,10 @@ def compare(
     sleep_after: o.SleepAfter = None,
     workers: o.Workers = None,
     full: o.Full = False,
-    force: o.Force = False,
-    bounds: Annotated[
+    headroom: Annotated[
         bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
     ] = False,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Compare policies against a baseline.
@@ -76,6 +74,8 @@ def compare(
     A TOML file instead of workloads is a whole study: workloads, clusters, policies (docs/figures.md).
 
     Percentages are (before − after) / before against the baseline, with a 95 % interval over seeds.
+
+    A run of real work (`wattflow run FILE --out RUN.parquet`) is compared with simulations of its own tasks and nodes.
 
     A seed redraws generated workloads, failures, errors of estimates and a policy's dice, not a recorded trace; add
     --jitter for that.
@@ -87,35 +87,55 @@ def compare(
     from wattflow.lab.show.tables import metric_names
 
     form = chosen_form(output, out, force)
-    if bounds and (power_error > 0 or form is not o.Form.table):
-        what = "do not hold under --power-error" if power_error > 0 else "are shown as a table; use `wattflow bounds`"
-        raise InvalidInput("--bounds", what)
-    shown, slos = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
+    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out):
+        return
+    shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
     never_onto(inputs, out, report)
     check_outputs(True, report)
     if _is_study(workflows):
         _nothing_beside(ctx)
         study = read_study(Path(workflows[0]))
-        study = replace(study, slos=(*study.slos, *slos))
+        study = replace(study, slos=(*study.slos, *bounds))
     else:
         study = _typed(workflows, cluster, policies, estimates)
         options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
         study = replace(
-            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=slos,
+            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=bounds,
             setup=replace(study.setup, options=options),
         )  # fmt: skip
     assert isinstance(study, Study)
+    if headroom:
+        _may_be_bounded(study, form)
     if report is not None:
         check_outputs(force, *_reports(report, study))
     found = _run(study, report is not None, workers, quiet)
     show(found, form, out, shown, full, study.slos)
-    for comparison in found if bounds else ():
-        show_bounds(comparison, study.workloads, quiet)
+    if headroom:
+        show_bounds(found, study, quiet)
     for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
         write(comparison, path, quiet)
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
         remark(f"note: {note}", quiet)
+
+
+def real_run(path: str, policies: str, form: o.Form, out: Path | None) -> bool:
+    """A real run beside its simulations; False where the file is none."""
+    from dataclasses import asdict
+
+    from wattflow.lab.compare.real import beside_simulated
+    from wattflow.lab.run.run_file import is_run, read_run
+    from wattflow.lab.show.tables import beside_table
+
+    if not is_run(path):
+        return False
+    chosen = ("fifo", "least-energy", "eft", "most-allocated", "round-robin") if policies == "all" else None
+    lines = beside_simulated(read_run(path), chosen or o.names_of(policies))
+    if form is o.Form.table:
+        print_tables([beside_table(lines, f"{path}: real and simulated")])
+    else:
+        deliver([asdict(line) for line in lines], form, out, {"run": path})
+    return True
 
 
 def _is_study(workflows: Sequence[str]) -> bool:
@@ -194,22 +214,31 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
     typer.echo(explanation(comparison, front=False))
 
 
-def show_bounds(comparison: Comparison, sources: Sequence[Workload | Recipe], quiet: bool) -> None:
+def _may_be_bounded(study: Study, form: o.Form) -> None:
+    if study.setup.options is not None and study.setup.options.power_error > 0:
+        raise InvalidInput("--bounds", "do not hold where true watts are not those of the cluster: drop --power-error")
+    if form is not o.Form.table:
+        raise InvalidInput("--bounds", "are shown as a table; `wattflow bounds` has them for programs")
+
+
+def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
     """Every policy's distance to both bounds on the first seed's draw of each workload."""
     from wattflow.lab.compare import headroom
-    from wattflow.sim.inputs import drawn
+    from wattflow.model.workload import Workload
 
-    seed = comparison.seeds[0]
-    for title, source in zip(comparison.workloads, sources, strict=True):
-        figures = []
-        for policy in comparison.policies:
-            energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
-            if energy_j is not None and makespan_s is not None and makespan_s > 0:
-                figures.append((policy, energy_j, makespan_s))
-        with progress_bar(quiet) as progress:
-            search = headroom.Search(seed)
-            rows = list(headroom.headroom(drawn(source, seed), comparison.cluster, figures, search, progress))
-        print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
+    for comparison in found:
+        seed = comparison.seeds[0]
+        for title, source in zip(comparison.workloads, study.workloads, strict=True):
+            figures = []
+            for policy in comparison.policies:
+                energy_j, makespan_s = (comparison.values(title, policy, m)[0] for m in ("energy_j", "makespan_s"))
+                if energy_j is not None and makespan_s is not None and makespan_s > 0:
+                    figures.append((policy, energy_j, makespan_s))
+            with progress_bar(quiet) as progress:
+                search = headroom.Search(seed)
+                workload = source if isinstance(source, Workload) else source.draw(seed)
+                rows = list(headroom.headroom(workload, comparison.cluster, figures, search, progress))
+            print_tables([headroom.table(f"{title} on {comparison.cluster.name}: bounds, seed {seed}", rows)])
     typer.echo(headroom.EXPLANATION)
 
 

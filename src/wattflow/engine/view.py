@@ -215,15 +215,6 @@ def load(state, candidate):
 
 
 @jit
-def memory_load(state, candidate):
-    """Memory in use over the node's memory; 0 for a node that has none."""
-    node = state.candidates[candidate].node
-    node_row = state.nodes[node]
-    memory = node_row.capacity_mem
-    return node_row.used_mem / memory if memory > 0 else 0.0
-
-
-@jit
 def warm(state, task, candidate):
     """Whether an idle container of the task's function waits on the candidate's node."""
     fn = state.shapes[state.tasks[task].form].function

@@ -30,9 +30,9 @@ class Wish(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A wish that was granted on GPU ``index`` of a node."""
+    """A wish that was granted on GPU number ``gpu`` of a node."""
 
-    index: int
+    gpu: int
     wish: Wish
 
 
@@ -80,8 +80,8 @@ def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | N
     count, each = offered(node)
     shares, memory = [0] * count, [0] * count
     for one in taken.values():
-        if one.index < count:
-            shares[one.index] += one.wish.share_m
-            memory[one.index] += one.wish.memory_bytes
+        if one.gpu < count:
+            shares[one.gpu] += one.wish.share_m
+            memory[one.gpu] += one.wish.memory_bytes
     fits = [i for i in range(count) if shares[i] + asked.share_m <= WHOLE and memory[i] + asked.memory_bytes <= each]
     return max(fits, key=lambda i: (shares[i], -i), default=None)

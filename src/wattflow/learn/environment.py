@@ -103,7 +103,7 @@ def checked(n: int) -> int:
     return n
 
 
-class SchedulingEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
+class SchedulingEnv(gymnasium.Env[Any, Any]):
     """One stream at a time; each reset draws another."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -159,7 +159,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return {"action_mask": self.action_masks()}
 
 
-class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):  # type: ignore[misc]
+class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """Many streams, one compiled call for a step of all; an ended one begins again in the same step."""
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012

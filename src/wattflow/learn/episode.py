@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import decide, fold
+from wattflow.engine import backfill, decide, fold
 from wattflow.engine.tables import SKIP
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
@@ -40,7 +40,7 @@ def _open(state, ask, joint):
     asked.shown = 0
     asked.part = 0
     asked.joint = joint
-    state.choice[0].reserved = decide._NO_RESERVATION
+    state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
         decide.look_again(state)
 
@@ -166,7 +166,7 @@ def describe(state, ask, n, out):
             out[r, i] = memory[first + i]
 
 
-def step(state, world, ask, functions, chosen, joint, joules, out):  # type: ignore[no-untyped-def]
+def step(state, world, ask, functions, chosen, joint, joules, out):
     """`step_one` and, where ``out`` has rows, what they look like."""
     n = step_one(state, world, ask, functions, chosen, joint, joules)
     if n > 0 and out.shape[0] > 0:
@@ -174,9 +174,7 @@ def step(state, world, ask, functions, chosen, joint, joules, out):  # type: ign
     return n
 
 
-def step_many(  # type: ignore[no-untyped-def]
-    state, world, ask, functions, places, chosen, joint, shown, joules, out
-):
+def step_many(state, world, ask, functions, places, chosen, joint, shown, joules, out):
     """`step` for many episodes by the addresses of their tables; the first four say of which types."""
     for i in range(places.shape[1]):
         if shown[i] < 0:

@@ -27,14 +27,14 @@ DIAL = view.dials(quantile=0.5)
 NOTES = view.notes("pool", "peak", "phases", "sum", "squares", "ordered", "done_at")
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """A hot container first, then the least loaded node."""
     for c in range(out.size):
         out[c] = view.cold_start_s(state, task, variant, c) + view.core_share(state, variant, c)
 
 
 @jit
-def weibull_quantile(mean, spread, quantile):  # type: ignore[no-untyped-def]
+def weibull_quantile(mean, spread, quantile):
     """λ (−ln(1 − q))^(1/k) of the Weibull distribution with this mean and spread; k is kept in 0.2 … 50."""
     if spread <= 0.0 or mean <= 0.0:
         return mean
@@ -53,7 +53,7 @@ def weibull_quantile(mean, spread, quantile):  # type: ignore[no-untyped-def]
 
 
 @jit
-def watch(state, fn):  # type: ignore[no-untyped-def]
+def watch(state, fn):
     """Follow the function's phase; when it ends its width joins the fit and the pool is sized anew."""
     width = float(view.function_waiting(state, fn) + view.function_running(state, fn))
     peak = view.recall(state, NOTES.peak, fn)
@@ -73,7 +73,7 @@ def watch(state, fn):  # type: ignore[no-untyped-def]
         effects.note(state, NOTES.pool, 0, math.ceil(weibull_quantile(mean, spread, quantile) - 1e-9))
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Order the hot containers that the pool lacks."""
     for fn in range(view.functions_n(state)):
         if view.container_start_s(state, fn) > 0.0:

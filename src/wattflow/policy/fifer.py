@@ -33,7 +33,7 @@ NOTES = view.notes("next_at", "seen", "level", "slope", "batch", "ordered", "don
 
 
 @jit
-def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
+def stage_slack_s(state, task):
     """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
     typical = view.typical_s(state, task)
     deadline = view.deadline_s(state, task)
@@ -45,7 +45,7 @@ def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
-def waits(state, task):  # type: ignore[no-untyped-def]
+def waits(state, task):
     """Whether the task should wait for a busy container of its function."""
     estimate = view.estimate_s(state, task)
     fn = view.function_of(state, task)
@@ -59,12 +59,12 @@ def waits(state, task):  # type: ignore[no-untyped-def]
     return view.function_waiting(state, fn) <= batch * view.function_running(state, fn)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """Least slack first: when the stage's slack ends."""
     return view.now_s(state) + stage_slack_s(state, task)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Warm before cold, the fuller node first; inf for cold ones while the batch lasts."""
     patient = waits(state, task)
     fn = view.function_of(state, task)
@@ -82,7 +82,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def forecast(state, fn):  # type: ignore[no-untyped-def]
+def forecast(state, fn):
     """Arrivals of the function in the next interval, once those of the last are counted in."""
     arrived = float(view.function_arrived(state, fn))
     new = arrived - view.recall(state, NOTES.seen, fn)
@@ -96,7 +96,7 @@ def forecast(state, fn):  # type: ignore[no-untyped-def]
     return max(0.0, level + slope)
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Every interval: make the containers that the forecast arrivals will lack."""
     now = view.now_s(state)
     if now < view.recall(state, NOTES.next_at, 0):

@@ -37,7 +37,7 @@ SAMPLED, CLUSTER, ORDERED = 0, 1, 2
 
 
 @jit
-def points(state, node, added_w, scale):  # type: ignore[no-untyped-def]
+def points(state, node, added_w, scale):
     """Its score of a node, 0 to 100; higher is better."""
     now_w = view.node_now_w(state, node)
     cap_w = view.recall(state, NOTES.cap_w, node)
@@ -47,7 +47,7 @@ def points(state, node, added_w, scale):  # type: ignore[no-untyped-def]
     return max(0.0, min(100.0, 0.7 * headroom + 0.15 * (100.0 - stress) + bonus))
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """100 − points; inf on a capped node for a task with a deadline."""
     scale = 2.0 if abs(view.recall(state, NOTES.whole, CLUSTER)) > BURST_W else 6.0
     urgent = view.deadline_s(state, task) < math.inf
@@ -62,7 +62,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
             out[c] = 100.0 - points(state, node, added_w, scale)
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Once a minute take the trends; at the beginning order the caps."""
     now = view.now_s(state)
     if view.recall(state, NOTES.whole, ORDERED) == 0.0:

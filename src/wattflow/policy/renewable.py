@@ -33,7 +33,7 @@ EFFICIENCY = 0.9
 
 
 @jit
-def present_w(state):  # type: ignore[no-untyped-def]
+def present_w(state):
     """Watts of all nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
@@ -42,7 +42,7 @@ def present_w(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def charge_j(state):  # type: ignore[no-untyped-def]
+def charge_j(state):
     """The battery's charge now: since it was last written down the cluster drew the same watts."""
     now = view.now_s(state)
     step = series.step_s(state, SUPPLY)
@@ -57,7 +57,7 @@ def charge_j(state):  # type: ignore[no-untyped-def]
     return charge
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Added joules; inf where supply and battery do not cover the run, while the task can still wait."""
     now = view.now_s(state)
     latest = view.latest_start_s(state, task)
@@ -79,7 +79,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         effects.hold_until(state, min(latest, (math.floor(now / step) + 1.0) * step))
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Write down the battery's charge and what is drawn from here on; be there when the supply changes."""
     now = view.now_s(state)
     effects.note(state, NOTES.charge_j, 0, charge_j(state))

@@ -327,7 +327,7 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
     priority = functions.priority
     score = functions.score

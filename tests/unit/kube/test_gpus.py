@@ -109,10 +109,10 @@ def test_no_gpu_ever_holds_more_than_it_has(asked: list[tuple[float, int]], coun
         else:
             full = [Wish(0, 0)] * count
             for one in taken.values():
-                full[one.index] = Wish(*(a + b for a, b in zip(full[one.index], one.wish, strict=True)))
+                full[one.gpu] = Wish(*(a + b for a, b in zip(full[one.gpu], one.wish, strict=True)))
             assert all(
                 one.share_m + found.share_m > 1000 or one.memory_bytes + found.memory_bytes > 40 << 30 for one in full
             ), "it is refused only where no GPU has room"
     for index in range(count):
-        mine = [one.wish for one in taken.values() if one.index == index]
+        mine = [one.wish for one in taken.values() if one.gpu == index]
         assert sum(one.share_m for one in mine) <= 1000 and sum(one.memory_bytes for one in mine) <= 40 << 30

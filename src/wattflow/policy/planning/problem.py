@@ -178,7 +178,7 @@ def _depth(workload: Workload) -> Longs:
 
 
 @jit
-def _levels(order, parent_start, parent, depth):  # type: ignore[no-untyped-def]
+def _levels(order, parent_start, parent, depth):
     for i in range(order.size):
         task = order[i]
         for e in range(parent_start[task], parent_start[task + 1]):
@@ -308,7 +308,7 @@ def downward_rank(problem: Problem) -> Floats:
 
 
 @jit
-def _upward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no-untyped-def]
+def _upward(order, child_start, child, edge_s, mean_s, rank):
     for i in range(order.size - 1, -1, -1):
         task = order[i]
         longest = 0.0
@@ -318,7 +318,7 @@ def _upward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no
 
 
 @jit
-def _downward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no-untyped-def]
+def _downward(order, child_start, child, edge_s, mean_s, rank):
     for i in range(order.size):
         task = order[i]
         for e in range(child_start[task], child_start[task + 1]):
