@@ -49,6 +49,7 @@ def _place_gang(state, task, parts, score):
             fit.give_back(state, a)
             if state.choice[0].reserved >= -1:
                 fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
+            state.functions[state.shapes[state.tasks[task].form].function].started -= 1
             drop_attempt(state, a)
         never_was(state, epoch)
         return result

@@ -256,6 +256,7 @@ def node_state(state, node, power_state, priority):
     before = state.nodes[node].power_state
     if power_state == DOWN:
         if before != DOWN:
+            timers.forget_warming(state, node)
             lose(state, node, priority)
         return
     if before == power_state:

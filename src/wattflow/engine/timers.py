@@ -70,3 +70,11 @@ def pop(state):
 def next_time(state):
     """When the first one is due; `inf` without one."""
     return state.timers[0].time if state.counts[0].timer_n > 0 else math.inf
+
+
+@inner
+def forget_warming(state, node):
+    """What was being warmed on a node that is lost will not be ready."""
+    for k in range(state.counts[0].timer_n):
+        if state.timers[k].what == WARM and state.timers[k].who == node:
+            state.timers[k].what = LOOK

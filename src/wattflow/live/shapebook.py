@@ -106,6 +106,7 @@ class ShapeBook:
             functions = grown(self.state.functions, 2 * f)
             functions.first_container[f:] = -1
             self.state.replace(functions=functions)
+            self.nodes.changed = True  # notes that policies keep by function must grow too
         self.functions.append(Function(name))
         self.state.functions.compute_bound[f] = 1.0
         self.nodes.function_added(name, f)
