@@ -24,6 +24,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import Settings
+from wattflow.live.twin import Twin
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -78,7 +79,10 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    decider = EngineDecider(policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions)
+    twin = Twin.beside(policy) if chosen.twin else None
+    decider = EngineDecider(
+        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions, twin
+    )
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
     if flows is not None:
         scheduler.mirrors[:0] = [
@@ -128,7 +132,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions")  # fmt: skip
+             "token_file", "executions", "twin")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)
