@@ -215,9 +215,35 @@ def exde() -> None:
         figure(one.name, one.value, one.unit, one.goal, one.ok)
 
 
+def policies(tasks: int) -> None:
+    print(f"\nFrame × policy: {tasks:,} tasks; the engine's policies through the placers' views")
+    workload, cluster = workloads.skewed(tasks)
+    held = library.load_frame("centralised")
+    stale = replace(
+        held,
+        architecture="decentralised",
+        placers=frames.Placers(count=5, binding="early", refresh_s=1.0, route="round-robin"),
+        hosts=frames.Hosts(queue=True),
+    )
+    for name, frame in (
+        ("centralised", held),
+        ("delegated", library.load_frame("delegated")),
+        ("5 stale views", stale),
+    ):
+        for policy in ("fifo+least-loaded", "engine:least-energy", "engine:eft", "engine:kubernetes"):
+            started = time.process_time()
+            run = run_frame(frame, workload, cluster, policy)
+            spent = time.process_time() - started
+            shown = metrics.tail(run)
+            print(
+                f"  {name:14s} {policy:22s} p50 {shown['p50']:7.3g} p99 {shown['p99']:9.4g} "
+                f"{run.total_j / 1e6:7.3f} MJ  {1e6 * spent / tasks:6.1f} µs/task"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("speed", "grid", "headline", "exde", "sweeps", "savers"))
+    parser.add_argument("--part", choices=("speed", "grid", "headline", "exde", "policies", "sweeps", "savers"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one")
     parser.add_argument("--rows", type=Path, default=Path("docs/frames_grid.csv"), help="where the grid is kept")
@@ -236,6 +262,7 @@ def main() -> None:
         "grid": lambda: grid(workloads.TASKS // short, 4 if given.quick else workloads.TRACES, given.rows),
         "headline": lambda: headline(500_000 // short),
         "exde": exde,
+        "policies": lambda: policies(20_000 // short),
         "sweeps": lambda: sweeps(500_000 // short),
         "savers": lambda: savers(500_000 // short),
     }

@@ -141,6 +141,39 @@ def test_the_hpe_guarantee_is_set_at_admission(cluster: Cluster, namespace: str)
         cluster.api.delete(f"{path_of(document)}/{document['metadata']['name']}")
 
 
+def test_carbon_gates_and_limits_of_mps_are_set_at_admission(cluster: Cluster, namespace: str) -> None:
+    for name in ("carbon", "mps"):
+        apply(cluster, name)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    notes = {"wattflow.io/gpu-share": "0.25", "wattflow.io/gpu-memory": "10Gi"}
+
+    def made(name: str, labels: dict[str, str], notes: dict[str, str]) -> JSON:
+        spec = {"schedulerName": "nobody", "containers": [{"name": "a", "image": "x"}]}
+        return cluster.api.create(
+            pods, {"metadata": {"name": name, "labels": labels, "annotations": notes}, "spec": spec}
+        )
+
+    ends = time.monotonic() + 90
+    for turn in itertools.count():  # as above
+        found = made(f"both-{turn}", {"wattflow.io/carbon": "wait"}, notes)
+        done = "schedulingGates" in found["spec"] and "env" in found["spec"]["containers"][0]
+        if done or time.monotonic() > ends:
+            break
+        time.sleep(0.2)
+    assert found["spec"]["schedulingGates"] == [{"name": "wattflow.io/carbon"}]
+    environment = {one["name"]: one for one in found["spec"]["containers"][0]["env"]}
+    assert environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]["value"] == "25"
+    assert environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]["value"] == "0=10240M"
+    field = environment["CUDA_VISIBLE_DEVICES"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert field == "metadata.annotations['wattflow.io/gpu']"
+    assert any(one["name"] == "nvidia-mps" for one in found["spec"]["volumes"])
+    plain = made("neither", {}, {})
+    assert "schedulingGates" not in plain["spec"] and "env" not in plain["spec"]["containers"][0]
+    for name in ("carbon", "mps"):
+        for document in documents(name):
+            cluster.api.delete(f"{path_of(document)}/{document['metadata']['name']}")
+
+
 def test_what_is_missing_is_told_at_start_all_at_once(cluster: Cluster, tmp_path: Path) -> None:
     rig = cluster.own()
     nobody = tmp_path / "nobody.kubeconfig"

@@ -93,3 +93,17 @@ def test_reference_agrees(seed: int) -> None:
     run = run_frame(_frame(design), _workload(tasks), cluster, seed=seed)
     expected = {t: (reference.placed[t], reference.start[t], reference.end[t]) for t in range(len(tasks))}
     assert _seen(run) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["least-energy", "eft"])
+@pytest.mark.parametrize("seed", range(8))
+def test_centralised_with_a_policy_of_the_engine_is_the_core(seed: int, name: str) -> None:
+    """A placer that sees everything asks the policy what the core asks it: every field of every record is the same."""
+    rng = random.Random(seed)
+    cluster = random_cluster(rng)
+    workload = random_workload(rng, cluster, gangs=False)
+    workload = replace(workload, parent_bytes=np.zeros_like(workload.parent_bytes))
+    core = simulate(workload, cluster, name, seed=seed)
+    frame = run_frame(Frame("centralised"), workload, cluster, f"engine:{name}", seed=seed)
+    assert frame.attempts.tobytes() == core.attempts.tobytes()

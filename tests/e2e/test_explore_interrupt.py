@@ -33,7 +33,11 @@ def test_an_interrupted_exploration_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from wattflow.cli.main import main; main()", "explore", str(design)]
     command += ["--out", str(out), "--workers", "2"]
     settings = {"env": {**os.environ, "PYTHONPATH": paths}, "text": True}
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **settings)
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **settings,
+        # A shell that runs the suite in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     end = time.monotonic() + BOUND_S
     while len(list(out.glob("points/*.json"))) < 5 and run.poll() is None and time.monotonic() < end:
         time.sleep(0.02)

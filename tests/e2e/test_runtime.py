@@ -19,6 +19,7 @@ import wattflow
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Denied
+from wattflow.traces.wfformat import read_document
 
 pytestmark = pytest.mark.xdist_group("runtime")
 WORKFLOW = {
@@ -49,7 +50,7 @@ WORKFLOW = {
 }
 
 
-def cli(home: Path, *args: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def cli(home: Path, *args: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"WATTFLOW_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "wattflow.cli", *args]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
@@ -176,6 +177,21 @@ def test_a_workflow_file_runs_and_its_run_is_a_run(home: Path, tmp_path: Path) -
     workflow = next(row for row in listed if row["name"] == "little")
     assert workflow["state"] == "done" and workflow["tasks"] == {"done": 2}
     assert cli(home, "logs", f"{workflow['id']}/read").stdout == "hi\n"
+    compared = cli(home, "compare", str(out), "-p", "fifo,eft", "-o", "json")
+    assert compared.returncode == 0, compared.stderr
+    lines = json.loads(compared.stdout)["rows"]
+    assert [line["simulated"] for line in lines] == [False, *[True] * (len(lines) - 1)] and len(lines) >= 3
+    assert all(line["makespan_s"] > 0 and line["energy_j"] > 0 for line in lines)
+
+
+def test_a_finished_workflow_is_wfformat_with_joules(home: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "little.json", tmp_path / "done.json"
+    path.write_text(json.dumps(WORKFLOW))
+    done = cli(home, "run", str(path), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    document = read_document(out)
+    assert [task.id for task in document.tasks] == ["write", "read"] and document.tasks[1].parents == ("write",)
+    assert all(task.runtime_s > 0 and task.energy_j is not None for task in document.tasks)
 
 
 def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> None:

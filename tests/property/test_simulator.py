@@ -17,7 +17,7 @@ from wattflow.model.run import ACCOUNTS, OUTCOMES, Run
 from wattflow.sim import SimOptions, simulate
 
 DONE, TIME_LIMIT = OUTCOMES.index("done"), OUTCOMES.index("time_limit")
-CALM = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+CALM = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)

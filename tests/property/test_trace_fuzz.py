@@ -24,7 +24,6 @@ from wattflow.traces import alibaba, catalog, documents, opendc_files, registry,
 FUZZ = settings(
     max_examples=40,
     deadline=None,
-    derandomize=True,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -192,8 +191,15 @@ def test_mutated_documents(data: st.DataObject) -> None:
     workflow, problems = wfformat.parse(raw)
     assert (workflow is None) == bool(problems)
     if workflow is not None:
-        with contextlib.suppress(InvalidInput):
-            documents.to_workload([workflow], "w")
+        try:
+            made = documents.to_workload([workflow], "w")
+        except InvalidInput as refusal:
+            # What a document can say and a workload cannot be: it must be named, and the document must have it.
+            assert refusal.problems, refusal
+        else:
+            assert len(made) == len(workflow.tasks)
+            order = {task: at for at, task in enumerate(made.topological_order().tolist())}
+            assert all(order[p] < order[t] for t in range(len(made)) for p in made.parents_of(t))
 
 
 FLAT = {"workflow": {"tasks": [{"name": "a", "runtime": 1}, {"name": "b", "runtime": 2, "parents": ["a"]}]}}
@@ -275,8 +281,12 @@ def test_mutated_clusters(text: bytes) -> None:
         path = folder / "x.json"
         path.write_bytes(text)
         for read in (opendc_files.read_topology, alibaba.read_nodes, opendc_files.read_experiment):
-            with contextlib.suppress(InvalidInput):
-                read(path)
+            try:
+                made = read(path)
+            except InvalidInput as refusal:
+                assert path.name in str(refusal), refusal
+            else:
+                assert made is not None
         assert len(catalog.walk(folder)) == 1
         assert registry.claimed(registry.probe(path)) is None or text
     except InvalidInput:

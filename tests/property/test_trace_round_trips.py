@@ -20,7 +20,6 @@ from wattflow.traces import documents, wfformat, wfformat_write
 QUICK = settings(
     max_examples=60,
     deadline=None,
-    derandomize=True,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -75,6 +75,8 @@ def compare(
 
     Percentages are (before − after) / before against the baseline, with a 95 % interval over seeds.
 
+    A run of real work (`wattflow run FILE --out RUN.parquet`) is compared with simulations of its own tasks and nodes.
+
     A seed redraws generated workloads, failures, errors of estimates and a policy's dice, not a recorded trace; add
     --jitter for that.
 
@@ -85,6 +87,8 @@ def compare(
     from wattflow.lab.show.tables import metric_names
 
     form = chosen_form(output, out, force)
+    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out):
+        return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
     never_onto(inputs, out, report)
@@ -113,6 +117,25 @@ def compare(
         write(comparison, path, quiet)
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
         remark(f"note: {note}", quiet)
+
+
+def real_run(path: str, policies: str, form: o.Form, out: Path | None) -> bool:
+    """A real run beside its simulations; False where the file is none."""
+    from dataclasses import asdict
+
+    from wattflow.lab.compare.real import beside_simulated
+    from wattflow.lab.run.run_file import is_run, read_run
+    from wattflow.lab.show.tables import beside_table
+
+    if not is_run(path):
+        return False
+    chosen = ("fifo", "least-energy", "eft", "most-allocated", "round-robin") if policies == "all" else None
+    lines = beside_simulated(read_run(path), chosen or o.names_of(policies))
+    if form is o.Form.table:
+        print_tables([beside_table(lines, f"{path}: real and simulated")])
+    else:
+        deliver([asdict(line) for line in lines], form, out, {"run": path})
+    return True
 
 
 def _is_study(workflows: Sequence[str]) -> bool:

@@ -23,6 +23,10 @@ def experiment(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Results go here; by default out/experiments/NAME.")
     ] = None,
+    workflows: Annotated[
+        Path | None,
+        typer.Option("--workflows", metavar="FOLDER", help="Other workflows than the file's, where it has a folder."),
+    ] = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Replay a published claim, or list what can be replayed.
@@ -37,7 +41,7 @@ def experiment(
         for known in lab.names():
             typer.echo(f"{known:16s} {lab.load(known).about}")
         return
-    chosen = lab.load(name)
+    chosen = lab.load(name, workflows)
     with progress_bar(quiet) as progress:
         outcome = lab.run(chosen, progress)
     typer.echo(f"{chosen.name}: {chosen.about}\nsource: {chosen.source}\n")

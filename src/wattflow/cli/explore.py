@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def explore(
-    design: Annotated[Path, typer.Argument(metavar="DESIGN", help="A design file; docs/explore.md has its keys.")],
+    design: Annotated[Path, typer.Argument(metavar="DESIGN", help="A design file, or a bundled one such as exde.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go; out/NAME by default.")
     ] = None,
@@ -34,13 +34,14 @@ def explore(
 
     Example: wattflow explore experiments/explore_small.toml --workers 2
     """
+    from wattflow.lab.experiments.experiment import design as bundled
     from wattflow.lab.explore.design import read_design
     from wattflow.lab.explore.exploration import explore as run
     from wattflow.lab.explore.report import write_exploration
     from wattflow.lab.explore.store import Store
 
     chosen = _workers(workers)
-    wanted = read_design(design)
+    wanted = read_design(bundled(design))
     folder = out if out is not None else Path("out") / wanted.name
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"--out {folder}", "is a file; name a folder")

@@ -16,6 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BAD_INPUT, INTERRUPTED = 2, 130
+LONGEST_NAME = 200
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
@@ -28,14 +29,16 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except WattflowError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
-        except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-            typer.echo(f"error: {error.filename or ''}: {error.strerror}", err=True)
+        except BrokenPipeError:
+            sys.stderr.close()
+            os._exit(0)
+        except OSError as error:
+            where = str(error.filename or "")
+            shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
+            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            sys.stderr.close()
-            os._exit(0)
 
     return run

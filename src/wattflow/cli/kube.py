@@ -150,6 +150,9 @@ def collect(
         list[Path] | None, typer.Option("--cpu", help="CPU seconds by pod, from `wattflow kube meter`; one per node.")
     ] = None,
     profile: Annotated[str, typer.Option("--profile", help="Power profile of nodes that name none.")] = "",
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", help="Address of a Prometheus with Kepler's metrics: its joules are used.")
+    ] = "",
 ) -> None:
     """Turn a finished workflow into WfFormat with runtimes, machines and energy of each task.
 
@@ -173,12 +176,14 @@ def collect(
     async def read() -> Workflow:
         async with Client(where) as client:
             watts = await fetch.watts_of(client, profile)
-            return await fetch.finished(client, namespace or where.namespace, workflow, watts.profile_of, seconds)
+            space = namespace or where.namespace
+            return await fetch.finished(client, space, workflow, watts.profile_of, seconds, prometheus)
 
     found = asyncio.run(read())
     traces.save(documents.to_workload([found], found.name), out, "wfformat")
     known = [task.energy_j for task in found.tasks if task.energy_j is not None]
-    energy = f"{sum(known):.1f} J modelled above idle" if known else "energy unknown (no power profile)"
+    source = "attributed by Kepler" if prometheus else "modelled above idle"
+    energy = f"{sum(known):.1f} J {source}" if known else "energy unknown (no power profile)"
     remark(f"wrote {out}: {len(found.tasks)} tasks, {found.makespan_s:.0f} s, {energy}", False)
 
 

@@ -41,7 +41,7 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
 
     place = home_of(home)
     token = token_file.read_text().strip() if token_file is not None else place.token(role)
-    return Connection(server or place.url(), token)
+    return Connection(server or place.url(), token, place.ca() if server is None else None)
 
 
 def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:

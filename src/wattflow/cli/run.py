@@ -30,7 +30,7 @@ def run(
     ] = None,
     retries: Annotated[int, typer.Option("--retries", min=0, help="Of each task.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the finished Run here (.parquet).")
+        Path | None, typer.Option("--out", metavar="FILE", help="The finished Run (.parquet), or WfFormat (.json).")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     quiet: o.Quiet = False,
@@ -38,6 +38,8 @@ def run(
     """Run a workflow or a script on the server.
 
     A workflow's tasks run their command.program with its arguments. Exit code 1 when a task failed.
+
+    `--out` takes the run for `describe` and `compare` (.parquet), or the workflow with runtimes and joules (.json).
 
     Example: wattflow run montage.json --out run.parquet
     """
@@ -107,7 +109,8 @@ def _write_run(connection: Connection, workflow: str, out: Path) -> None:
     from wattflow.files.whole import whole_file
 
     _wait_for_joules(connection, workflow)
-    data, _ = connection.raw("GET", f"/v1/workflows/{workflow}/run")
+    what = "document" if out.suffix == ".json" else "run"
+    data, _ = connection.raw("GET", f"/v1/workflows/{workflow}/{what}")
     with whole_file(out) as draft:
         draft.write_bytes(data)
 

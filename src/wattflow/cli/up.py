@@ -39,8 +39,11 @@ def up(
     twin: Annotated[
         bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
     ] = False,
-    driver: Annotated[str, typer.Option("--driver", help="Where work runs: agents, local, slurm or dask.")] = "agents",
+    driver: Annotated[str, typer.Option("--driver", help="agents, local, slurm, dask or simulated.")] = "agents",
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="URL", help="Of the Dask cluster.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", metavar="NAME|FILE", help="What --driver simulated plays.")
+    ] = None,
     partition: Annotated[str | None, typer.Option("--partition", help="Of Slurm.")] = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
@@ -53,6 +56,13 @@ def up(
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
     gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps.")] = "exclusive",
+    suspend_command: Annotated[
+        str | None, typer.Option("--suspend-command", metavar="CMD", help="Puts {node} to sleep.")
+    ] = None,
+    resume_command: Annotated[str | None, typer.Option("--resume-command", metavar="CMD", help="Wakes {node}.")] = None,
+    wake_on_lan: Annotated[
+        str | None, typer.Option("--wake-on-lan", metavar="NODE=MAC,…", help="Wakes by packet instead.")
+    ] = None,
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
@@ -81,7 +91,9 @@ def up(
     command += ["--twin"] if twin else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
-    for name, value in (("scheduler", scheduler), ("partition", partition)):
+    for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
+                        ("suspend_command", suspend_command), ("resume_command", resume_command),
+                        ("wake_on_lan", wake_on_lan)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
     listener.close()
@@ -102,7 +114,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
     if about is None:
         raise InvalidInput(str(place.folder), "no server is running here")
     try:
-        Connection(str(about["url"]), place.token("operator")).call("POST", "/v1/shutdown")
+        Connection(str(about["url"]), place.token("operator"), place.ca()).call("POST", "/v1/shutdown")
     except Unreachable:
         os.kill(int(str(about["pid"])), signal.SIGTERM)
     end_s = time.monotonic() + 20

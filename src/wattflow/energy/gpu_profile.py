@@ -288,7 +288,7 @@ def by_share(document: Mapping[str, object], kernel: str) -> tuple[list[float], 
     groups: dict[float, list[float]] = {}
     for point in _rows(document, "points"):
         if point["kind"] == "share" and point["kernel"] == kernel:
-            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])  # type: ignore[arg-type, call-overload]
+            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])  # type: ignore[arg-type]
     shares = sorted(share for share, values in groups.items() if values)
     return shares, [groups[share] for share in shares]
 

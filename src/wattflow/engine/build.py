@@ -18,6 +18,7 @@ from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 _CLASS_CHUNK = 4096
+_BLOCK = 4096
 _MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
 _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
@@ -101,7 +102,7 @@ class _Builder:
         clock.epoch = 1
         rules.has_data = int(bool(np.any(workload.parent_bytes > 0)))
         rules.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
-        counts.free_container = -1
+        counts.free_container = counts.hot_container = -1
         rules.max_retries = 3
         rules.limits = int(any(n.serverless and n.serverless.time_limit_s < np.inf for n in self.cluster.nodes))
         self.tables |= {"clock": clock, "rules": rules, "counts": counts, "choice": choice}
@@ -252,11 +253,16 @@ class _Builder:
         workload = self.workload
         count = len(workload)
         tasks = record_table(tables.TASKS, max(1, count))
-        tasks.release[:count], tasks.estimate[:count] = workload.release_s, workload.estimate_s
-        tasks.form[:count], tasks.workflow[:count] = workload.shape, workload.workflow
-        tasks.pending[:count] = np.diff(workload.parent_start)
-        for name in ("node", "pinned", "pinned_variant", "next", "previous"):
-            tasks[name] = -1
+        columns: dict[str, NDArray[Any]] = {
+            "release": workload.release_s, "estimate": workload.estimate_s, "form": workload.shape,
+            "workflow": workload.workflow, "pending": np.diff(workload.parent_start),
+        }  # fmt: skip
+        for first in range(0, len(tasks), _BLOCK):  # block by block: each row comes into the processor's cache once
+            block = tasks[first : first + _BLOCK]
+            for name, column in columns.items():
+                block[name][: len(column) - first] = column[first : first + _BLOCK]
+            for name in ("node", "pinned", "pinned_variant", "next", "previous"):
+                block[name] = -1
         needs_extra = bool(np.isfinite(workload.deadline_s).any() or workload.input_bytes.any())
         extra = record_table(tables.EXTRA, max(2, count) if needs_extra else 1)  # one row means: nothing of the kind
         if needs_extra:

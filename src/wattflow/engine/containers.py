@@ -1,9 +1,24 @@
-"""Warm containers: idle ones are linked per node (newest first) and per function."""
+"""Warm containers: idle ones are linked per node and per function, newest first; hot ones serve any function."""
 
 from __future__ import annotations
 
 from wattflow.engine import groups
+from wattflow.engine.tables import HOT
 from wattflow.kernel.jit import inner
+
+
+@inner
+def _first(state, fn):
+    """The newest idle container of a function, or of those that serve any."""
+    return state.counts[0].hot_container if fn == HOT else state.functions[fn].first_container
+
+
+@inner
+def _set_first(state, fn, c):
+    if fn == HOT:
+        state.counts[0].hot_container = c
+    else:
+        state.functions[fn].first_container = c
 
 
 @inner
@@ -22,7 +37,7 @@ def drop(state, c):
     if container.previous_function >= 0:
         state.containers[container.previous_function].next_function = container.next_function
     else:
-        state.functions[fn].first_container = container.next_function
+        _set_first(state, fn, container.next_function)
     if container.next_function >= 0:
         state.containers[container.next_function].previous_function = container.previous_function
     container.next_node = counts.free_container
@@ -48,8 +63,7 @@ def _purge(state, node):
 
 @inner
 def keep(state, node, fn):
-    """A container of the function becomes idle on the node now."""
-    function = state.functions[fn]
+    """A container of the function (or HOT) becomes idle on the node now."""
     node_row = state.nodes[node]
     clock = state.clock[0]
     counts = state.counts[0]
@@ -72,10 +86,10 @@ def keep(state, node, fn):
         state.containers[container.next_node].previous_node = c
     node_row.first_container = c
     container.previous_function = -1
-    container.next_function = function.first_container
+    container.next_function = _first(state, fn)
     if container.next_function >= 0:
         state.containers[container.next_function].previous_function = c
-    function.first_container = c
+    _set_first(state, fn, c)
 
 
 @inner
@@ -125,7 +139,7 @@ def _pass_of_function(state, c, after):
     if before >= 0:
         state.containers[before].next_function = after
     else:
-        state.functions[first.function].first_container = after
+        _set_first(state, first.function, after)
     if second.next_function >= 0:
         state.containers[second.next_function].previous_function = c
     first.next_function = second.next_function

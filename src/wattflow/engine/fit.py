@@ -284,7 +284,7 @@ def _add_levels(state, n, variant, task, g, constraint):
 
 @inner
 def _add_near(state, n, variant, task, asleep):
-    """Nodes that hold the task's data or a warm container of its function stand for themselves."""
+    """Nodes that hold the task's data or a warm container for its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
         links = state.links[task]
@@ -295,10 +295,11 @@ def _add_near(state, n, variant, task, asleep):
     fn = state.shapes[state.tasks[task].form].function
     function = state.functions[fn]
     if function.cold_start_s > 0.0:
-        c = function.first_container
-        while c >= 0 and n < room:
-            n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
-            c = state.containers[c].next_function
+        for kind in range(2):
+            c = function.first_container if kind == 0 else state.counts[0].hot_container
+            while c >= 0 and n < room:
+                n = _add_single(state, n, variant, task, state.containers[c].node, asleep)
+                c = state.containers[c].next_function
     return n
 
 

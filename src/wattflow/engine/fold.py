@@ -213,6 +213,24 @@ def set_frequency(state, node, level):
 
 
 @inner
+def level_below(state, node, watts):
+    """The fastest frequency level at which the node with all threads busy draws no more than this; else the slowest."""
+    cls = state.nodes[node].cls
+    kind = state.classes[cls]
+    above_w = kind.full_w + kind.device_idle_w - kind.idle_w
+    slowest = 0
+    best = -1
+    for level in range(kind.frequency_n):
+        speed = state.frequency_speed[cls, level]
+        if speed < state.frequency_speed[cls, slowest]:
+            slowest = level
+        full_w = kind.idle_w + above_w * state.frequency_power[cls, level]
+        if full_w <= watts + 1e-9 and (best < 0 or speed > state.frequency_speed[cls, best]):
+            best = level
+    return best if best >= 0 else slowest
+
+
+@inner
 def set_capacity(state, node, capacity_u):
     """Change what a node's requests may sum to."""
     groups.leave(state, node)

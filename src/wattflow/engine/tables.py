@@ -37,7 +37,7 @@ WAITING, READY, PLACED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
 # out; out of the queue until a time; a free row; standing for work that is not known yet
 GHOST, LEFT, PARKED, FREE, UNKNOWN = 6, 7, 8, 9, 10
 # Actions
-ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY, ACT_STOP = 0, 1, 2, 3, 4, 5
+ACT_TIMER, ACT_SLEEP, ACT_WAKE, ACT_WARM, ACT_FREQUENCY, ACT_STOP, ACT_CAP = 0, 1, 2, 3, 4, 5, 6
 # What a live engine knows of an attempt: placed, waiting for its node to wake, started; and whether it is to stop
 ASSUMED, WAITS, STARTED = 0, 1, 2
 # What becomes of a task when its last attempt is gone; the graver one holds
@@ -60,7 +60,8 @@ COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
     ("placed_n", "i8"), ("action_n", "i8"), ("active_n", "i8"), ("candidate_n", "i8"), ("group_n", "i8"),
     ("asleep_n", "i8"), ("shapes_n", "i8"), ("extra_n", "i8"), ("failed_tasks", "i8"), ("held_first", "i8"),
-    ("free_attempt", "i8"), ("free_container", "i8"), ("free_task", "i8"), ("free_workflow", "i8"),
+    ("free_attempt", "i8"), ("free_container", "i8"), ("hot_container", "i8"), ("free_task", "i8"),
+    ("free_workflow", "i8"),
     ("sealed_first", "i8"), ("child_n", "i8"), ("parent_n", "i8"), ("timer_n", "i8"), ("stale", "i8"),
     ("ended_n", "i8"), ("stamp", "i8"),
 ])  # fmt: skip
@@ -149,6 +150,8 @@ GROUPS = np.dtype([
     ("power_state", "i4"), ("words", "i4"),
 ])  # fmt: skip
 CANDIDATES = np.dtype([("node", "i4"), ("device", "i4"), ("variant", "i4")])
+HOT = -1
+"""In place of a function: a container that serves any."""
 CONTAINERS = np.dtype([
     ("node", "i4"), ("function", "i4"), ("next_node", "i4"), ("previous_node", "i4"), ("next_function", "i4"),
     ("previous_function", "i4"), ("idle_since", "f8"),

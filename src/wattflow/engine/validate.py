@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import devices
-from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, LEFT, PLACED, READY, State
+from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, HOT, LEFT, PLACED, READY, State
 from wattflow.model.errors import WattflowError
 
 _SHOWN = 8
@@ -255,11 +255,15 @@ def _containers(state: State) -> Iterator[str]:
     if free is None:
         yield "the free list of containers has no end"
         return
-    for heads, link, owner in (
-        (state.nodes["first_container"], "next_node", "node"),
-        (state.functions["first_container"], "next_function", "function"),
+    hot = _walk(int(state.counts.hot_container[0]), table["next_function"], len(table))
+    if hot is None or np.any(table["function"][hot] != HOT):
+        yield "the hot containers have no end or belong to a function"
+        return
+    for heads, link, owner, apart in (
+        (state.nodes["first_container"], "next_node", "node", 0),
+        (state.functions["first_container"], "next_function", "function", len(hot)),
     ):
-        seen = 0
+        seen = apart
         for row in np.flatnonzero(np.asarray(heads) >= 0).tolist():
             found = _walk(int(heads[row]), table[link], len(table))
             if found is None or np.any(table[owner][found] != row):

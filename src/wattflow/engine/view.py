@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wattflow.engine import devices
-from wattflow.engine.tables import ASLEEP, FALLING, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
+from wattflow.engine.tables import ASLEEP, FALLING, HOT, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
 from wattflow.kernel import random
 from wattflow.kernel.jit import jit
 
@@ -215,15 +215,6 @@ def load(state, candidate):
 
 
 @jit
-def memory_load(state, candidate):
-    """Memory in use over the node's memory; 0 for a node that has none."""
-    node = state.candidates[candidate].node
-    node_row = state.nodes[node]
-    memory = node_row.capacity_mem
-    return node_row.used_mem / memory if memory > 0 else 0.0
-
-
-@jit
 def warm(state, task, candidate):
     """Whether an idle container of the task's function waits on the candidate's node."""
     fn = state.shapes[state.tasks[task].form].function
@@ -232,15 +223,29 @@ def warm(state, task, candidate):
 
 @jit
 def find_container(state, node, fn):
-    """The most recently idle container of a function on a node that is not too old; −1 without one."""
+    """The most recently idle container of a function on a node that is not too old, else a hot one; −1 without."""
     node_row = state.nodes[node]
     c = node_row.first_container
+    hot = -1
     oldest = state.clock[0].now - state.classes[node_row.cls].keep_alive_s
     while c >= 0:
-        if state.containers[c].function == fn and state.containers[c].idle_since > oldest:
-            return c
+        if state.containers[c].idle_since > oldest:
+            if state.containers[c].function == fn:
+                return c
+            if state.containers[c].function == HOT and hot < 0:
+                hot = c
         c = state.containers[c].next_node
-    return -1
+    return hot
+
+
+@jit
+def warming_s(state, node, fn):
+    """Seconds that a container of a function takes to make on a node; a hot one as long as the slowest."""
+    seconds = 0.0
+    for f in range(state.functions.size):
+        if f == fn or fn == HOT:
+            seconds = max(seconds, state.functions[f].cold_start_s)
+    return seconds * state.classes[state.nodes[node].cls].cold_factor
 
 
 @jit

@@ -191,6 +191,7 @@ class _Builder:
             "arrivals": order,
             "t_next": links,
             "t_right": np.full(rows + probes, -1, np.int32) if heap else np.zeros(1, np.int32),
+            "t_key": _keys(self.policy, load) if heap else np.zeros(1),
             "t_state": np.zeros(rows, np.int8),
             "t_placer": np.zeros(rows, np.int16),
             "t_node": np.full(rows if self.has_dag else 1, -1, np.int32),
@@ -430,6 +431,13 @@ class _Builder:
             "owner_since": np.zeros(max(1, objects) if self.i[tables.OWNERS] else 1),
             "ring": points, "ring_host": owners,
         }  # fmt: skip
+
+
+def _keys(policy: FramePolicy, load: Workload) -> NDArray[np.float64]:
+    """What orders the queues: the estimate, or the keys that come with the policy."""
+    if policy.keys is not None:
+        return _own(policy.keys, np.float64)
+    return _known(load.estimate_s).copy()
 
 
 def _own(values: Any, kind: Any) -> NDArray[Any]:

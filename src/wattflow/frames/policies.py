@@ -1,11 +1,20 @@
-"""Placement policies inside a frame: an order of queues and a score of hosts, written ``order+score``."""
+"""Placement policies inside a frame: an order of queues and a score of hosts, as ``order+score`` or ``engine:NAME``.
+
+The six scores are compiled into the frame. ``engine:NAME`` is any policy of the engine that scores task by task, seen
+through the placers' views (`frames.deciding`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.frames.kernel import tables
 from wattflow.model.errors import unknown_name
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
 
 ORDERS = ("fifo", "sjf")
 SCORES = {
@@ -17,6 +26,7 @@ SCORES = {
     "random": tables.ANY,
 }
 DEFAULT = "fifo+least-loaded"
+ENGINE = "engine:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +35,12 @@ class FramePolicy:
 
     order: str = "fifo"
     score: str = "least-loaded"
+    engine: Policy | None = None
+    keys: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
-        return f"{self.order}+{self.score}"
+        return f"{ENGINE}{self.engine.name}" if self.engine is not None else f"{self.order}+{self.score}"
 
 
 def names() -> list[str]:
@@ -38,8 +50,15 @@ def names() -> list[str]:
 
 def load(name: str) -> FramePolicy:
     """A policy by name; ``fifo`` and ``sjf`` alone mean least loaded."""
+    if name.startswith(ENGINE):
+        return of_engine(registry.load(name.removeprefix(ENGINE)))
     order, _, score = name.partition("+")
     policy = FramePolicy(order, score or "least-loaded")
     if policy.order not in ORDERS or policy.score not in SCORES:
-        raise unknown_name("frame policy", name, names(), "(an order and a score joined by '+')")
+        raise unknown_name("frame policy", name, names(), "(an order and a score joined by '+', or engine:NAME)")
     return policy
+
+
+def of_engine(policy: Policy) -> FramePolicy:
+    """One of the engine's policies; its score stands behind the name ``first`` until the placers ask it."""
+    return FramePolicy("fifo", "first", policy)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.frames import build, policies
+from wattflow.frames.deciding import Views
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import loop, tables
 from wattflow.frames.kernel.tables import State
@@ -19,6 +21,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
 from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workload import Workload
+from wattflow.policy.base import Policy
 
 _EVENTS_PER_CALL = 2_000_000
 _COUNTERS = {
@@ -41,7 +44,7 @@ def run_frame(
     frame: Frame,
     workload: Workload,
     cluster: Cluster,
-    policy: str | FramePolicy = policies.DEFAULT,
+    policy: str | FramePolicy | Policy = policies.DEFAULT,
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -49,7 +52,8 @@ def run_frame(
     """Run a workload to its end under a frame. Same arguments, same bytes.
 
     Args:
-        policy: Order of queues and score of hosts, such as ``"fifo+least-loaded"``.
+        policy: Order of queues and score of hosts, such as ``"fifo+least-loaded"``, or one of the engine's policies,
+            such as ``"engine:least-energy"``, that each placer asks on its own view.
         seed: Of everything random: delays, samples, failures.
         progress: Called now and then with the share of tasks done; an exception from it ends the run.
 
@@ -57,15 +61,25 @@ def run_frame(
     ``stolen`` and ``cache_misses``, ``utilisation`` and the joules of messages.
     """
     check(frame)
-    chosen = policies.load(policy) if isinstance(policy, str) else policy
+    chosen = policies.of_engine(policy) if isinstance(policy, Policy) else policy
+    chosen = policies.load(chosen) if isinstance(chosen, str) else chosen
+    views = None
+    if chosen.engine is not None:
+        views = Views(chosen.engine, workload, cluster, frame.placers.count, seed)
+        keys = views.keys()
+        chosen = replace(chosen, order="fifo" if keys is None else "sjf", keys=keys)
     state = build.build(frame, workload, cluster, chosen, seed)
+    if views is not None:
+        views.attach(state)
     started = time.process_time()
-    _advance(state, len(workload), progress)
+    _advance(state, len(workload), progress, views)
     seconds = time.process_time() - started
     return _result(state, (frame, workload, cluster, chosen, seed), seconds)
 
 
-def _advance(state: State, total: int, progress: Callable[[float], None] | None) -> None:
+def _advance(
+    state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None
+) -> None:  # fmt: skip
     opening, advance, settle = loop.functions(loop.type_of(state))
     with np.errstate(over="ignore", invalid="ignore"):
         opening(state.handle())
@@ -73,7 +87,9 @@ def _advance(state: State, total: int, progress: Callable[[float], None] | None)
             status = advance(state.handle(), _EVENTS_PER_CALL)
             if status == loop.GROW:
                 _grow(state)
-            elif status == loop.STUCK:
+            if views is not None:
+                views.raise_error()
+            if status == loop.STUCK:
                 left, now = int(state.i[tables.OPEN]), float(state.f[tables.NOW])
                 raise WattflowError(f"{left} tasks are open at {now:g} s and nothing more will happen")
             if progress is not None:
@@ -158,6 +174,8 @@ def _manifest(frame: Frame, workload: Workload, cluster: Cluster, policy: FrameP
         ignored.append("hardware threads beyond physical cores")
     if any(node.devices for node in cluster.nodes):
         ignored.append("devices, apart from their idle watts")
+    if policy.engine is not None and policy.engine.act is not None:
+        ignored.append("what the policy does besides placing: sleep, wake, frequencies")
     return {
         "wattflow": __version__,
         "python": platform.python_version(),

@@ -79,7 +79,7 @@ def _content(file: str) -> str:
         return ""
 
 
-class _Locator(caching._CacheLocator):  # type: ignore[misc]
+class _Locator(caching._CacheLocator):
     """A fixed folder; a function is fresh as long as its file's content is the same."""
 
     def __init__(self, function: Any, folder: Path) -> None:
@@ -103,7 +103,7 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         raise NotImplementedError("made by `FolderCache` alone")
 
 
-class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _Results(caching.CompileResultCacheImpl):
     def __init__(self, function: Any, folder: Path) -> None:
         self._lineno = function.__code__.co_firstlineno
         self._locator = _Locator(function, folder)
@@ -113,7 +113,7 @@ class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
         self._filename_base = self.get_filename_base(full, getattr(sys, "abiflags", ""))
 
 
-class FolderCache(caching.FunctionCache):  # type: ignore[misc]
+class FolderCache(caching.FunctionCache):
     """numba's cache of one function in a folder of our choice; reading falls back on what the package carries."""
 
     def __init__(self, function: Any, folder: str) -> None:

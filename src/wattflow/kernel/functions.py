@@ -71,7 +71,7 @@ def _type_of_functions(value: Functions, context: Any) -> Any:
 
 
 @register_model(FunctionsType)
-class _FunctionsModel(models.PrimitiveModel):  # type: ignore[misc]
+class _FunctionsModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _I64.as_pointer())
 
@@ -86,7 +86,7 @@ def _unbox_functions(kind: Any, value: Any, c: Any) -> NativeValue:
 
 
 @infer_getattr
-class _FunctionsAttribute(AttributeTemplate):  # type: ignore[misc]
+class _FunctionsAttribute(AttributeTemplate):
     key = FunctionsType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]

@@ -120,12 +120,12 @@ def _try_it() -> None:
     """Compile an inner function and its caller; raises unless the answer is right."""
     from wattflow.kernel import jit
 
-    def doubled(x):  # type: ignore[no-untyped-def]
+    def doubled(x):
         return 2 * x
 
     called = jit.inner(doubled)
 
-    def caller(x):  # type: ignore[no-untyped-def]
+    def caller(x):
         return called(x) + called(x + 1)
 
     answer = numba.njit(**(jit.OPTIONS | {"cache": False}))(caller)(5)

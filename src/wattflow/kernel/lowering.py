@@ -73,13 +73,13 @@ class RowsType(types.Type):
 
 
 @register_model(TablesType)
-class _TablesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _TablesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _I64.as_pointer())
 
 
 @register_model(RowsType)
-class _RowsModel(models.StructModel):  # type: ignore[misc]
+class _RowsModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, [("data", types.voidptr), ("size", types.intp)])
 
@@ -115,8 +115,8 @@ def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
     return NativeValue(pointer, is_error=builder.load(failed), cleanup=leave)
 
 
-def _address_of(typing_context, tables):  # type: ignore[no-untyped-def]
-    def code(context, builder, called, values):  # type: ignore[no-untyped-def]
+def _address_of(typing_context, tables):
+    def code(context, builder, called, values):
         return builder.ptrtoint(values[0], _I64)
 
     return types.int64(tables), code
@@ -126,8 +126,8 @@ address_of: Any = intrinsic(_address_of)
 """Address of the directory, for compiled code that has to find the Python object again."""
 
 
-def _tables_at(typing_context, like, address):  # type: ignore[no-untyped-def]
-    def code(context, builder, called, values):  # type: ignore[no-untyped-def]
+def _tables_at(typing_context, like, address):
+    def code(context, builder, called, values):
         return builder.inttoptr(values[1], _I64.as_pointer())
 
     return like(like, types.int64), code
@@ -138,7 +138,7 @@ tables_at: Any = intrinsic(_tables_at)
 
 
 @infer_getattr
-class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
+class _TablesAttribute(AttributeTemplate):
     key = TablesType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
@@ -186,7 +186,7 @@ def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any
 
 
 @infer_global(operator.getitem)
-class _RowsItem(AbstractTemplate):  # type: ignore[misc]
+class _RowsItem(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
         rows, index = args
         if isinstance(rows, RowsType) and isinstance(index, types.Integer):
@@ -209,7 +209,7 @@ def _row(context: Any, builder: Any, called: Any, values: Any) -> Any:
 
 
 @infer_getattr
-class _RowsAttribute(AttributeTemplate):  # type: ignore[misc]
+class _RowsAttribute(AttributeTemplate):
     key = RowsType
 
     def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,40 @@ class RecordTable(np.ndarray):
             super().__setattr__(name, value)
 
 
+LARGE_BYTES = 1 << 20
+"""From this size on a table's memory is kept when the table goes, for the next one of about its size."""
+KEPT_BYTES = 1 << 29
+_kept: list[np.ndarray] = []
+"""Memory of tables that went: touching fresh pages costs more than everything else that making a table does."""
+
+
+class _Block(np.ndarray):
+    """Memory on loan; tables are views of it, so it goes with the last of them."""
+
+
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """A table of zeros. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
-    table = np.empty(rows, np.dtype((Row, dtype)))
-    table.view(np.uint8)[...] = 0
-    return table.view(RecordTable)
+    size = rows * dtype.itemsize
+    if size < LARGE_BYTES:
+        table = np.empty(rows, np.dtype((Row, dtype)))
+        table.view(np.uint8)[...] = 0
+        return table.view(RecordTable)
+    memory = _memory(size)
+    block = memory.view(_Block)
+    weakref.finalize(block, _keep, memory).atexit = False
+    block[:size] = 0
+    return block[:size].view(np.dtype((Row, dtype))).view(RecordTable)
+
+
+def _memory(size: int) -> np.ndarray:
+    """The smallest kept memory that holds so much and is not much larger, else fresh memory."""
+    fitting = [number for number, memory in enumerate(_kept) if size <= len(memory) <= size + size // 4]
+    if fitting:
+        return _kept.pop(min(fitting, key=lambda number: len(_kept[number])))
+    return np.empty(size, np.uint8)
+
+
+def _keep(memory: np.ndarray) -> None:
+    _kept.append(memory)
+    while sum(map(len, _kept)) > KEPT_BYTES:
+        _kept.pop(0)

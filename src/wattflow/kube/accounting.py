@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wattflow.kube import objects, quantity
+from wattflow.kube import gpus, objects, quantity
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 Amounts = dict[str, int]
@@ -34,6 +34,9 @@ def pod_requests(pod: objects.Pod) -> Amounts:
     _add(total, amounts(spec.overhead))
     total = {name: value for name, value in total.items() if value and counted(name)}
     total[PODS] = 1
+    shared = gpus.wish(pod)
+    if shared is not None:
+        total[gpus.SHARE] = shared.share_m
     return total
 
 
@@ -46,7 +49,9 @@ def counted(name: str) -> bool:
 
 def node_allocatable(node: objects.Node) -> Amounts:
     """What pods on the node may take together."""
-    return {name: value for name, value in amounts(node.status.allocatable).items() if counted(name) or name == PODS}
+    found = {name: value for name, value in amounts(node.status.allocatable).items() if counted(name) or name == PODS}
+    shared, _ = gpus.offered(node)
+    return found | {gpus.SHARE: shared * gpus.WHOLE} if shared else found
 
 
 def _containers(pod: objects.Pod) -> Amounts:

@@ -10,7 +10,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from wattflow.kube import accounting, objects
+import msgspec
+
+from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.decider import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.reflect import DELETED
@@ -38,6 +40,7 @@ class Book:
     Attributes:
         waiting: Our pods without a node, by uid.
         refused: Of those, the ones that we do not place at all, with the reason.
+        gated: Our pods with a scheduling gate.
         kept: Our pods that are not to be placed yet, as `keeps_back` says.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
@@ -54,6 +57,7 @@ class Book:
     since_s: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     kept: dict[str, objects.Pod] = field(default_factory=dict)
+    gated: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     version: int = 0
     live: bool = True
@@ -142,6 +146,10 @@ class Book:
         del self.waiting[uid]
         self._amounts.pop(uid, None)
         self._counted.pop(uid, None)
+        asked = gpus.wish(pod)
+        if asked is not None:
+            index = gpus.place(view.node, view.gpus, asked)
+            pod = _noted(pod, {gpus.INDEX: str(index)})
         self._put(Record(pod, node, amounts, held=True, assumed=True))
         return None
 
@@ -150,7 +158,7 @@ class Book:
         record = self.records.get(uid)
         if record is not None and record.assumed:
             self._take(uid)
-            self.waiting[uid] = record.pod
+            self.waiting[uid] = record.pod = _noted(record.pod, {gpus.INDEX: None})
             self.since_s.setdefault(uid, now_s)
             if self._is_counted(record.pod):
                 self._counted[uid] = -1
@@ -160,6 +168,10 @@ class Book:
         for pod in list(self.kept.values()):
             if pod.metadata.uid in self.kept:
                 self._unbound(pod)
+
+    def in_use(self, node: str, unless: Callable[[objects.Pod], bool]) -> bool:
+        """Whether a pod is on the node, or on its way there, but for those of a kind."""
+        return any(not unless(self.records[uid].pod) for uid in self._by_node.get(node, ()))
 
     def holds(self, node: str) -> bool:
         """Whether a pod of ours is on the node, or on its way there."""
@@ -181,16 +193,20 @@ class Book:
         uid = pod.metadata.uid
         wanted = self.owns(pod) and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
         if uid in self.records:
-            self.records[uid].pod = pod
+            index = self.records[uid].pod.metadata.annotations.get(gpus.INDEX)
+            self.records[uid].pod = _noted(pod, {gpus.INDEX: index})
             return
         if not wanted:
             self._unwant(uid)
+            if self.owns(pod) and pod.spec.scheduling_gates:
+                self.gated[uid] = pod
             return
         if self.keeps_back(pod):
             self._unwant(uid)
             self.kept[uid] = pod
             return
         self.kept.pop(uid, None)
+        self.gated.pop(uid, None)
         known = self.waiting.get(uid)
         self.waiting[uid] = pod
         if known is None or _wishes(known) != _wishes(pod):
@@ -198,7 +214,7 @@ class Book:
 
     def _want(self, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
-        reason = volumes.unsupported(pod)
+        reason = volumes.unsupported(pod) or gpus.wrong(pod)
         if reason is not None:
             self.refused[uid] = reason
             return
@@ -218,6 +234,7 @@ class Book:
 
     def _unwant(self, uid: str) -> None:
         self.kept.pop(uid, None)
+        self.gated.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self._amounts.pop(uid, None)
@@ -319,6 +336,14 @@ class Book:
         if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason
+
+
+def _noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
+    """The pod with these annotations, or, where they are None, without."""
+    if not any(value is not None or key in pod.metadata.annotations for key, value in notes.items()):
+        return pod
+    found = {key: value for key, value in {**pod.metadata.annotations, **notes}.items() if value is not None}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=found))
 
 
 def _matters(old: objects.Node, new: objects.Node) -> bool:

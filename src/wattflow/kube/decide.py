@@ -17,7 +17,7 @@ from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol
 from wattflow.live.twin import Twin
-from wattflow.model.cluster import Node
+from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.policy.base import Policy
@@ -26,6 +26,7 @@ _MOST_SHAPES = 2048
 _MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
 _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
+SleepOf = Callable[[objects.Node], Sleep | None]
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
 
 
@@ -55,11 +56,12 @@ class EngineDecider:
         finish_first: bool = False,
         estimates: Estimates | None = None,
         executions: Executions | None = None,
+        sleep_of: SleepOf = lambda node: None,
         twin: Twin | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
         self.twin = twin
-        self._capped = capped
+        self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
         self._loads: dict[str, accounting.Amounts] = {}
@@ -113,6 +115,7 @@ class EngineDecider:
             speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
+            sleep=self._sleep_of(node),
         )
         for resource in sorted(offered):
             self._counts_by(resource)
@@ -134,6 +137,15 @@ class EngineDecider:
         for known in (self._curves, self._loads, self._later):
             known.pop(name, None)
         self.engine.put(protocol.GONE, id)
+
+    def powered(self, name: str, state: protocol.Power) -> None:
+        """A node is on, or asleep, now."""
+        if name in self._nodes:
+            self.engine.put(protocol.NODE, self._nodes[name], state=state)
+
+    def coming_m(self, within_s: float) -> int:
+        """Milli-cores of workflows' tasks whose parents are all done or about to be."""
+        return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
         """What pods that were not chosen here use on a node."""
@@ -183,7 +195,11 @@ class EngineDecider:
             if name in self._nodes:
                 self._pinned(wanted, self._nodes[name])
         kept = set()
-        for placement in self.engine.step(now_s).placements:
+        result = self.engine.step(now_s)
+        for action in result.actions:
+            if action.kind is protocol.Act.SLEEP:  # not now
+                self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
+        for placement in result.placements:
             uid = self._uids.get(placement.tag, "")
             if self._nodes.get(where.get(uid, "")) != placement.node:
                 self.engine.put(protocol.REFUSED, placement.attempt)
@@ -229,6 +245,8 @@ class EngineDecider:
         attempt = self._attempts.get(uid)
         if attempt is not None:
             self.engine.put(protocol.STARTED, attempt)
+            if self._structure is not None:
+                self._structure.started(uid, self._now_s)
             if uid in self._gang_of:
                 self._gangs[self._gang_of[uid]].started.add(uid)
 
@@ -290,7 +308,11 @@ class EngineDecider:
             uid = whose if gang is None else gang.uids()[placement.part]
             self._hold(uid, name, placement.attempt)
             choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
-        return Chosen(choices, result.wake_at)
+        ordered: dict[protocol.Act, list[str]] = {protocol.Act.SLEEP: [], protocol.Act.WAKE: []}
+        for action in result.actions:
+            if action.kind in ordered and action.who in self._names:
+                ordered[action.kind].append(self._names[action.who])
+        return Chosen(choices, result.wake_at, *ordered.values())
 
     def why(self, uid: str) -> str:
         """Why a wanted pod is not placed."""

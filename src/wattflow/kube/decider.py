@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from wattflow.kube import accounting, objects
+from wattflow.live.protocol import Power
 from wattflow.model.profile import PowerProfile
 
 
@@ -37,10 +38,16 @@ class Choice(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What one step decided, and when to be asked again without an event."""
+    """What one step decided, and when to be asked again without an event.
+
+    Attributes:
+        sleep, wake: Nodes to put to sleep and to wake; answered by `Decider.powered`.
+    """
 
     choices: Sequence[Choice]
     wake_at_s: float
+    sleep: Sequence[str] = ()
+    wake: Sequence[str] = ()
 
 
 class Decider(Protocol):
@@ -51,6 +58,12 @@ class Decider(Protocol):
 
     def drop_node(self, name: str) -> None:
         """A node is gone; pods chosen for it are no longer held."""
+
+    def powered(self, name: str, state: Power) -> None:
+        """A node is on, or asleep, now."""
+
+    def coming_m(self, within_s: float) -> int:
+        """Milli-cores of workflows' tasks that are likely to be wanted within so many seconds, and are not yet."""
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
         """What pods that were not chosen here use on a node, all together."""

@@ -85,7 +85,7 @@ class Metrics:
             ("scheduler_pod_scheduling_sli_duration_seconds", "From first seen to bound.", "histogram", self.sli_s),
             ("wattflow_refused_total", "Placements that were undone, by reason.", "counter", self.refused),
         ):  # fmt: skip
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *source.lines(name)]  # type: ignore[attr-defined]
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *source.lines(name)]
         for name, (about, read) in self.gauges.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge"]
             lines += [f"{name}{_braces(labels)} {value:g}" for labels, value in read()]

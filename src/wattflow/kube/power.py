@@ -117,6 +117,7 @@ class Watts:
     Attributes:
         node_cap_w: Watts that no node may exceed by requests; None for no cap.
         joules: Modelled energy since the start, by node.
+        asleep_w: Watts of nodes that sleep by our order.
     """
 
     default: str = ""
@@ -124,6 +125,7 @@ class Watts:
     known: dict[str, NodePowerProfile] = field(default_factory=dict)
     joules: dict[str, float] = field(default_factory=dict)
     _profiles: dict[str, PowerProfile | None] = field(default_factory=dict)
+    asleep_w: dict[str, float] = field(default_factory=dict)
     _drawn: dict[str, tuple[PowerProfile, int, float]] = field(default_factory=dict)
     _caps: dict[str, float] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -174,6 +176,8 @@ class Watts:
         profile, cpu = self._profiles.get(name), view.requested.get(accounting.CPU, 0)
         if profile is None:
             return None
+        if name in self.asleep_w:
+            return self.asleep_w[name]
         known = self._drawn.get(name)
         if known is None or known[1] != cpu or known[0] is not profile:
             known = self._drawn[name] = (profile, cpu, profile.at(cpu / 1000))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wattflow.kube import decide, settings
+from wattflow.kube import decide, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -25,6 +25,7 @@ from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import Settings
 from wattflow.live.twin import Twin
+from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -40,7 +41,9 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
-    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim else _NEEDS
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    if chosen.forecast:
+        needs = (*needs, ("", "pods", "patch"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
@@ -80,9 +83,11 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     if executions is not None:
         executions.restore()
     twin = Twin.beside(policy) if chosen.twin else None
+    sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
-        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions, twin
-    )
+        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
+        lambda node: sleep if sleeping.may_sleep(node) else None, twin,
+    )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
     if flows is not None:
         scheduler.mirrors[:0] = [
@@ -132,7 +137,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "twin")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

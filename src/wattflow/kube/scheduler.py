@@ -11,16 +11,17 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, objects
+from wattflow.kube import accounting, carbon, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client
-from wattflow.kube.decider import Choice, Decider
+from wattflow.kube.decider import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
 from wattflow.kube.leader import Leader
@@ -28,10 +29,13 @@ from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.settings import Settings
+from wattflow.kube.sleeping import Sleeper
+from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
+_GATES_S = 5.0
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -60,6 +64,8 @@ class Scheduler:
     leader: Leader = field(init=False)
     claims: Claims | None = None
     executions: Executions | None = None
+    sleeper: Sleeper | None = None
+    holds: carbon.Holds | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -69,6 +75,7 @@ class Scheduler:
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _integrated_s: float = 0.0
     _drawn_w: float = 0.0
+    _until_awake: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
     shadowed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,6 +99,13 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+        if settings.forecast and not shadow:
+            self.holds = carbon.Holds(self.client, Path(settings.forecast))
+        if settings.hook and not shadow:
+            in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
+            self.sleeper = Sleeper(
+                self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s
+            )
         wake = self._wake.set
         self.mirrors = [
             Mirror(self.client, "/api/v1/nodes", objects.Node, self._on_node, after_batch=wake),
@@ -104,7 +118,9 @@ class Scheduler:
     # what happens
 
     def _on_node(self, kind: str, node: objects.Node) -> None:
-        self.book.on_node(kind, self.claims.seen(kind, node) if self.claims is not None else node)
+        if self.claims is not None:
+            node = self.claims.seen(kind, node)
+        self.book.on_node(kind, self.sleeper.seen(kind, node) if self.sleeper is not None else node)
 
     def _on_pod(self, kind: str, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
@@ -162,6 +178,8 @@ class Scheduler:
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
+            if self.holds is not None:
+                tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
 
     def _begin(self) -> None:
@@ -170,6 +188,8 @@ class Scheduler:
         wall_s = time.time()
         held = self.book.begin(pods.items.values(), lambda pod: self.estimates.left(pod, wall_s), self.clock())
         log.info("begun: %d of our pods run already", held)
+        for name, state in self.sleeper.states.items() if self.sleeper is not None else ():
+            self._powered(name, state)
 
     def _lost(self) -> None:
         raise SystemExit("lost the lease: stopping, another scheduler may bind now")
@@ -195,6 +215,8 @@ class Scheduler:
         if began_s - self._integrated_s >= 1:
             self.watts.integrate(self.book.cluster, began_s - self._integrated_s)
             self._integrated_s = began_s
+            if self.sleeper is not None and self.may_bind:
+                self._wake_ahead()
             if self.claims is not None and self.may_bind:
                 self.claims.release_idle(self.book.holds)
         for outcome in self._outcomes:
@@ -213,7 +235,56 @@ class Scheduler:
                 self._take([choice], began_s)
         for choices in together.values():
             self._take(choices, began_s)
+        self._order(chosen)
         return chosen.wake_at_s
+
+    # nodes that sleep
+
+    def _order(self, chosen: Chosen) -> None:
+        """Carry out what the step wants of nodes."""
+        for name in chosen.sleep:
+            if self.sleeper is not None and self.may_bind:
+                self.sleeper.sleep(name)
+            else:
+                self.decider.powered(name, Power.ON)
+        for name in chosen.wake if self.sleeper is not None else ():
+            self.sleeper.wake(name)  # type: ignore[union-attr]
+
+    def _wake_ahead(self) -> None:
+        """Wake nodes for tasks of workflows that will be wanted about when a node woken now is ready."""
+        assert self.sleeper is not None
+        asleep = [name for name, state in self.sleeper.states.items() if state is Power.ASLEEP]
+        missing = self.decider.coming_m(self.settings.wake_s) if asleep else 0
+        if not missing:
+            return
+        views = self.book.cluster.nodes
+        for name, view in views.items():
+            if self.sleeper.states.get(name) in (None, Power.WAKING):
+                missing -= view.allocatable.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)
+        for name in sorted(asleep):
+            if missing <= 0:
+                return
+            if name in views:
+                missing -= views[name].allocatable.get(accounting.CPU, 0)
+                self.decider.powered(name, Power.WAKING)
+                self.sleeper.wake(name)
+
+    def _powered(self, name: str, state: Power) -> None:
+        """A node fell asleep, or is on: what waited for it goes now."""
+        self.decider.powered(name, state)
+        if state is Power.ASLEEP:
+            self.watts.asleep_w[name] = self.settings.sleep_w
+        elif state is Power.ON:
+            self.watts.asleep_w.pop(name, None)
+            for waiting in self._until_awake.pop(name, ()):
+                self._queue.put_nowait(waiting)
+        self._wake.set()
+
+    def _unwoken(self, name: str) -> None:
+        now_s = self.clock()
+        for uid, _, _ in self._until_awake.pop(name, ()):
+            self.book.forget(uid, now_s)
+            self._undo(uid, "the node did not wake", now_s)
 
     def _take(self, choices: list[Choice], began_s: float) -> None:
         """Assume placements and send them off, or undo all of them with the reason."""
@@ -233,7 +304,11 @@ class Scheduler:
                 return
         if self.settings.mode == "schedule":
             for choice in choices:
-                self._queue.put_nowait((choice.uid, choice.node, began_s))
+                waiting = (choice.uid, choice.node, began_s)
+                if self.sleeper is None or self.sleeper.awake(choice.node):
+                    self._queue.put_nowait(waiting)
+                else:
+                    self._until_awake.setdefault(choice.node, []).append(waiting)
 
     def _capped(self, choice: Choice) -> str | None:
         cap_w = self.settings.cluster_cap_w
@@ -311,7 +386,8 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        return {DECISION: msgspec.json.encode(note).decode()}
+        gpu = record.pod.metadata.annotations.get(gpus.INDEX)
+        return {DECISION: msgspec.json.encode(note).decode()} | ({gpus.INDEX: gpu} if gpu is not None else {})
 
     # those who wait
 
@@ -331,6 +407,16 @@ class Scheduler:
             ]  # fmt: skip
             for uid in due[:20]:
                 await self._tell_one(uid, now_s)
+
+    async def _open_gates(self, holds: carbon.Holds) -> None:
+        """Let pods go that waited for clean electricity."""
+        while True:
+            await asyncio.sleep(_GATES_S)
+            holds.refresh()
+            now_s = time.time()
+            for pod in [one for one in self.book.gated.values() if carbon.gated(one)] if self.may_bind else ():
+                if holds.go_at_s(pod, self.estimates.of(pod), now_s) <= now_s:
+                    await holds.release(pod)
 
     async def _tell_one(self, uid: str, now_s: float) -> None:
         pod = self.book.waiting.get(uid)

@@ -61,6 +61,11 @@ class Settings:
     release_s: float = 30.0
     profiles: bool = True
     twin: bool = False
+    forecast: str = ""
+    hook: str = ""
+    sleep_w: float = 10.0
+    wake_s: float = 120.0
+    enter_s: float = 30.0
 
     @property
     def lease(self) -> str:
@@ -114,6 +119,8 @@ def _read(root: StrictTable) -> Settings:
         ("http", ("address", "port", "stale_after_s", "token_file")),
         ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles", "twin")),
         ("workflows", ("argo", "finish_first", "executions")),
+        ("carbon", ("forecast",)),
+        ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
         ("shared", ("claim", "settle_s", "release_s")),
     ):
         table = root.table(section)

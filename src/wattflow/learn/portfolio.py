@@ -78,9 +78,12 @@ def measure(
     """Simulate one policy; estimates are the workload's (or drawn by the options with the seed)."""
     run = simulate(workload, cluster, policy, seed=seed, options=options)
     end_s = np.zeros(len(workload.workflow_names))
-    np.maximum.at(end_s, workload.workflow, run.end_s_by_task())
+    # A task that was given up (a time limit, its tries) ends with the run, and its workflow is late.
+    task_end_s = run.end_s_by_task()
+    given_up = np.isnan(task_end_s)
+    np.maximum.at(end_s, workload.workflow, np.where(given_up, run.start_s + run.span_s, task_end_s))
     due_s = np.full(len(end_s), np.inf)
-    np.minimum.at(due_s, workload.workflow, workload.deadline_s)
+    np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
     response_s = end_s - workload.workflow_submit_s
     late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())
     return Result(run.total_j, float(response_s.mean()), float(np.quantile(response_s, 0.95)), run.makespan_s, late)

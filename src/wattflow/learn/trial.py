@@ -18,7 +18,7 @@ from wattflow.learn.portfolio import Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import learned, registry
+from wattflow.policy import learned, registry, weights
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, build, kernel
 from wattflow.sim.simulate import Simulation
@@ -42,25 +42,31 @@ class Trial:
         np.minimum.at(self._due_s, workload.workflow, workload.deadline_s)
         self._lock = threading.Lock()
 
+    def restart(self, theta: Floats | None = None) -> None:
+        """Back to the time before the first event. Weights of no length are zeros."""
+        sim = self.simulation
+        try:
+            sim.state.copy_from(self._state)
+            sim.world.copy_from(self._world)
+        except ValueError:  # tables grew in the last run
+            sim.state, sim.world = self._state.copy(), self._world.copy()
+        if theta is not None and self._learns:
+            learned.use(sim.state, theta if len(theta) else np.zeros(weights.SIZE))
+        with np.errstate(over="ignore"):
+            kernel.open_world(sim.state.handle(), sim.world.handle())
+
     def run(self, theta: Floats | None = None) -> Result:
         """Simulate to the end, with these weights where the policy has any."""
-        with self._lock:
+        with self._lock, np.errstate(over="ignore"):
+            self.restart(theta)
             sim = self.simulation
-            try:
-                sim.state.copy_from(self._state)
-                sim.world.copy_from(self._world)
-            except ValueError:  # tables grew in the last run
-                sim.state, sim.world = self._state.copy(), self._world.copy()
-            if theta is not None and self._learns:
-                learned.use(sim.state, theta)
-            with np.errstate(over="ignore"):
-                kernel.open_world(sim.state.handle(), sim.world.handle())
-                while sim.advance() != kernel.DONE:
-                    pass
-                kernel.settle(sim.state.handle(), sim.world.handle())
-            return self._result()
+            while sim.advance() != kernel.DONE:
+                pass
+            kernel.settle(sim.state.handle(), sim.world.handle())
+            return self.result()
 
-    def _result(self) -> Result:
+    def result(self) -> Result:
+        """What the run cost, its intervals being settled."""
         sim = self.simulation
         pulse = sim.world.pulse[0]
         rows = sim.world.records[: int(pulse.record_n)]
@@ -93,8 +99,9 @@ class Wish:
 class Judge:
     """A scenario and a seed with what others did there: the reward of weights is measured against them."""
 
-    PRICE = 3.0
-    """Per cent of joules that one per cent of seconds beyond the bound costs."""
+    BOUND, PRICE = 1.01, 2.0
+    """From which ratio to the baseline's seconds on the worst of the three costs, and how many per cent of joules one
+    per cent of it costs. A seed alone is judged a little harder than the mean of several."""
 
     def __init__(self, scenario: Scenario, seed: int, wish: Wish | None = None) -> None:
         self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
@@ -124,9 +131,9 @@ class Judge:
 
     def penalty(self, found: Result) -> float:
         """What seconds beyond those of the baseline (and the dial) and newly missed deadlines cost."""
-        cost = 0.0
-        for name in ("mean_s", "p95_s", "makespan_s"):
-            ratio = getattr(found, name) / max(1e-9, getattr(self.baseline, name))
-            cost += self.PRICE * max(0.0, math.log(ratio / (1.0 + self.wish.wait)))
+        slower = max(
+            getattr(found, name) / max(1e-9, getattr(self.baseline, name)) for name in ("mean_s", "p95_s", "makespan_s")
+        )
         missed = len(found.missed - self.punctual.missed)
-        return cost + missed / max(1, len(self.trial.workload.workflow_names))
+        late = self.PRICE * max(0.0, math.log(slower / (self.BOUND + self.wish.wait)))
+        return late + missed / max(1, len(self.trial.workload.workflow_names))

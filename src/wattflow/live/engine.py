@@ -110,7 +110,8 @@ class Engine:
         pods = _ANY_PODS if settings.pods else 0
         if int(state.rules["pods"][0]) != pods:
             state.rules["pods"] = pods
-            groups.rebuild(state.handle())
+            with _quiet():
+                groups.rebuild(state.handle())
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value

@@ -13,7 +13,7 @@ ROW = np.dtype([
 ROW_TYPE = from_dtype(ROW)
 
 
-def explain(state, functions, task, rows):  # type: ignore[no-untyped-def]
+def explain(state, functions, task, rows):
     """Candidates of all variants with their costs; how many. The State is a copy: a score may write notes."""
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant

@@ -39,7 +39,9 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     made |= {"active_groups": np.zeros(0, np.int32)}
     made |= tables.no_rules() | {"bases": made["masks"].copy()}
     state = State(**made)
-    state.counts[["held_first", "free_attempt", "free_container", "free_task", "free_workflow", "sealed_first"]] = -1
+    for head in ("held_first", "free_attempt", "free_container", "hot_container", "free_task", "free_workflow"):
+        state.counts[head] = -1
+    state.counts["sealed_first"] = -1
     state.choice["reserved"] = -2
     state.clock["retry_at"], state.clock["epoch"] = np.inf, 1
     state.workflows["first_task"] = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ class Inbox:
         self.state, self.desk, self.nodes, self.shapes, self.kernels = state, desk, nodes, shapes, kernels
         self.count = 0
         self.gone: list[int] = []
-        self._kinds = {kind: getattr(self, f"_put_{kind.name.lower()}") for kind in Kind}
         self.refresh()
 
     def refresh(self) -> None:
@@ -52,7 +51,7 @@ class Inbox:
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         try:
-            made: int | None = self._kinds[kind](*who, **fields)
+            made: int | None = _KINDS[kind](self, *who, **fields)
         except TypeError as problem:
             raise p.BadEvent(f"{Kind(kind).name}: {problem}") from None
         except KeyError:
@@ -186,6 +185,11 @@ class Inbox:
             rejected=growth.grown(made.rejected, rows),
         )  # fmt: skip
         self.refresh()
+
+
+# Functions, not bound methods: an inbox that held those would hold itself, and a fork's memory would wait for a
+# collection instead of being free at once.
+_KINDS: dict[Kind, Callable[..., int | None]] = {kind: getattr(Inbox, f"_put_{kind.name.lower()}") for kind in Kind}
 
 
 def _amount(name: str, value: int) -> int:

@@ -61,11 +61,13 @@ class Act(enum.IntEnum):
     WAKE = 2
     """Wake the node; report NODE with ON when it is on."""
     WARM = 3
-    """Make a warm container of function ``value`` on the node."""
+    """Make a warm container of function ``value`` on the node; −1 is one that can take any function."""
     FREQUENCY = 4
     """Set the node's frequency level to ``value``."""
     STOP = 5
     """End the attempt ``who``; report FINISHED or FAILED when it is gone. Until then it holds what it took."""
+    CAP = 6
+    """Keep the node's watts at or below ``value`` (powercap, NVML); the engine reckons with that frequency's speed."""
 
 
 class Outcome(enum.IntEnum):

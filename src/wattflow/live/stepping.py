@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers
-from wattflow.engine.tables import ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
+from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers, view
+from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
@@ -15,17 +15,17 @@ from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
 _NODE_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 3, 5
 
 
-def fold_events(state, desk, functions, now):  # type: ignore[no-untyped-def]
+def fold_events(state, desk, functions, now):
     """The first half of a step, alone; see `folding`."""
     return folding.fold_events(state, desk, functions, now)
 
 
-def decide_all(state, desk, functions):  # type: ignore[no-untyped-def]
+def decide_all(state, desk, functions):
     """The second half of a step, alone; see `_decide_all`."""
     return _decide_all(state, desk, functions)
 
 
-def run_step(state, desk, functions, now, events):  # type: ignore[no-untyped-def]
+def run_step(state, desk, functions, now, events):
     """Both halves in one call, for policies that do not look at workflows between them."""
     desk.words[0].events = events
     status = folding.fold_events(state, desk, functions, now)
@@ -103,11 +103,13 @@ def _apply_policy_actions(state, first):
             reports.wake(state, node)
         elif kind == ACT_WARM:
             if state.nodes[node].power_state == ON:
-                seconds = state.functions[value].cold_start_s * state.classes[state.nodes[node].cls].cold_factor
+                seconds = view.warming_s(state, node, value)
                 timers.push(state, state.clock[0].now + seconds, timers.WARM, node, value)
                 reports.ask(state, kind, node, value)
-        elif kind == ACT_FREQUENCY and fold.set_frequency(state, node, value):
-            reports.ask(state, kind, node, value)
+        elif kind == ACT_FREQUENCY or kind == ACT_CAP:
+            level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
+            if fold.set_frequency(state, node, level):
+                reports.ask(state, kind, node, value)
     for k in range(asked, counts.action_n):
         state.actions[kept].kind = state.actions[k].kind
         state.actions[kept].node = state.actions[k].node
@@ -183,7 +185,7 @@ def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline
     return structure.task_id(state, task)
 
 
-def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
+def open_workflow(state, submit, deadline, tag):
     """A new workflow; its id, or −1 when the table is full."""
     w = rows.new_workflow(state, submit)
     if w < 0:
@@ -193,7 +195,7 @@ def open_workflow(state, submit, deadline, tag):  # type: ignore[no-untyped-def]
     return rows.make_id(_WORKFLOW_ID, w, state.workflows[w].generation)
 
 
-def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
+def requeue(state, functions, tasks):
     """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
     counts = state.counts[0]
     for at in range(counts.shapes_n):
@@ -215,7 +217,7 @@ def requeue(state, functions, tasks):  # type: ignore[no-untyped-def]
         queue.push(state, tasks[i])
 
 
-def add_lane(state, earlier, later):  # type: ignore[no-untyped-def]
+def add_lane(state, earlier, later):
     """A plan has one task of a workflow wait for another; False when the table of edges is full."""
     return structure.add_edge(state, earlier, later, 0.0) != structure.FULL
 

@@ -323,12 +323,12 @@ def want_one(state, ask, functions, chosen):
     return task, n
 
 
-def want(state, ask, functions, chosen):  # type: ignore[no-untyped-def]
+def want(state, ask, functions, chosen):
     """`want_one`, called from Python."""
     return want_one(state, ask, functions, chosen)
 
 
-def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):  # type: ignore[no-untyped-def]
+def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
     """`want_one` for many engines, given the addresses of their tables; ``state`` and ``ask`` say of which types."""
     for i in range(states.size):
         own = tables_at(state, states[i])
@@ -336,7 +336,7 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
         tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
 
 
-def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped-def]
+def open_instant(state, desk, ask, functions, joint):
     """After the events are folded: arrivals, and the queue's first look."""
     clock = state.clock[0]
     words = desk.words[0]
@@ -360,7 +360,7 @@ def open_instant(state, desk, ask, functions, joint):  # type: ignore[no-untyped
     return 0
 
 
-def close_instant(state, desk, ask, functions):  # type: ignore[no-untyped-def]
+def close_instant(state, desk, ask, functions):
     """What a step does after its decisions: list placements, let the policy act, say when to come back."""
     if ask.ask[0].open == 1:
         if ask.ask[0].part > 0:

@@ -257,7 +257,7 @@ class Zone:
         _require("carbon intensity", min(self.carbon.values))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cluster:
     """Nodes and zones. ``about`` says in a line or two what it models and what in it is assumed."""
 
@@ -278,6 +278,9 @@ class Cluster:
             twice = sorted({name for name, count in Counter(names).items() if count > 1})
             if twice:
                 raise ValueError(f"{kind} names must differ; more than once: {', '.join(twice[:10])}")
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}: {len(self.nodes):,} nodes, {self.total_cores:,} cores)"
 
     def without_sleep(self) -> Cluster:
         """The same machines, none of which can sleep: for results that rest on assumed sleep states."""

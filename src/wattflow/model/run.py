@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.cluster import Cluster
+from wattflow.model.units import human_energy, human_time
 from wattflow.model.workload import Workload
 
 ACCOUNTS = ("idle", "sleep", "wake", "run", "cold_start", "transfer", "lost", "unattributed")
@@ -29,7 +30,7 @@ early parts wait for the others); start → end runs.
 and of the device's watts; ``marginal_j`` is what placing it added at that moment by the estimate."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """What happened.
 
@@ -59,6 +60,11 @@ class Run:
     scalars: Mapping[str, float] = field(default_factory=dict)
     manifest: Mapping[str, object] = field(default_factory=dict)
     simulated: bool = True
+
+    def __repr__(self) -> str:
+        what = f"{self.workload.name!r} on {self.cluster.name!r} under {self.policy!r}"
+        figures = f"{len(self.attempts):,} attempts, {human_time(self.makespan_s)}, {human_energy(self.total_j)}"
+        return f"Run({what}: {figures}, {'simulated' if self.simulated else 'real'})"
 
     @property
     def total_j(self) -> float:

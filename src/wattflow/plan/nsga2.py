@@ -1,9 +1,10 @@
-"""NSGA-II over plans: node and priority of every task, judged by simulation for energy and makespan.
+"""NSGA-II over plans: node, priority and offer of every task, judged by simulation for energy and makespan.
 
 Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE Transactions on
-Evolutionary Computation 6(2), 2002, 10.1109/4235.996017; the algorithm is pymoo's (extra `plan`). Two genes for each
-task: which of the nodes that can run it, and its place in the queue. The search starts from the nodes and the order of
-HEFT and energy-aware HEFT, children of these, and random plans.
+Evolutionary Computation 6(2), 2002, 10.1109/4235.996017; the algorithm is pymoo's (extra `plan`). Three genes for
+each task: which of the nodes that can run it, its place in the queue, and which of the offers (variant and frequency
+level) that fit on that node. The search starts from the plans of HEFT and energy-aware HEFT, children of these, and
+random plans.
 
 O(population × generations) simulations. Same workload, cluster and ``seed``: same front. The policy follows the knee:
 the point of the front farthest from the line between its ends; ties go to the shorter makespan.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
@@ -79,7 +81,8 @@ class _Judge:
         estimate = known_estimates(workload)
         self.workload = replace(workload, runtime_s=estimate, estimate_s=estimate)
         self.cluster, self.params = cluster, params
-        problem = planning.problem(workload, cluster, planning.PARAMS)
+        problem = planning.problem(workload, cluster, planning.PARAMS, SETTINGS)
+        self.facts = problem.facts
         # Nodes in order of class: neighbouring genes are alike.
         by_class = np.argsort(problem.facts.cls, kind="stable")
         able = np.isfinite(problem.cost_s)
@@ -94,26 +97,53 @@ class _Judge:
             if len(nodes):
                 at = np.minimum((genes[:count][mine] * len(nodes)).astype(np.int64), len(nodes) - 1)
                 node[mine] = nodes[at]
-        return Plan(node=node, order=genes[count:].copy())
+        return Plan(node=node, order=genes[count : 2 * count].copy(), variant=self._offers(node, genes[2 * count :]))
+
+    def _fitting(self, shape: int, cls: int) -> NDArray[np.int64]:
+        """Offers of a shape that fit on a class, as numbers within the shape, the quickest first."""
+        first, n = int(self.facts.offer_first[shape]), int(self.facts.offer_n[shape])
+        factor = self.facts.factor[first : first + n, cls]
+        return np.argsort(factor, kind="stable")[: int(np.isfinite(factor).sum())]
+
+    def _offers(self, node: NDArray[np.int32], genes: Floats) -> NDArray[np.int32]:
+        """The offer of each task on its node; one that a platform's time limit forbids gives way to the quickest."""
+        facts, chosen = self.facts, np.full(len(node), -1, np.int32)
+        placed = np.flatnonzero(node >= 0)
+        pairs = np.stack([facts.shape[placed], facts.cls[node[placed]]])
+        for shape, cls in np.unique(pairs, axis=1).T.tolist():
+            tasks = placed[(pairs[0] == shape) & (pairs[1] == cls)]
+            fitting = self._fitting(shape, cls)
+            if len(fitting):
+                at = np.minimum((genes[tasks] * len(fitting)).astype(np.int64), len(fitting) - 1)
+                seconds = facts.estimate_s[tasks] * facts.factor[facts.offer_first[shape] + fitting[at], cls]
+                chosen[tasks] = fitting[np.where(seconds <= facts.limit_s[cls], at, 0)]
+        return chosen
 
     def genes(self, known: Plan) -> Floats:
-        """Genes whose plan has these nodes and this order."""
+        """Genes whose plan has these nodes, this order and these variants at the nominal frequency."""
         count = len(self.workload)
-        genes = np.zeros(2 * count)
+        genes = np.zeros(GENES * count)
         for kind, nodes in enumerate(self.able):
             if len(nodes):
                 place = np.full(len(self.cluster.nodes), 0)
                 place[nodes] = np.arange(len(nodes))
                 mine = self.kind == kind
                 genes[:count][mine] = (place[np.maximum(known.node[mine], 0)] + 0.5) / len(nodes)
-        genes[count:][np.argsort(known.order, kind="stable")] = (np.arange(count) + 0.5) / count
+        genes[count : 2 * count][np.argsort(known.order, kind="stable")] = (np.arange(count) + 0.5) / count
+        variant = np.zeros(count, np.int32) if known.variant is None else known.variant
+        for task in np.flatnonzero(known.node >= 0).tolist():
+            fitting = self._fitting(int(self.facts.shape[task]), int(self.facts.cls[known.node[task]]))
+            place = np.flatnonzero(fitting == variant[task] * len(SETTINGS.frequencies))
+            if len(place):
+                genes[2 * count + task] = (place[0] + 0.5) / len(fitting)
         return genes
 
     def costs(self, genes: Floats) -> tuple[float, float]:
         chosen = self.plan(genes)
         run = simulate(
-            self.workload, self.cluster, Policy("nsga2-candidate", plan=lambda *_: chosen, knows_future=True)
-        )
+            self.workload, self.cluster,
+            Policy("nsga2-candidate", plan=lambda *_: chosen, knows_future=True, settings=SETTINGS),
+        )  # fmt: skip
         return run.makespan_s, run.total_j
 
 
@@ -127,13 +157,13 @@ def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]
 
     class Placement(ElementwiseProblem):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__(n_var=2 * len(judge.workload), n_obj=2, xl=0.0, xu=1.0)
+            super().__init__(n_var=GENES * len(judge.workload), n_obj=2, xl=0.0, xu=1.0)
 
         def _evaluate(self, x: Floats, out: dict[str, object], *args: object, **kwargs: object) -> None:
             out["F"] = judge.costs(x)
 
     population, seed = max(4, int(params["population"])), int(params["seed"])
-    first = np.random.default_rng(seed).random((population, 2 * len(judge.workload)))
+    first = np.random.default_rng(seed).random((population, GENES * len(judge.workload)))
     for row, planner in enumerate((heft.plan, eheft.plan)):
         first[row] = judge.genes(planner(judge.workload, judge.cluster, Committed(0.0, planning.PARAMS)))
     # Children of the known plans: a tenth of their genes drawn anew.
@@ -155,13 +185,18 @@ def _undominated(costs: Floats) -> NDArray[np.int64]:
     return np.array(keep, np.int64)
 
 
+GENES = 3
+"""Of each task: node, place in the queue, offer."""
+SETTINGS = Settings(frequencies=(0, 1, 2))
+"""Offers are the variants of a task, each at three frequency levels where the node has them."""
 PARAMS: Mapping[str, float] = {"population": 20.0, "generations": 10.0, "seed": 1.0}
 
 NSGA2 = Policy(
     "nsga2",
-    "evolutionary search over nodes and order, judged by simulation",
+    "evolutionary search over nodes, order, variants and frequencies, judged by simulation",
     "10.1109/4235.996017",
     plan=plan,
+    settings=SETTINGS,
     params=PARAMS,
     knows_future=True,
 )

@@ -16,23 +16,23 @@ from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
 
-def no_priority(state, task):  # type: ignore[no-untyped-def]
+def no_priority(state, task):
     """First in, first out."""
     return 0.0
 
 
-def by_rank(state, task):  # type: ignore[no-untyped-def]
+def by_rank(state, task):
     """The order that a plan or a rank function gave."""
     return state.extra[task].rank
 
 
-def no_score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def no_score(state, task, variant, out):
     """Every candidate costs the same: the lowest index wins."""
     for c in range(out.size):
         out[c] = 0.0
 
 
-def no_act(state):  # type: ignore[no-untyped-def]
+def no_act(state):
     """Nothing to do."""
     return
 
@@ -52,7 +52,7 @@ def _through_python(signature: Any, function: Any) -> Any:
         def call_score(address: int, task: int, variant: int, out: Any) -> None:
             function(handle.owner(address), task, variant, out)
 
-        def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+        def score(state, task, variant, out):
             address = address_of(state)
             with numba.objmode():
                 call_score(address, task, variant, out)
@@ -63,7 +63,7 @@ def _through_python(signature: Any, function: Any) -> Any:
         def call_priority(address: int, task: int) -> float:
             return float(function(handle.owner(address), task))
 
-        def priority(state, task):  # type: ignore[no-untyped-def]
+        def priority(state, task):
             address = address_of(state)
             with numba.objmode(key="float64"):
                 key = call_priority(address, task)
@@ -74,7 +74,7 @@ def _through_python(signature: Any, function: Any) -> Any:
     def call_act(address: int) -> None:
         function(handle.owner(address))
 
-    def act(state):  # type: ignore[no-untyped-def]
+    def act(state):
         address = address_of(state)
         with numba.objmode():
             call_act(address)

@@ -29,13 +29,13 @@ NOTES = view.notes(*series.BLOCKS, "pue")
 
 
 @jit
-def intensity(state, zone, from_s, run_s):  # type: ignore[no-untyped-def]
+def intensity(state, zone, from_s, run_s):
     """Mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
     return view.recall(state, NOTES.pue, zone) * series.mean(state, zone, from_s, run_s)
 
 
 @jit
-def cleanest(state, zone, from_s, latest, run_s):  # type: ignore[no-untyped-def]
+def cleanest(state, zone, from_s, latest, run_s):
     """(mean intensity, start) of the cleanest start: now, or the beginning of a step, no later than ``latest``."""
     best = intensity(state, zone, from_s, run_s)
     start = from_s
@@ -51,7 +51,7 @@ def cleanest(state, zone, from_s, latest, run_s):  # type: ignore[no-untyped-def
     return best, start
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Grams: joules times mean intensity. inf everywhere while a start that saves enough is still to come."""
     now = view.now_s(state)
     latest = view.latest_start_s(state, task)

@@ -24,7 +24,7 @@ WAKES = Settings(wakes=True)
 THRIFTY = Settings(wakes=True, frequencies=(0, 1, 2))
 
 
-def priced(state, task, variant, out):  # type: ignore[no-untyped-def]
+def priced(state, task, variant, out):
     """Added joules, and ``second`` joules for each second until the end."""
     for c in range(out.size):
         joules = view.added_j(state, task, variant, c)
@@ -33,7 +33,7 @@ def priced(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = view.bounded(joules)
 
 
-def path_first(state, task):  # type: ignore[no-untyped-def]
+def path_first(state, task):
     """Critical path of the task's workflow."""
     return view.path_s(state, task)
 

@@ -8,11 +8,21 @@ timers, and keep notes. Orders are carried out by the driver after the instant; 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from wattflow.engine.tables import ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM
+from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM
 from wattflow.engine.view import hold_until, random_unit, request_action
 from wattflow.policy.jit import jit
 
-__all__ = ["draw", "hold_until", "note", "order_frequency", "order_sleep", "order_timer", "order_wake", "order_warm"]
+__all__ = [
+    "draw",
+    "hold_until",
+    "note",
+    "order_cap",
+    "order_frequency",
+    "order_sleep",
+    "order_timer",
+    "order_wake",
+    "order_warm",
+]
 
 draw = random_unit
 
@@ -37,7 +47,7 @@ def order_wake(state, node):
 
 @jit
 def order_warm(state, node, fn):
-    """Make a container of a function on a node."""
+    """Make a container of a function on a node; of `view.ANY_FUNCTION` one that serves whichever comes first."""
     request_action(state, ACT_WARM, node, fn, state.clock[0].now)
 
 
@@ -45,6 +55,12 @@ def order_warm(state, node, fn):
 def order_frequency(state, node, level):
     """Set a node's frequency level."""
     request_action(state, ACT_FREQUENCY, node, level, state.clock[0].now)
+
+
+@jit
+def order_cap(state, node, watts):
+    """Keep a node's watts at or below this many: the fastest frequency level that does so when all of it is busy."""
+    request_action(state, ACT_CAP, node, int(watts), state.clock[0].now)
 
 
 @jit

@@ -15,7 +15,7 @@ from wattflow.policy.base import Policy
 DIAL = view.dials(arrival_weight=870.0)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """log₁₀(r) · n + 870 · log₁₀(s): runtime r, cores n, arrival s."""
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST

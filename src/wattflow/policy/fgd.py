@@ -37,7 +37,7 @@ NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 
 
 @jit
-def rest_u(state, device, taken_u):  # type: ignore[no-untyped-def]
+def rest_u(state, device, taken_u):
     """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
     row = state.devices[device]
     kind = state.device_classes[row.cls]
@@ -49,7 +49,7 @@ def rest_u(state, device, taken_u):  # type: ignore[no-untyped-def]
 
 
 @jit
-def note_rests(state, node, at, devices, share_u):  # type: ignore[no-untyped-def]
+def note_rests(state, node, at, devices, share_u):
     """Write the free share of each GPU of the node into the last part of the memory; returns how many there are.
 
     ``devices`` GPUs from ``at`` on that are free count as taken by ``share_u`` each: the placement under trial.
@@ -71,7 +71,7 @@ def note_rests(state, node, at, devices, share_u):  # type: ignore[no-untyped-de
 
 
 @jit
-def useless_u(state, wanted, gpus):  # type: ignore[no-untyped-def]
+def useless_u(state, wanted, gpus):
     """Of the noted free shares, what a task of variant ``wanted`` cannot use although its node has cores for it."""
     needs = state.variants[wanted]
     need_u = needs.share_u if needs.devices == 1 else MICRO
@@ -88,14 +88,14 @@ def useless_u(state, wanted, gpus):  # type: ignore[no-untyped-def]
 
 
 @jit
-def popularity(state, i):  # type: ignore[no-untyped-def]
+def popularity(state, i):
     """How often shape i is asked for: as given, else as it arrived so far."""
     given = view.recall(state, NOTES.weight, i)
     return given if given >= 0.0 else float(state.shapes[int(view.recall(state, NOTES.form, i))].seen)
 
 
 @jit
-def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
+def fragments(state, node, variant, device):
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
     row = state.nodes[node]
     free_u = row.capacity_u - row.used_u
@@ -130,7 +130,7 @@ def fragments(state, node, variant, device):  # type: ignore[no-untyped-def]
 
 
 @jit
-def note_added_fragments(state, variant, out):  # type: ignore[no-untyped-def]
+def note_added_fragments(state, variant, out):
     """How much the node's fragmentation rises if the variant is placed there, for each candidate."""
     last = -1
     before = 0.0
@@ -148,13 +148,13 @@ def note_added_fragments(state, variant, out):  # type: ignore[no-untyped-def]
         out[c] = math.floor(added * 1e9 + 0.5) / 1e9
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """F(node with the task) − F(node)."""
     note_added_fragments(state, variant, out)
 
 
 @jit
-def scale(out, low, high):  # type: ignore[no-untyped-def]
+def scale(out, low, high):
     """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
@@ -163,7 +163,7 @@ def scale(out, low, high):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scale_known(out):  # type: ignore[no-untyped-def]
+def scale_known(out):
     """Scale an array of costs by its own known extremes."""
     low = UNKNOWN_COST
     high = -UNKNOWN_COST
@@ -174,7 +174,7 @@ def scale_known(out):  # type: ignore[no-untyped-def]
     scale(out, low, high)
 
 
-def score_power(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score_power(state, task, variant, out):
     """α · added watts + (1 − α) · added fragments, each from 0 to 100 over the candidates."""
     alpha = view.param(state, DIAL.alpha)
     first = int(view.place_of(state, NOTES.watts))

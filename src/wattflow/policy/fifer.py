@@ -7,23 +7,33 @@ time and slack: B = ⌊slack / runtime⌋. While fewer than B tasks wait for eac
 waits for one of them instead of making another, until its slack is used up. Queue: least slack first. Placement: a
 warm container, and among nodes the fullest.
 
-O(candidates) per task, O(log waiting) to queue; ties go to the lower index. Without a cold start nothing is batched;
-a task without an estimate does not wait.
+Proactive scaling: every 10 s the arrivals of each function in the next 10 s are forecast, here by Holt's linear trend
+(level and slope by exponential smoothing; the paper's is an LSTM network), and containers are made ahead until each
+serves one batch of those expected.
+
+O(candidates) per task, O(log waiting) to queue, O(functions) per interval; ties go to the lower index. Without a cold
+start nothing is batched; a task without an estimate does not wait.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from wattflow.policy import effects, view
+import numpy as np
+
+from wattflow.model.cluster import Cluster
+from wattflow.policy import effects, prewarm, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(objective=5.0)
+DIAL = view.dials(objective=5.0, interval_s=10.0, level=0.5, slope=0.3)
+"""Objective over the runtime where there is no deadline; how often arrivals are forecast, and how fast it forgets."""
+NOTES = view.notes("next_at", "seen", "level", "slope", "batch", "ordered", "done_at")
 
 
 @jit
-def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
+def stage_slack_s(state, task):
     """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
     typical = view.typical_s(state, task)
     deadline = view.deadline_s(state, task)
@@ -35,7 +45,7 @@ def stage_slack_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
-def waits(state, task):  # type: ignore[no-untyped-def]
+def waits(state, task):
     """Whether the task should wait for a busy container of its function."""
     estimate = view.estimate_s(state, task)
     fn = view.function_of(state, task)
@@ -49,15 +59,18 @@ def waits(state, task):  # type: ignore[no-untyped-def]
     return view.function_waiting(state, fn) <= batch * view.function_running(state, fn)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """Least slack first: when the stage's slack ends."""
     return view.now_s(state) + stage_slack_s(state, task)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Warm before cold, the fuller node first; inf for cold ones while the batch lasts."""
     patient = waits(state, task)
     fn = view.function_of(state, task)
+    if view.has_estimate(state, task) and view.estimate_s(state, task) > 0.0:
+        batch = math.floor(stage_slack_s(state, task) / view.estimate_s(state, task))
+        effects.note(state, NOTES.batch, fn, max(1.0, batch))
     for c in range(out.size):
         empty = 1.0 - view.core_share(state, variant, c)
         if view.container_start_s(state, fn) <= 0.0 or view.spare_containers(state, view.node_of(state, c), fn) > 0:
@@ -68,12 +81,54 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         effects.hold_until(state, view.ready_s(state, task) + stage_slack_s(state, task))
 
 
+@jit
+def forecast(state, fn):
+    """Arrivals of the function in the next interval, once those of the last are counted in."""
+    arrived = float(view.function_arrived(state, fn))
+    new = arrived - view.recall(state, NOTES.seen, fn)
+    effects.note(state, NOTES.seen, fn, arrived)
+    before = view.recall(state, NOTES.level, fn)
+    slope = view.recall(state, NOTES.slope, fn)
+    level = before + slope + view.param(state, DIAL.level) * (new - before - slope)
+    slope += view.param(state, DIAL.slope) * (level - before - slope)
+    effects.note(state, NOTES.level, fn, level)
+    effects.note(state, NOTES.slope, fn, slope)
+    return max(0.0, level + slope)
+
+
+def act(state):
+    """Every interval: make the containers that the forecast arrivals will lack."""
+    now = view.now_s(state)
+    if now < view.recall(state, NOTES.next_at, 0):
+        return
+    interval_s = view.param(state, DIAL.interval_s)
+    effects.note(state, NOTES.next_at, 0, now + interval_s)
+    useful = False
+    for fn in range(view.functions_n(state)):
+        if view.container_start_s(state, fn) > 0.0:
+            useful = True
+            expected = forecast(state, fn)
+            have = view.idle_containers(state, fn) + view.function_running(state, fn)
+            lacking = math.ceil(expected / max(1.0, view.recall(state, NOTES.batch, fn)) - 1e-9) - have
+            prewarm.order(state, fn, lacking, NOTES.ordered, NOTES.done_at, fn)
+    if useful:
+        effects.order_timer(state, now + interval_s)
+
+
+def prepare(state: Any, cluster: Cluster) -> None:
+    """Nothing arrived yet."""
+    each = np.zeros(len(state.functions))
+    view.lay_out(state, NOTES, **{name: [0.0] if name == "next_at" else each for name in NOTES._fields})
+
+
 FIFER = Policy(
     "fifer",
     "waits for a warm container within the slack; least slack first",
     "10.1145/3423211.3425683",
     score=score,
     priority=priority,
+    act=act,
+    prepare=prepare,
     params=DIAL.defaults,
     slack=True,
 )

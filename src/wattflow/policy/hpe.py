@@ -24,7 +24,7 @@ DIAL = view.dials(least_guarantee=0.6)
 
 
 @jit
-def over_budget(state, node, added_w):  # type: ignore[no-untyped-def]
+def over_budget(state, node, added_w):
     """Whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
     if view.tasks_on(state, node) == 0:
         return False
@@ -33,7 +33,7 @@ def over_budget(state, node, added_w):  # type: ignore[no-untyped-def]
 
 
 @jit
-def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
+def last_core_w(state, variant, node):
     """Watts between the last two cores that requests may fill, for each core asked for."""
     last = min(view.node_threads(state, node), view.request_cores(state, node))
     step = view.watts_at(state, node, last) - view.watts_at(state, node, max(0.0, last - 1.0))
@@ -41,7 +41,7 @@ def last_core_w(state, variant, node):  # type: ignore[no-untyped-def]
 
 
 @jit
-def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
+def profiled_w(state, task, variant, candidate):
     """Algorithm 1's cost of one candidate; inf where the energy resource is exhausted, whichever branch prices it."""
     added_w = view.added_w(state, task, variant, candidate)
     if added_w >= view.UNKNOWN_COST:
@@ -59,13 +59,13 @@ def profiled_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
     return host_w + device_w + crowding_w
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """P(k + c) − P(k) while the requests fit; P(K) − P(K − 1) for each core where only 80 % does."""
     for c in range(out.size):
         out[c] = profiled_w(state, task, variant, c)
 
 
-def score_dial(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score_dial(state, task, variant, out):
     """The same, for the one guarantee that suits the task's slack."""
     estimate = view.estimate_s(state, task)
     least = 1.0

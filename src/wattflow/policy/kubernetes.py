@@ -27,13 +27,13 @@ PODS = 110
 
 
 @jit
-def free_points(part, whole):  # type: ignore[no-untyped-def]
+def free_points(part, whole):
     """⌊100 (capacity − requested) / capacity⌋. The 1e-9 keeps whole shares whole."""
     return math.floor(100.0 * (1.0 - min(1.0, part / whole)) + 1e-9) if whole > 0 else 100.0
 
 
 @jit
-def least_allocated(state, node, variant):  # type: ignore[no-untyped-def]
+def least_allocated(state, node, variant):
     """Mean free points of cores and memory."""
     cores, memory = view.requested(state, node, variant)
     cores_n, memory_n, _ = view.unasked(state, node)
@@ -45,7 +45,7 @@ def least_allocated(state, node, variant):  # type: ignore[no-untyped-def]
 
 
 @jit
-def balanced(state, node, variant):  # type: ignore[no-untyped-def]
+def balanced(state, node, variant):
     """1 − standard deviation of the shares; of two it is half their difference. Nothing for a pod without requests."""
     if not view.asks_cores(state, variant) and not view.asks_memory(state, variant):
         return 0.0
@@ -56,20 +56,20 @@ def balanced(state, node, variant):  # type: ignore[no-untyped-def]
     return math.floor(100.0 * (1.0 - abs(by_cores - by_memory) / 2.0) + 1e-9)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """200 − (least allocated + balanced)."""
     for c in range(out.size):
         node = view.node_of(state, c)
         out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant))
 
 
-def allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
+def allocated(state, task, variant, out):
     """100 − LeastAllocated."""
     for c in range(out.size):
         out[c] = 100.0 - least_allocated(state, view.node_of(state, c), variant)
 
 
-def imbalance(state, task, variant, out):  # type: ignore[no-untyped-def]
+def imbalance(state, task, variant, out):
     """100 − BalancedAllocation."""
     for c in range(out.size):
         out[c] = 100.0 - balanced(state, view.node_of(state, c), variant)

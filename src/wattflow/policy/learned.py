@@ -18,7 +18,9 @@ a node)).
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,13 +43,13 @@ MOST = 2.0
 
 
 @jit
-def soft(x):  # type: ignore[no-untyped-def]
+def soft(x):
     """−MOST … MOST, with slope 1 at 0."""
     return x / (1.0 + abs(x) / MOST)
 
 
 @jit
-def linear(state, first, count, weight):  # type: ignore[no-untyped-def]
+def linear(state, first, count, weight):
     """Bias and weighted sum of the features in the memory from ``first`` on."""
     memory = state.memory
     total = memory[weight + count]
@@ -57,7 +59,7 @@ def linear(state, first, count, weight):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gather(state, first, count, weight, sums):  # type: ignore[no-untyped-def]
+def gather(state, first, count, weight, sums):
     """Add the features' shares to the sums of the hidden units and, behind them, of the linear part.
 
     Eight units written out: a loop over them could not keep them in registers, since all lies in one table.
@@ -86,7 +88,7 @@ def gather(state, first, count, weight, sums):  # type: ignore[no-untyped-def]
 
 
 @jit
-def start_sums(state, first, weight, sums):  # type: ignore[no-untyped-def]
+def start_sums(state, first, weight, sums):
     """Biases and the features that all candidates share; the candidates' own are added to a copy of these sums."""
     biases = weight + placing.N * weights.WIDTH
     for i in range(weights.WIDTH):
@@ -97,7 +99,7 @@ def start_sums(state, first, weight, sums):  # type: ignore[no-untyped-def]
 
 
 @jit
-def network(state, first, weight, sums):  # type: ignore[no-untyped-def]
+def network(state, first, weight, sums):
     """The place head for one candidate: a linear part and one hidden layer."""
     gather(
         state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
@@ -113,7 +115,7 @@ def network(state, first, weight, sums):  # type: ignore[no-untyped-def]
 
 
 @jit
-def correct(state, task, variant, out):  # type: ignore[no-untyped-def]
+def correct(state, task, variant, out):
     """Multiply the flagship's prices; returns the haste."""
     lean = view.param(state, DIAL.lean)
     least = math.inf
@@ -139,7 +141,7 @@ def correct(state, task, variant, out):  # type: ignore[no-untyped-def]
     return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """The flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's."""
     if view.param(state, DIAL.wait) == math.inf:
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
@@ -149,7 +151,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         wattflow.settle(state, task, variant, haste, out)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """The flagship's latest start, moved by a share of the critical path."""
     lean = view.param(state, DIAL.lean)
     if view.param(state, DIAL.wait) == math.inf:
@@ -162,7 +164,7 @@ def priority(state, task):  # type: ignore[no-untyped-def]
     return view.rank(state, task) + lean * soft(move) * view.path_s(state, task)
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Idle nodes whose time-out, shortened by how busy the cluster is, is over fall asleep."""
     lean = view.param(state, DIAL.lean)
     if lean == 0.0 or view.param(state, DIAL.wait) == math.inf:
@@ -226,11 +228,10 @@ def use(state: Any, theta: Any) -> None:
     state.classes.sleep_after_s[ours] = (base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)))[ours]
 
 
-def prepare(state: Any, cluster: Cluster) -> None:
-    """The flagship's preparation, facts of the cluster, and the weights."""
+def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
+    """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
     given = state.classes.sleep_after_s.copy()
     wattflow.prepare(state, cluster)
-    theta = weights.current()
     view.lay_out(
         state,
         NOTES,
@@ -244,7 +245,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
     rows = int(state.memory[NOTES.classes])
     fixed = np.flatnonzero(np.isfinite(given))
     state.memory[rows + CLASS_N * fixed + CLASS_N - 1] = np.inf
-    use(state, theta)
+    use(state, weights.current() if theta is None else theta)
 
 
 LEARNED = Policy(
@@ -258,4 +259,11 @@ LEARNED = Policy(
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
+    # What the network adds to the flagship's terms is what they leave of the cost.
+    terms=wattflow.WATTFLOW.terms,
 )
+
+
+def with_weights(theta: Any) -> Policy:
+    """The policy with these weights, whatever file is in use."""
+    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta))

@@ -13,7 +13,7 @@ from wattflow.policy import terms, view
 from wattflow.policy.base import Policy
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """(P(k + c) − P(k)) · runtime + cold start + transfer + wake, in joules."""
     for c in range(out.size):
         out[c] = view.added_j(state, task, variant, c)

@@ -10,7 +10,7 @@ from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Guaranteed cores in use over what requests may sum to."""
     for c in range(out.size):
         out[c] = view.load(state, c)

@@ -49,7 +49,7 @@ class Levels:
 
 
 @jit
-def _forward(parent_start, parent, child_start, child, seconds, release, before, phase):  # type: ignore[no-untyped-def]
+def _forward(parent_start, parent, child_start, child, seconds, release, before, phase):
     """Fill ``before`` and ``phase``; returns the topological order."""
     count = seconds.size
     waiting = np.empty(count, np.int64)
@@ -78,7 +78,7 @@ def _forward(parent_start, parent, child_start, child, seconds, release, before,
 
 
 @jit
-def _backward(child_start, child, seconds, order, rest):  # type: ignore[no-untyped-def]
+def _backward(child_start, child, seconds, order, rest):
     for i in range(order.size - 1, -1, -1):
         t = order[i]
         longest = 0.0

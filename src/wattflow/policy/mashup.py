@@ -18,7 +18,7 @@ from wattflow.policy.jit import jit
 
 
 @jit
-def fixed_slots(state, variant):  # type: ignore[no-untyped-def]
+def fixed_slots(state, variant):
     """How many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
     slots = 0.0
     need = max(1e-6, view.variant_guaranteed(state, variant))
@@ -33,7 +33,7 @@ def fixed_slots(state, variant):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fixed_speed_s(state, task, variant):  # type: ignore[no-untyped-def]
+def fixed_speed_s(state, task, variant):
     """Seconds of the task on the fastest fixed node that can run it; inf without one."""
     best = math.inf
     for cls in range(view.classes_n(state)):
@@ -43,7 +43,7 @@ def fixed_speed_s(state, task, variant):  # type: ignore[no-untyped-def]
     return best
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Expected end of the phase on the candidate's side; inf on the serverless side where fixed nodes are sooner."""
     fn = view.function_of(state, task)
     width = view.function_waiting(state, fn) + view.function_running(state, fn)

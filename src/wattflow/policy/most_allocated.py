@@ -9,7 +9,7 @@ from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """1 − (share of cores + share of memory) / 2, the task included."""
     for c in range(out.size):
         out[c] = 1.0 - 0.5 * (view.core_share(state, variant, c) + view.memory_share(state, variant, c))

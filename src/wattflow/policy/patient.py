@@ -29,14 +29,14 @@ LATE, SLEEP, AMORTISE = 1.0, 0.1, 0.3
 
 
 @jit
-def companions(state, variant, node):  # type: ignore[no-untyped-def]
+def companions(state, variant, node):
     """How many waiting tasks, this one included, could share the node's waking."""
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * AMORTISE)
 
 
 @jit
-def price_j(state, task, variant, candidate, idle_w):  # type: ignore[no-untyped-def]
+def price_j(state, task, variant, candidate, idle_w):
     """The whole cost of a candidate."""
     if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
@@ -51,7 +51,7 @@ def price_j(state, task, variant, candidate, idle_w):  # type: ignore[no-untyped
 
 
 @jit
-def wake_at_s(state, task, candidate):  # type: ignore[no-untyped-def]
+def wake_at_s(state, task, candidate):
     """For a sleeping node: when it must be woken for the task to start no later than it may; else −inf."""
     node = view.node_of(state, candidate)
     if not view.is_asleep(state, node):
@@ -60,14 +60,14 @@ def wake_at_s(state, task, candidate):  # type: ignore[no-untyped-def]
 
 
 @jit
-def crowded(state, variant, node):  # type: ignore[no-untyped-def]
+def crowded(state, variant, node):
     """Whether the task would find no hardware thread of its own on a node that is in use."""
     beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.node_threads(state, node)
     return view.tasks_on(state, node) > 0 and beyond > 1e-9
 
 
 @jit
-def fill_costs(state, task, variant, idle_w, out):  # type: ignore[no-untyped-def]
+def fill_costs(state, task, variant, idle_w, out):
     """Joules for the cluster; inf on crowded nodes, and on sleeping ones while the task can wait for one that is on."""
     patient = view.running(state) > 0 and view.has_estimate(state, task)
     resume = math.inf

@@ -23,7 +23,7 @@ NOTES = view.notes("k0", "k1", "k2")
 
 
 @jit
-def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
+def model_w(state, cls, utilisation):
     """K0 + K1 e^(K2 x), x in per cent; with K2 = 0 the straight line K0 + K1 x."""
     k0 = view.recall(state, NOTES.k0, cls)
     k1 = view.recall(state, NOTES.k1, cls)
@@ -33,7 +33,7 @@ def model_w(state, cls, utilisation):  # type: ignore[no-untyped-def]
     return k0 + k1 * math.exp(k2 * utilisation)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """P(utilisation after) − P(utilisation before)."""
     for c in range(out.size):
         node = view.node_of(state, c)

@@ -34,7 +34,7 @@ def optimistic_costs(problem: planning.Problem) -> Floats:
 
 
 @jit
-def _fill(order, child_start, child, edge_s, cost_s, table):  # type: ignore[no-untyped-def]
+def _fill(order, child_start, child, edge_s, cost_s, table):
     least = np.zeros(order.size)
     for i in range(order.size - 1, -1, -1):
         task = order[i]

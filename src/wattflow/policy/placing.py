@@ -42,13 +42,13 @@ def facts_of(state: Any) -> Any:
 
 
 @jit
-def held(x, most):  # type: ignore[no-untyped-def]
+def held(x, most):
     """Within ±most."""
     return max(-most, min(most, x))
 
 
 @jit
-def ratio(a, b):  # type: ignore[no-untyped-def]
+def ratio(a, b):
     """Logarithm of a / b within ±3; 0 where one is not positive."""
     if a <= 0.0 or b <= 0.0:
         return 0.0
@@ -56,27 +56,27 @@ def ratio(a, b):  # type: ignore[no-untyped-def]
 
 
 @jit
-def all_weights(state):  # type: ignore[no-untyped-def]
+def all_weights(state):
     """Sum of what counts, at least a little."""
     total = view.param(state, _ENERGY) + view.param(state, _RESPONSE) + view.param(state, _MAKESPAN)
     return max(1e-9, total + view.param(state, _COST) + view.param(state, _UTILISATION))
 
 
 @jit
-def response_share(state):  # type: ignore[no-untyped-def]
+def response_share(state):
     """How much the response of workflows counts, 0–1."""
     return view.param(state, _RESPONSE) / all_weights(state)
 
 
 @jit
-def makespan_share(state):  # type: ignore[no-untyped-def]
+def makespan_share(state):
     """How much the last end counts. Rent runs until then, so cost is counted here; idle nodes are what utilisation and
     energy both punish, so these are the rest."""
     return (view.param(state, _MAKESPAN) + view.param(state, _COST)) / all_weights(state)
 
 
 @jit
-def around(state, task, variant, first, facts):  # type: ignore[no-untyped-def]
+def around(state, task, variant, first, facts):
     """The features that all candidates of a decision share."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
@@ -95,7 +95,7 @@ def around(state, task, variant, first, facts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def candidate(state, task, variant, c, first, facts, due, price, least, merit):  # type: ignore[no-untyped-def]
+def candidate(state, task, variant, c, first, facts, due, price, least, merit):
     """The features of one candidate, behind those of `around`."""
     memory = state.memory
     at = first + AROUND_N
@@ -129,7 +129,7 @@ def candidate(state, task, variant, c, first, facts, due, price, least, merit): 
 
 
 @jit
-def order(state, task, first, facts):  # type: ignore[no-untyped-def]
+def order(state, task, first, facts):
     """The features of a task that enters the queue."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
@@ -144,7 +144,7 @@ def order(state, task, first, facts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def dozing(state, first, facts, merit):  # type: ignore[no-untyped-def]
+def dozing(state, first, facts, merit):
     """The features of an idle node of a class: how busy the cluster is, and how good the node."""
     memory = state.memory
     memory[first] = math.log1p(view.waiting(state) / memory[facts])

@@ -34,7 +34,7 @@ ROOM = 0.95
 
 
 @jit
-def present_w(state):  # type: ignore[no-untyped-def]
+def present_w(state):
     """Watts of the capped nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
@@ -43,7 +43,7 @@ def present_w(state):  # type: ignore[no-untyped-def]
     return total
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Added joules; inf where the cap would be exceeded while anything runs."""
     now = view.now_s(state)
     room_w = series.value(state, CAP, now) - present_w(state)
@@ -64,7 +64,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def hungriest(state, lower):  # type: ignore[no-untyped-def]
+def hungriest(state, lower):
     """The capped node with most watts above idle that can still go down (or, without ``lower``, up); −1 without one."""
     best = -1
     most = 0.0
@@ -81,14 +81,14 @@ def hungriest(state, lower):  # type: ignore[no-untyped-def]
 
 
 @jit
-def step_w(state, node, change):  # type: ignore[no-untyped-def]
+def step_w(state, node, change):
     """Watts that a change of the node's frequency level adds."""
     level = int(view.recall(state, NOTES.level, node))
     above_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
     return above_w * (view.frequency_power(state, node, level + change) - view.frequency_power(state, node, level))
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state):
     """Down while above the cap, up while there is room; and be there when the cap changes."""
     now = view.now_s(state)
     cap_w = series.value(state, CAP, now)

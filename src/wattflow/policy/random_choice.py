@@ -10,7 +10,7 @@ from wattflow.policy import effects
 from wattflow.policy.base import Policy
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """A uniform draw per candidate; the smallest wins."""
     for c in range(out.size):
         out[c] = effects.draw(state)

@@ -17,7 +17,7 @@ from wattflow.policy.base import Policy
 NOTES = view.notes("last", "task", "number", "distance", "node")
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """(node − last − 1) mod nodes."""
     count = view.nodes_n(state)
     number = float(view.decision(state))

@@ -10,7 +10,7 @@ from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """The estimate."""
     return view.estimate_s(state, task) if view.has_estimate(state, task) else view.UNKNOWN_COST
 

@@ -30,7 +30,7 @@ LATE = 1e18
 
 
 @jit
-def latest_end_s(state, task):  # type: ignore[no-untyped-def]
+def latest_end_s(state, task):
     """When the task must end for its workflow to keep its deadline, or the critical path on the fastest nodes."""
     latest = view.latest_start_s(state, task)
     if view.deadline_s(state, task) < math.inf:
@@ -40,13 +40,13 @@ def latest_end_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
-def known_j(watts, seconds):  # type: ignore[no-untyped-def]
+def known_j(watts, seconds):
     """Their product; what is unknown stays so, however short it is."""
     return view.UNKNOWN_COST if watts >= view.UNKNOWN_COST else watts * seconds
 
 
 @jit
-def class_best_j(state, task, variant, node):  # type: ignore[no-untyped-def]
+def class_best_j(state, task, variant, node):
     """(joules per second of runtime, seconds) of a variant on a node, on the most frugal device that it could use."""
     estimate = view.estimate_s(state, task)
     if not view.variant_needs_device(state, variant):
@@ -66,7 +66,7 @@ def class_best_j(state, task, variant, node):  # type: ignore[no-untyped-def]
 
 
 @jit
-def best_anywhere_j(state, task, by_s):  # type: ignore[no-untyped-def]
+def best_anywhere_j(state, task, by_s):
     """The fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
     best = view.UNKNOWN_COST
     seconds = math.inf
@@ -82,7 +82,7 @@ def best_anywhere_j(state, task, by_s):  # type: ignore[no-untyped-def]
     return best, seconds
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """On time: joules, inf where a more frugal node can still make it. Too late everywhere: the earliest end."""
     now = view.now_s(state)
     left_s = latest_end_s(state, task) - now

@@ -12,20 +12,20 @@ REST = "policy's own"
 """What the named terms leave of the cost."""
 
 
-def run(state, task, variant, out):  # type: ignore[no-untyped-def]
+def run(state, task, variant, out):
     """Marginal watts, crowding included, for the seconds of the run."""
     for c in range(out.size):
         watts = view.priced_w(state, task, variant, c)
         out[c] = UNKNOWN_COST if watts >= UNKNOWN_COST else watts * view.runtime_s(state, task, variant, c)
 
 
-def wake(state, task, variant, out):  # type: ignore[no-untyped-def]
+def wake(state, task, variant, out):
     """Joules of waking a sleeping node."""
     for c in range(out.size):
         out[c] = view.wake_j(state, c) if state.counts[0].asleep_n > 0 else 0.0
 
 
-def cold_start(state, task, variant, out):  # type: ignore[no-untyped-def]
+def cold_start(state, task, variant, out):
     """Joules of making a container, or of loading a device."""
     for c in range(out.size):
         out[c] = 0.0
@@ -35,7 +35,7 @@ def cold_start(state, task, variant, out):  # type: ignore[no-untyped-def]
                 out[c] = view.node_added_w(state, variant, view.node_of(state, c), -1) * seconds
 
 
-def transfer(state, task, variant, out):  # type: ignore[no-untyped-def]
+def transfer(state, task, variant, out):
     """Joules of moving the task's data."""
     for c in range(out.size):
         out[c] = view.transfer_j(state, task, view.node_of(state, c)) if state.rules[0].has_data == 1 else 0.0

@@ -23,7 +23,7 @@ POWER = 2
 
 
 @jit
-def node_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
+def node_w(state, task, variant, candidate):
     """Watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
     added = view.added_w(state, task, variant, candidate)
     if added >= view.UNKNOWN_COST:
@@ -34,7 +34,7 @@ def node_w(state, task, variant, candidate):  # type: ignore[no-untyped-def]
 
 
 @jit
-def criterion(state, task, variant, candidate, k):  # type: ignore[no-untyped-def]
+def criterion(state, task, variant, candidate, k):
     """Value k of a candidate; the unknown is view.UNKNOWN_COST."""
     if k == 0:
         return view.core_share(state, variant, candidate)
@@ -48,7 +48,7 @@ def criterion(state, task, variant, candidate, k):  # type: ignore[no-untyped-de
 
 
 @jit
-def extremes(state, task, variant, out, k):  # type: ignore[no-untyped-def]
+def extremes(state, task, variant, out, k):
     """(Euclidean norm, smallest, largest) of criterion k over the candidates, the unknown left out."""
     norm = 0.0
     best = math.inf
@@ -63,7 +63,7 @@ def extremes(state, task, variant, out, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def closeness(state, task, variant, candidate, table):  # type: ignore[no-untyped-def]
+def closeness(state, task, variant, candidate, table):
     """Distance to the ideal over distance to the ideal plus distance to the worst: 0 is ideal."""
     to_best = 0.0
     to_worst = 0.0
@@ -79,7 +79,7 @@ def closeness(state, task, variant, candidate, table):  # type: ignore[no-untype
     return math.sqrt(to_best) / both if both > 0.0 else 0.0
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """d⁺ / (d⁺ + d⁻)."""
     table = (
         extremes(state, task, variant, out, 0),

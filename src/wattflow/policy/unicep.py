@@ -14,7 +14,7 @@ from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """−waited / (log₂(cores) · runtime)."""
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST

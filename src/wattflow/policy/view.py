@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine.tables import HOT as ANY_FUNCTION
 from wattflow.engine.tables import MICRO, NO_DEVICE, UNKNOWN_COST
 from wattflow.engine.view import (
     added_w,
@@ -45,7 +46,18 @@ from wattflow.engine.view import (
     waited_s,
     wake_j,
     warm,
+    warming_s,
     work_factor,
+)
+from wattflow.policy.container_view import (
+    cold_factor,
+    container_start_s,
+    function_arrived,
+    function_running,
+    function_waiting,
+    idle_containers,
+    keep_alive_s,
+    spare_containers,
 )
 from wattflow.policy.jit import jit
 from wattflow.policy.levels import GUESS_S
@@ -98,21 +110,21 @@ from wattflow.policy.node_view import (
 )
 
 __all__ = [
-    "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asks_cores", "asks_memory", "asleep", "awake_j", "bounded",
-    "busy_cores", "busy_until_s", "bytes_to", "can_sleep", "class_count", "class_node", "class_of", "class_takes",
-    "classes_n", "cold_factor", "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s",
-    "crowding_s", "crowding_w", "deadline_s", "decision", "device_added_w", "device_of", "device_suits",
-    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s",
-    "free_cores", "frequencies_of", "frequency_power", "function_of", "function_running", "function_waiting",
-    "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep",
-    "is_gone", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w",
-    "memory_share", "node_added_w", "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of",
-    "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of",
-    "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "requested",
-    "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j", "spare_containers", "submit_s", "tasks_on",
-    "throughput", "transfer_j", "transfer_s", "typical_s", "unasked", "variant_cores", "variant_frequency",
-    "variant_guarantee", "variant_guaranteed", "variant_needs_device", "variants_of", "wait_s", "waited_s",
-    "waiting", "wake_j", "warm", "watts_at", "worth_j", "zone_of",
+    "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "asks_cores", "asks_memory", "asleep", "awake_j",
+    "bounded", "busy_cores", "busy_until_s", "bytes_to", "can_sleep", "class_count", "class_node", "class_of",
+    "class_takes", "classes_n", "cold_factor", "cold_start_s", "container_start_s", "core_share", "cores_of",
+    "crowded_finish_s", "crowding_s", "crowding_w", "deadline_s", "decision", "device_added_w", "device_of",
+    "device_suits", "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on",
+    "finish_in_s", "free_cores", "frequencies_of", "frequency_power", "function_arrived", "function_of",
+    "function_running", "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers",
+    "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on", "is_serverless", "is_waking", "keep_alive_s",
+    "latest_start_s", "lay_out", "load", "mean_w", "memory_share", "node_added_w", "node_cores", "node_idle_w",
+    "node_memory", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n",
+    "notes", "now_s", "param", "parts_of", "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall",
+    "request_cores", "requested", "running", "runtime_s", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j", "transfer_s", "typical_s", "unasked",
+    "variant_cores", "variant_frequency", "variant_guarantee", "variant_guaranteed", "variant_needs_device",
+    "variants_of", "wait_s", "waited_s", "waiting", "wake_j", "warm", "warming_s", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -339,68 +351,6 @@ def variants_of(state, task):
     """(first, behind the last) of the task's variants."""
     form = state.shapes[state.tasks[task].form]
     return form.variant_first, form.variant_first + form.variant_n
-
-
-# --- functions and their containers ----------------------------------------------------------------------------------
-@jit
-def container_start_s(state, fn):
-    """Seconds that a container of the function takes to make, before a node's own factor."""
-    return state.functions[fn].cold_start_s
-
-
-@jit
-def function_running(state, fn):
-    """Attempts of the function under way."""
-    return state.functions[fn].running
-
-
-@jit
-def function_waiting(state, fn):
-    """Tasks of the function in the queue."""
-    return state.functions[fn].waiting
-
-
-@jit
-def keep_alive_s(state, node):
-    """Seconds that the node keeps an idle container."""
-    return state.classes[state.nodes[node].cls].keep_alive_s
-
-
-@jit
-def cold_factor(state, node):
-    """How much longer containers take on this node."""
-    return state.classes[state.nodes[node].cls].cold_factor
-
-
-@jit
-def idle_containers(state, fn):
-    """Containers of a function that wait, on all nodes, and are not too old."""
-    count = 0
-    c = state.functions[fn].first_container
-    while c >= 0:
-        if state.containers[c].idle_since > state.clock[0].now - keep_alive_s(state, state.containers[c].node):
-            count += 1
-        c = state.containers[c].next_function
-    return count
-
-
-@jit
-def spare_containers(state, node, fn):
-    """Idle containers of a function on a node that no task placed in this instant will take."""
-    row = state.nodes[node]
-    spare = 0
-    c = row.first_container
-    oldest = state.clock[0].now - state.classes[row.cls].keep_alive_s
-    while c >= 0:
-        if state.containers[c].function == fn and state.containers[c].idle_since > oldest:
-            spare += 1
-        c = state.containers[c].next_node
-    if spare > 0:
-        for i in range(state.counts[0].placed_n):
-            attempt = state.attempts[state.placed[i]]
-            if attempt.node == node and state.shapes[state.tasks[attempt.task].form].function == fn:
-                spare -= 1
-    return spare
 
 
 # --- sums that several policies share --------------------------------------------------------------------------------

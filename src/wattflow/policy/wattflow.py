@@ -43,13 +43,13 @@ from wattflow.policy import levels, patient, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.5, amortise=0.5, sleep=2.0, merit=3.0)
+DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0)
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς and μ."""
 NOTES = view.notes("idle_w")
 
 
 @jit
-def due_s(state, task):  # type: ignore[no-untyped-def]
+def due_s(state, task):
     """When the task should have ended for nobody to wait."""
     latest = view.rank(state, task) + view.param(state, DIAL.wait) * view.path_s(state, task)
     if view.deadline_s(state, task) < math.inf:
@@ -58,14 +58,14 @@ def due_s(state, task):  # type: ignore[no-untyped-def]
 
 
 @jit
-def companions(state, variant, node):  # type: ignore[no-untyped-def]
+def companions(state, variant, node):
     """How many waiting tasks, this one included, could share the node's waking."""
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * view.param(state, DIAL.amortise))
 
 
 @jit
-def price_j(state, task, variant, candidate, due):  # type: ignore[no-untyped-def]
+def price_j(state, task, variant, candidate, due):
     """The whole cost of a candidate, but for what it takes from those that run there."""
     if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
@@ -80,14 +80,14 @@ def price_j(state, task, variant, candidate, due):  # type: ignore[no-untyped-de
 
 
 @jit
-def taken_j(state, task, variant, candidate):  # type: ignore[no-untyped-def]
+def taken_j(state, task, variant, candidate):
     """The price of the seconds that the task takes from those that run on the candidate's node."""
     lost_s = view.crowding_s(state, task, variant, candidate)
     return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
 
 
 @jit
-def queue_s(state, task, variant):  # type: ignore[no-untyped-def]
+def queue_s(state, task, variant):
     """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
     if view.running(state) == 0 or view.variant_needs_device(state, variant):
         return math.inf
@@ -102,7 +102,7 @@ def queue_s(state, task, variant):  # type: ignore[no-untyped-def]
 
 
 @jit
-def let_sleep(state, out):  # type: ignore[no-untyped-def]
+def let_sleep(state, out):
     """Take the sleeping candidates out of the choice."""
     for c in range(out.size):
         if view.is_asleep(state, view.node_of(state, c)):
@@ -110,7 +110,7 @@ def let_sleep(state, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_prices(state, task, variant, out):  # type: ignore[no-untyped-def]
+def fill_prices(state, task, variant, out):
     """Prices of all candidates; inf on nodes without a thread left."""
     due = due_s(state, task)
     for c in range(out.size):
@@ -121,7 +121,7 @@ def fill_prices(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def settle(state, task, variant, haste, out):  # type: ignore[no-untyped-def]
+def settle(state, task, variant, haste, out):
     """From prices to costs: inf on sleeping nodes that are not worth waking, and what the task takes from others.
 
     ``haste`` times the seconds in which a busy node is likely to have room are compared with those of waking one.
@@ -143,7 +143,7 @@ def settle(state, task, variant, haste, out):  # type: ignore[no-untyped-def]
             out[c] += taken_j(state, task, variant, c)
 
 
-def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+def score(state, task, variant, out):
     """Joules and priced seconds; with ``wait`` = ∞ joules for the whole cluster."""
     if view.param(state, DIAL.wait) == math.inf:
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
@@ -152,7 +152,7 @@ def score(state, task, variant, out):  # type: ignore[no-untyped-def]
         settle(state, task, variant, 1.0, out)
 
 
-def priority(state, task):  # type: ignore[no-untyped-def]
+def priority(state, task):
     """Latest start: nobody waits, or by the deadline when waiting is free."""
     if view.param(state, DIAL.wait) == math.inf:
         return view.latest_start_s(state, task)
@@ -200,26 +200,26 @@ def prepare(state: Any, cluster: Cluster) -> None:
     classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 
 
-def added(state, task, variant, out):  # type: ignore[no-untyped-def]
+def added(state, task, variant, out):
     """Joules that the placement adds, at what they are worth."""
     for c in range(out.size):
         out[c] = view.worth_j(state, task, variant, c)
 
 
-def kept_awake(state, task, variant, out):  # type: ignore[no-untyped-def]
+def kept_awake(state, task, variant, out):
     """Its share of what it costs to have the node on."""
     for c in range(out.size):
         finish_s = view.crowded_finish_s(state, task, variant, c)
         out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
 
 
-def seconds(state, task, variant, out):  # type: ignore[no-untyped-def]
+def seconds(state, task, variant, out):
     """The price of the seconds until its end."""
     for c in range(out.size):
         out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
 
 
-def late(state, task, variant, out):  # type: ignore[no-untyped-def]
+def late(state, task, variant, out):
     """The price of the seconds past its time."""
     due = due_s(state, task)
     for c in range(out.size):
@@ -227,7 +227,7 @@ def late(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = view.param(state, DIAL.late) * max(0.0, late_s)
 
 
-def taken(state, task, variant, out):  # type: ignore[no-untyped-def]
+def taken(state, task, variant, out):
     """The price of the seconds that it takes from others on the node."""
     for c in range(out.size):
         out[c] = taken_j(state, task, variant, c)

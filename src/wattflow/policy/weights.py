@@ -36,9 +36,9 @@ LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
-def shipped() -> Path:
-    """The file in the package."""
-    return Path(str(files("wattflow") / "data" / "learned" / "weights.npz"))
+def shipped(name: str = "weights") -> Path:
+    """A file in the package: ``weights``, which every application helped to train, or those of a fold, ``fold-0`` …"""
+    return Path(str(files("wattflow") / "data" / "learned" / f"{name}.npz"))
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:

@@ -14,14 +14,15 @@ import contextlib
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.executors.devices import Devices
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import Denied, Transport, Unreachable
@@ -36,6 +37,22 @@ KNOWN_FENCES = 65_536
 WARM_UP_TRIES = 5
 
 
+class Executor(Protocol):
+    """What an agent asks of whatever runs its attempts."""
+
+    async def start(self) -> None:
+        """Be ready to run."""
+
+    def stop(self, fence: int) -> None:
+        """End an attempt."""
+
+    def cpu_s(self) -> Mapping[int, float]:
+        """CPU seconds so far of everything that runs, by fence."""
+
+    async def close(self) -> None:
+        """End everything."""
+
+
 class Agent:
     """One node's agent.
 
@@ -48,7 +65,7 @@ class Agent:
         self,
         transport: Transport,
         node: m.Node,
-        executor: ProcessExecutor,
+        executor: Executor,
         energy: NodeEnergy,
         devices: Devices,
         folder: Path,
@@ -229,7 +246,8 @@ class Agent:
         if function is not None and spec.call is not None:
             blobs = [await self._object(function), await self._bytes(spec.call)]
             blobs += [await self._bytes(blob) for blob in lease.inputs]
-        environment = {**spec.environment, "WATTFLOW_TASK": str(lease.task), "WATTFLOW_ATTEMPT": str(lease.number)}
+        environment = {**spec.environment, "WATTFLOW_TASK": str(lease.task), "WATTFLOW_ATTEMPT": str(lease.number),
+                       "WATTFLOW_NODE": lease.node}  # fmt: skip
         folder = None
         if spec.command is not None:
             folder = self._folder / lease.workflow

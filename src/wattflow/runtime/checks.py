@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wattflow.model.errors import Problem
+from wattflow.model.errors import InvalidInput, Problem
+from wattflow.runtime import messages as m
+from wattflow.runtime.decider import POLICY_OF
 from wattflow.runtime.messages import Task
+from wattflow.runtime.records import WorkflowRecord
 
 
 def problems(new: Sequence[Task], known: set[str]) -> Iterable[Problem]:
@@ -32,3 +35,31 @@ def problems(new: Sequence[Task], known: set[str]) -> Iterable[Problem]:
                     f"{where}, variant {variant.name}", "one variant runs on a GPU or on an FPGA, not on both"
                 )
         known.add(task.key)
+
+
+def check_submission(
+    submission: m.Submission,
+    new: Sequence[m.Task],
+    workflow: WorkflowRecord | None,
+    owner: str,
+    others_policy: str | None,
+) -> None:
+    """Refuse what cannot be right before any of it is taken.
+
+    Args:
+        new: The tasks that are not known yet.
+        others_policy: What other open workflows run under: an engine has one policy at a time.
+    """
+    name = f"workflow {submission.workflow}"
+    if workflow is not None and workflow.owner != owner:
+        raise InvalidInput(name, "belongs to somebody else")
+    if workflow is not None and workflow.sealed and new:
+        raise InvalidInput(name, "is sealed: it takes no more tasks")
+    found = list(problems(new, set(workflow.keys) if workflow is not None else set()))
+    if found:
+        raise InvalidInput(name, found)
+    wanted = POLICY_OF.get(submission.objective or "")
+    if wanted is not None and others_policy is not None and wanted != others_policy:
+        what = f"objective {submission.objective!r} needs the policy {wanted!r}"
+        why = f"other open workflows run under {others_policy!r}"
+        raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")

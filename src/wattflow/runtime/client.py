@@ -67,6 +67,11 @@ class TaskFuture(concurrent.futures.Future[Any]):
         self.client._cancel(self.key)
         return True
 
+    def attempts(self, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Every attempt of the task: where, when, as which variant, how it ended, joules; waits for the task's end."""
+        self.exception(timeout)
+        return self.client._attempts(self.key)
+
     def energy(self, timeout: float | None = 30.0) -> TaskEnergy:
         """Joules of the task; waits for its end, and until its node has told them (a second or two after)."""
         self.exception(timeout)
@@ -100,7 +105,8 @@ class Client(concurrent.futures.Executor):
         home = Home.of()
         self._server = server or home.url()
         self._token = token or home.token("user")
-        self._ca, self._patience_s = ca, units.duration_s(patience)
+        self._ca = ca or (home.ca() if server is None else None)
+        self._patience_s = units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
         self._about = {
             "name": name, "objective": objective,
@@ -109,6 +115,7 @@ class Client(concurrent.futures.Executor):
         }  # fmt: skip
         self._futures: dict[str, TaskFuture] = {}
         self._functions: dict[int, tuple[object, str]] = {}
+        self._variant_names: dict[str, tuple[str, ...]] = {}
         self._queue: queue.SimpleQueue[m.Task | None] = queue.SimpleQueue()
         self._lock, self._calling = threading.Lock(), threading.Lock()
         self._number = 0
@@ -140,6 +147,8 @@ class Client(concurrent.futures.Executor):
             self._open += 1
         blob = m.Blob(data=call) if len(call) <= m.INLINE_BYTES else m.Blob(object=self._upload(call))
         keys = [parent.key for parent in parents]
+        if len(made.ways) > 1:
+            self._variant_names[key] = tuple(way.name for way in made.ways)
         self._queue.put(m.Task(
             key=key, name=made.name, function_name=made.name, function=self._function(made.function), call=blob,
             python=PYTHON, parents=keys, results=keys, variants=[self._variant(way) for way in made.ways],
@@ -282,7 +291,7 @@ class Client(concurrent.futures.Executor):
         variant = _VARIANTS.get(way) if way.function is None else way.variant(self._function(way.function))
         if variant is None:
             variant = _VARIANTS[way] = way.variant(None)
-        return variant  # type: ignore[no-any-return]
+        return variant
 
     def _upload(self, data: bytes) -> str:
         with self._calling:  # an object's name is its content: putting it twice is putting it once
@@ -297,12 +306,17 @@ class Client(concurrent.futures.Executor):
             except Denied:
                 return
 
+    def _attempts(self, key: str) -> list[dict[str, Any]]:
+        with self._calling:
+            path = f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
+            rows: list[dict[str, Any]] = self._calls.patiently("GET", path, for_s=self._patience_s)
+        names = self._variant_names.get(key, ())
+        return [row | {"variant_name": names[row["variant"]]} if names else row for row in rows]
+
     def _energy(self, key: str, timeout: float | None) -> TaskEnergy:
         end_s = time.monotonic() + (timeout if timeout is not None else 1e9)
         while True:
-            with self._calling:
-                path = f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
-                rows = self._calls.patiently("GET", path, for_s=self._patience_s)
+            rows = self._attempts(key)
             ran = [row for row in rows if row["outcome"] not in ("refused", None)]
             lost = [row for row in ran if row["energy_j"] is None and row["outcome"] == "node_lost"]
             known = [row for row in ran if row["energy_j"] is not None]

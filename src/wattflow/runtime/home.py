@@ -80,6 +80,11 @@ class Home:
             raise NotRunning(f"no server is running ({self.folder}); `wattflow up` starts one")
         return str(about["url"])
 
+    def ca(self) -> str | None:
+        """The certificate by which this machine's server is known, where it speaks TLS."""
+        certificate = (self.server() or {}).get("ca")
+        return str(certificate) if certificate is not None else None
+
 
 def _is_ended(pid: int) -> bool:
     """Whether the process has ended and only waits for its parent to notice."""

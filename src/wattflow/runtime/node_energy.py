@@ -11,7 +11,7 @@ from pathlib import Path
 from wattflow.energy.attribution import Attributor, Sample
 from wattflow.energy.meters import powercap
 from wattflow.energy.meters.port import Meter, NoReading, node_j
-from wattflow.energy.virtual import VirtualMeter, of_machine
+from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.runtime.messages import Energy, TaskEnergy, Window
 
@@ -31,14 +31,17 @@ class NodeEnergy:
         curve: P(k) of this node.
         folder: Where a virtual counter lives when there is no other.
         sysfs: Where counters are looked for.
+        machine: CPU seconds of the whole node; this machine's unless told otherwise.
     """
 
-    def __init__(self, curve: PowerProfile, folder: Path, sysfs: Path = Path("/sys")) -> None:
+    def __init__(
+        self, curve: PowerProfile, folder: Path, sysfs: Path = Path("/sys"), machine: CpuSeconds | None = None
+    ) -> None:
         self.curve = curve
+        self._machine = machine or of_machine()
         self._virtual: VirtualMeter | None = None
         self._meter = self._open(folder, sysfs)
         self.provenance = Provenance.MODELLED if self._virtual is not None else Provenance.ATTRIBUTED
-        self._machine = of_machine()
         self._attributor = Attributor(curve, window_s=float("inf"))
         self._first: Sample | None = None
         self._cpu_s: dict[int, float] = {}
@@ -51,7 +54,7 @@ class NodeEnergy:
         try:
             return powercap.PowercapMeter(sysfs / "class" / "powercap")
         except NoReading:
-            self._virtual = VirtualMeter(folder, self.curve, of_machine())
+            self._virtual = VirtualMeter(folder, self.curve, self._machine)
             return powercap.PowercapMeter(self._virtual.powercap)
 
     def ended(self, fence: int, cpu_s: float) -> None:

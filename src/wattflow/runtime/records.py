@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wattflow.runtime.messages import Blob, Lease, Outcome, Task
+from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Task
 
 
 @dataclass(slots=True)
@@ -51,6 +51,27 @@ class WorkflowRecord:
     outcomes: list[Outcome] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def ends_after(self, after: int, wait_s: float) -> Outcomes:
+        """Ends beyond a sequence number; waits for one while the workflow has open tasks."""
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while True:
+            found = outcomes_after(self.outcomes, after)
+            left_s = deadline - asyncio.get_running_loop().time()
+            if found or left_s <= 0:
+                return Outcomes(found, found[-1].sequence if found else after, self.open)
+            try:
+                await asyncio.wait_for(self.changed.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    def spend(self, joules: float) -> str | None:
+        """Count joules; says so when the budget of an open workflow is used up."""
+        self.spent_j += joules
+        budget_j = self.about.get("energy_budget_j")
+        if not isinstance(budget_j, float) or self.spent_j <= budget_j or self.state != "open":
+            return None
+        return f"the energy budget of {budget_j:g} J is used up ({self.spent_j:.4g} J)"
+
     def told(self) -> None:
         """Wake whoever waits for outcomes."""
         event, self.changed = self.changed, asyncio.Event()
@@ -71,6 +92,25 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+
+
+class Recent:
+    """Task and number of the latest attempts that are over: joules and last lines come after an end."""
+
+    def __init__(self, most: int = 65_536) -> None:
+        self._most = most
+        self._keys: dict[int, tuple[int, int]] = {}
+
+    def add(self, attempt: AttemptRecord) -> None:
+        """An attempt is over."""
+        self._keys[attempt.fence] = (attempt.task.id, attempt.number)
+        if len(self._keys) > self._most:
+            for fence in list(self._keys)[: self._most // 2]:
+                del self._keys[fence]
+
+    def get(self, fence: int) -> tuple[int, int] | None:
+        """Which one it was; None for one that is long over or unknown."""
+        return self._keys.get(fence)
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

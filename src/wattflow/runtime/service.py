@@ -12,21 +12,23 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from wattflow.live import CANCEL, EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
-from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.checks import problems
+from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.estimates import Estimates
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
-from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord, outcomes_after
+from wattflow.runtime.nodes import NodeRecord, Nodes
+from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord
+from wattflow.runtime.waking import Waking
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -53,7 +55,7 @@ class Service:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts: dict[int, AttemptRecord] = {}
-        self.finished_fences: dict[int, tuple[int, int]] = {}
+        self.recent = Recent()
         self.nodes = Nodes()
         self.estimates = Estimates()
         self.logs = Logs(folder)
@@ -62,6 +64,7 @@ class Service:
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s: list[float] = []
+        self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self._never_woke)
         self._turn_planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -71,13 +74,17 @@ class Service:
     async def start(self) -> None:
         """Start the driver and decide what is there to decide."""
         await self.driver.start(self)
-        self.driver.resume([node.spec.name for node in self.nodes if node.state != "down"],
-                           [attempt.lease for attempt in self.attempts.values()])  # fmt: skip
+        here = [node.spec.name for node in self.nodes if node.state == "on"]
+        self.driver.resume(here, [attempt.lease for attempt in self.attempts.values()])
+        for node in self.nodes:
+            if node.state == "waking":
+                self.waking.order(node.spec.name, node.spec.wake_s)
         self._soon()
 
     async def stop(self) -> None:
         """Let the driver go; what is open stays open in the store."""
         self._closed = True
+        self.waking.close()
         if self._timer is not None:
             self._timer.cancel()
         await self.driver.stop()
@@ -97,7 +104,8 @@ class Service:
         """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        self._check(submission, new, workflow, owner)
+        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
+        self._adopt(submission.objective)
         if workflow is None:
             workflow = self._open(submission, owner)
         for number, task in enumerate(new, start=1):
@@ -132,18 +140,7 @@ class Service:
 
     async def outcomes(self, workflow: str, after: int, wait_s: float) -> m.Outcomes:
         """Ends after a sequence number; waits for one while the workflow has open tasks."""
-        record = self.workflows[workflow]
-        deadline = asyncio.get_running_loop().time() + wait_s
-        while True:
-            found = outcomes_after(record.outcomes, after)
-            left_s = deadline - asyncio.get_running_loop().time()
-            if found or left_s <= 0:
-                last = found[-1].sequence if found else after
-                return m.Outcomes(found, last, record.open)
-            try:
-                await asyncio.wait_for(record.changed.wait(), left_s)
-            except TimeoutError:
-                continue
+        return await self.workflows[workflow].ends_after(after, wait_s)
 
     def why(self, task: TaskRecord) -> str:
         """Why a task is not running, in a sentence that names counts of nodes."""
@@ -173,6 +170,7 @@ class Service:
         if known is None or known.spec != node:
             identity = self.decider.node(node)
             known = self.nodes.add(node, identity)
+        self._learn_wake_time(known)
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
         log.info("node %s is here", node.name)
@@ -183,6 +181,7 @@ class Service:
         if known is None or known.state == "down":
             return
         log.warning("node %s is lost: %s", node, reason)
+        self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
             self._end_attempt(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
@@ -216,7 +215,7 @@ class Service:
         if end.outcome == "done":
             task.result = end.result
             self.decider.put(FINISHED, end.fence)
-            self.estimates.finished(task.spec.function_name, end)
+            self._learn(attempt, end)
         elif end.outcome == "refused":
             task.reason = end.reason
             self.decider.put(REFUSED, end.fence, until_s=now_s + REFUSED_FOR_S)
@@ -232,10 +231,7 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        key = self.finished_fences.get(joules.fence)
-        attempt = self.attempts.get(joules.fence)
-        if key is None and attempt is not None:
-            key = (attempt.task.id, attempt.number)
+        key = self._key_of(joules.fence)
         if key is None:
             return
         self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
@@ -252,32 +248,21 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output of an attempt."""
-        attempt = self.attempts.get(fence)
-        key = (attempt.task.id, attempt.number) if attempt is not None else self.finished_fences.get(fence)
+        key = self._key_of(fence)
         if key is not None:
             self.logs.write(*key, offset, data)
 
     # ---- taking tasks in
 
-    def _check(
-        self, submission: m.Submission, new: Sequence[m.Task], workflow: WorkflowRecord | None, owner: str
-    ) -> None:
-        """Refuse what cannot be right before any of it is taken."""
-        name = f"workflow {submission.workflow}"
-        if workflow is not None and workflow.owner != owner:
-            raise InvalidInput(name, "belongs to somebody else")
-        if workflow is not None and workflow.sealed and new:
-            raise InvalidInput(name, "is sealed: it takes no more tasks")
-        found = list(problems(new, set(workflow.keys) if workflow is not None else set()))
-        if found:
-            raise InvalidInput(name, found)
-        wanted = POLICY_OF.get(submission.objective or "")
+    def _policy_of_others(self, workflow: WorkflowRecord | None) -> str | None:
+        """The policy that open workflows run under; None where there is no other one."""
+        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
+        return self.decider.policy if others else None
+
+    def _adopt(self, objective: str | None) -> None:
+        """The policy that serves an objective; `check_submission` has seen that nobody else is in its way."""
+        wanted = POLICY_OF.get(objective or "")
         if wanted is not None and wanted != self.decider.policy:
-            others = [w.id for w in self.workflows.values() if w.state == "open" and w is not workflow]
-            if others:
-                what = f"objective {submission.objective!r} needs the policy {wanted!r}"
-                why = f"{len(others)} open workflows run under {self.decider.policy!r}"
-                raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")
             self.decider.use(wanted)
 
     def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
@@ -377,8 +362,11 @@ class Service:
                 self.driver.cancel([action.who])
         elif action.kind in (Act.SLEEP, Act.WAKE):
             node = self.nodes.by_engine(action.who)
-            if node is not None:
-                self.driver.power(node.spec.name, on=action.kind == Act.WAKE)
+            if node is not None and action.kind == Act.WAKE:
+                self._node_state(node.spec.name, "waking")
+                self.waking.order(node.spec.name, node.spec.wake_s)
+            elif node is not None:
+                self.driver.power(node.spec.name, on=False)
 
     def _place(self, placement: Placement, now_s: float) -> AttemptRecord:
         task = self.tasks[placement.tag]
@@ -420,13 +408,12 @@ class Service:
         """Count against the workflow's budget; beyond it what has not started is cancelled."""
         if task is None:
             return
-        workflow, budget_j = task.workflow, task.workflow.about.get("energy_budget_j")
-        workflow.spent_j += joules
-        if not isinstance(budget_j, float) or workflow.spent_j <= budget_j or workflow.state != "open":
+        reason = task.workflow.spend(joules)
+        if reason is None:
             return
-        for other in (self.tasks[i] for i in workflow.keys.values()):
+        for other in (self.tasks[i] for i in task.workflow.keys.values()):
             if other.state == "waiting":
-                other.reason = f"the energy budget of {budget_j:g} J is used up ({workflow.spent_j:.4g} J)"
+                other.reason = reason
                 self.decider.put(CANCEL, other.engine)
         self._soon()
 
@@ -441,21 +428,40 @@ class Service:
             workflow.about["ended_s"] = self.now()
             self.ledger.workflow_state(workflow, self.now())
 
+    def _learn(self, attempt: AttemptRecord, end: m.Ended) -> None:
+        """Runtimes feed the estimates; a node that is not as fast as it said is told to the engine."""
+        node = self.nodes[attempt.node].spec
+        self.estimates.finished(attempt.task.spec.function_name, end, node.name, node.speed)
+        speed = self.estimates.news(node.name, node.speed)
+        if speed is not None:
+            log.info("node %s has the speed %.3g, not %.3g", node.name, speed, node.speed)
+            self.decider.node(msgspec.structs.replace(node, speed=speed))
+
+    # ---- nodes that sleep
+
+    def _never_woke(self, node: str, reason: str) -> None:
+        """A node that was told to wake and did not: it counts as lost, so that its work moves on."""
+        self.gone(node, reason)
+
+    def _learn_wake_time(self, node: NodeRecord) -> None:
+        """The engine counts with the time that waking really took."""
+        wake_s = self.waking.awake(node.spec.name)
+        if wake_s is not None and node.spec.sleeps:
+            self.decider.node(msgspec.structs.replace(node.spec, wake_s=wake_s))
+
     # ---- small parts
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
         del self.attempts[attempt.fence]
-        self._remember(attempt)
+        self.recent.add(attempt)
         started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self._sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
 
-    def _remember(self, attempt: AttemptRecord) -> None:
-        """Joules and last lines come after the end: keep the keys of the latest attempts."""
-        self.finished_fences[attempt.fence] = (attempt.task.id, attempt.number)
-        if len(self.finished_fences) > 65_536:
-            for fence in list(self.finished_fences)[:32_768]:
-                del self.finished_fences[fence]
+    def _key_of(self, fence: int) -> tuple[int, int] | None:
+        """Task and number of an attempt, open or lately over."""
+        attempt = self.attempts.get(fence)
+        return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
 
     def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
         task.state, task.ready_s = "waiting", now_s

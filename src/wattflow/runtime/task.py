@@ -96,7 +96,7 @@ class _Task:
         def add(function: Callable[..., Any] | TaskFunction) -> TaskFunction:
             made = function if isinstance(function, TaskFunction) else self(function)
             made.ways.append(_way(needs, None))
-            return made  # type: ignore[no-any-return]
+            return made
 
         return add
 

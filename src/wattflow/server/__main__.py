@@ -13,6 +13,7 @@ from pathlib import Path
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
+from wattflow.runtime.hooks import PowerHook
 from wattflow.server.settings import Settings, listen
 from wattflow.store.objects import Objects, open_objects
 
@@ -27,9 +28,11 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True).start()
+    loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
+    loading.start()
     from wattflow.server.serve import serve
 
+    loading.join()  # two threads that load the same code would both compile it where it is not cached
     try:
         settings.home.make()
         listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
@@ -55,12 +58,18 @@ def make_driver(name: str, given: list[str], settings: Settings, objects: Object
     if name == "agents":
         from wattflow.runtime.drivers.agents import AgentsDriver
 
-        return AgentsDriver(float(options.get("lost_after_s", 3.0)))
+        return AgentsDriver(float(options.get("lost_after_s", 3.0)), _power_hook(options))
     if name == "local":
         from wattflow.runtime.drivers.local import LocalDriver
         from wattflow.runtime.node_agent import make_agent
 
         return LocalDriver(objects, lambda transport: make_agent(transport, settings.home.folder / "agent"))
+    if name == "simulated":
+        from wattflow.clusters import load_cluster
+        from wattflow.runtime.drivers.simulated import SimulatedDriver
+
+        cluster = load_cluster(options.get("cluster", "mixed"))
+        return SimulatedDriver(objects, cluster, settings.home.folder / "simulated")
     if name == "slurm":
         from wattflow.runtime.drivers.slurm import SlurmDriver
 
@@ -70,7 +79,23 @@ def make_driver(name: str, given: list[str], settings: Settings, objects: Object
         from wattflow.runtime.drivers.dask import DaskDriver
 
         return DaskDriver(objects, options["scheduler"])
-    raise WattflowError(f"no driver named {name!r}; there are agents, local, slurm and dask")
+    raise WattflowError(f"no driver named {name!r}; there are agents, local, slurm, dask and simulated")
+
+
+def _power_hook(options: dict[str, str]) -> PowerHook | None:
+    """What puts machines to sleep, where something does."""
+    from wattflow.runtime.hooks import CommandHook, WakeOnLan
+
+    suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
+    if suspend is None:
+        if resume is not None or lan is not None:
+            raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
+        return None
+    if lan is not None:
+        return WakeOnLan(suspend, dict(one.split("=", 1) for one in lan.split(",")))
+    if resume is None:
+        raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
+    return CommandHook(suspend, resume)
 
 
 def _parser() -> argparse.ArgumentParser:

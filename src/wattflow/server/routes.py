@@ -136,6 +136,18 @@ async def run_file(request: Request, workflow: str) -> Response:
     return Response(data, media_type="application/vnd.apache.parquet")
 
 
+@router.get("/workflows/{workflow}/document")
+async def document(request: Request, workflow: str) -> Response:
+    """The finished workflow as WfFormat, with the runtime and the joules of each task."""
+    from wattflow.server import runs
+
+    row = await _owned(request, workflow)
+    if row["state"] == "open":
+        raise HTTPException(409, f"workflow {workflow} is not over yet")
+    text = await asyncio.to_thread(runs.document, house_of(request).database, row)
+    return Response(text, media_type="application/json")
+
+
 @router.get("/tasks/{task}")
 async def one_task(request: Request, task: int) -> Response:
     """One task with its attempts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 import sqlalchemy as sa
 
+from wattflow.clusters.toml_write import cluster_toml
 from wattflow.lab.run.run_file import write_run
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
@@ -21,6 +23,7 @@ from wattflow.runtime.decider import model_node, model_variant
 from wattflow.runtime.messages import Node, Task
 from wattflow.store import reads
 from wattflow.store.reads import Found
+from wattflow.traces import wfformat_write
 
 _SPEC = msgspec.msgpack.Decoder(tuple[int, Task])
 _NODE = msgspec.msgpack.Decoder(tuple[int, Node])
@@ -53,13 +56,15 @@ def make_run(database: sa.Engine, row: Found) -> Run:
     energy_j = _energy(database, place, rows, (start_s, ended_s))
     about = msgspec.msgpack.decode(row["about"])
     nothing = np.zeros(len(cluster.nodes))
+    workflow = workflow_of(row, tasks, rows, {node.name: node.speed for node in cluster.nodes})
     return Run(
-        workload=_workload(row, tasks, rows), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
+        workload=Workload.of(workflow), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
         energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=0.0, makespan_s=ended_s - start_s,
         scalars={"retries": float(sum(found["number"] > 1 for found in rows))},
         manifest={"workflow": row["id"], "owner": row["owner"], "objective": about.get("objective"),
                   "provenance": sorted({found["provenance"] for found in rows if found["provenance"]}),
-                  "started_at_s": start_s}, simulated=False,
+                  "started_at_s": start_s, "document": wfformat_write.dumps(workflow),
+                  "cluster_toml": cluster_toml(cluster)}, simulated=False,
     )  # fmt: skip
 
 
@@ -95,14 +100,25 @@ def _energy(database: sa.Engine, place: dict[str, int], rows: list[Found], span:
     return joules
 
 
-def _workload(row: Found, tasks: list[Found], rows: list[Found]) -> Workload:
-    runtime = {found["task"]: (found["ended_s"] or 0.0) - (found["started_s"] or 0.0) for found in rows}
+def document(database: sa.Engine, row: Found) -> str:
+    """A workflow that is over, as WfFormat with the runtime and the joules of each task."""
+    return str(make_run(database, row).manifest["document"])
+
+
+def workflow_of(row: Found, tasks: list[Found], rows: list[Found], speed: Mapping[str, float]) -> Workflow:
+    """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
+    specs = {task["id"]: _SPEC.decode(task["spec"])[1] for task in tasks}
+    runtime: dict[int, float] = {}
+    for found in rows:
+        lasted_s = (found["ended_s"] or 0.0) - (found["started_s"] or found["ended_s"] or 0.0)
+        factor = specs[found["task"]].variants[found["variant"]].runtime_factor
+        runtime[found["task"]] = lasted_s * speed[found["node"]] / factor
     joules: dict[int, float] = {}
     for found in rows:
         joules[found["task"]] = joules.get(found["task"], 0.0) + (found["energy_j"] or 0.0)
     made = []
     for task in tasks:
-        _, spec = _SPEC.decode(task["spec"])
+        spec = specs[task["id"]]
         made.append(ModelTask(
             id=spec.key, name=spec.name, function=spec.function_name, runtime_s=runtime.get(task["id"], 0.0),
             variants=tuple(model_variant(variant) for variant in spec.variants),
@@ -111,4 +127,4 @@ def _workload(row: Found, tasks: list[Found], rows: list[Found]) -> Workload:
             (),
             submit_s=max(0.0, task["submitted_s"] - row["submitted_s"]), energy_j=joules.get(task["id"]),
         ))  # fmt: skip
-    return Workload.of(Workflow(name=row["name"], tasks=tuple(made)))
+    return Workflow(name=row["name"], tasks=tuple(made))

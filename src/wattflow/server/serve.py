@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from wattflow.files.whole import write_text
 from wattflow.runtime.drivers.base import Driver
@@ -68,7 +69,8 @@ def serve(settings: Settings, driver: Driver, listener: socket.socket, objects: 
     house = open_house(settings, driver, objects)
     app = make_app(house)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, timeout_keep_alive=120,
+        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, proxy_headers=False,
+        timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 * 1024, server_header=False,
     )  # fmt: skip
@@ -107,6 +109,8 @@ class _Server(_server_class()):  # type: ignore[misc]
         host, port = self._listener.getsockname()[:2]
         scheme = "https" if self.config.ssl_certfile else "http"
         shown = f"[{host}]" if ":" in host else host
-        about = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
+        about: dict[str, object] = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
+        if self.config.ssl_certfile:
+            about["ca"] = str(Path(self.config.ssl_certfile).absolute())
         write_text(self._home.server_file, json.dumps(about))
         log.info("the server is ready at %s", about["url"])

@@ -7,7 +7,7 @@ import math
 from wattflow.engine.tables import FALLING, ON, WAITS, WAKING
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, faults, power, stages
+from wattflow.sim import clocks, faults, power, running
 from wattflow.sim.world import FALL_DONE, NODE, OK, SLEEP_CHECK, WAKE, WAKE_DONE
 
 
@@ -47,4 +47,4 @@ def _adopt_attempt(state, world, a):
     if state.attempts[a].stage == WAITS:
         run.stage = WAKE
     else:
-        stages._start_run(state, world, a)
+        running.start_run(state, world, a)

@@ -11,6 +11,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 
 if TYPE_CHECKING:
+    from wattflow.generate.jitter import Drawable
     from wattflow.generate.recipe import Recipe
 
 Name = str | os.PathLike[str]
@@ -36,7 +37,7 @@ def source_of(named: Name) -> Workload | Recipe:
     raise InvalidInput(text, "no such file")
 
 
-def drawn(workload: Workload | Recipe | Name, seed: int) -> Workload:
+def drawn(workload: Workload | Drawable | Name, seed: int) -> Workload:
     """A workload as it is, read from its file, or drawn with the seed."""
     if isinstance(workload, str | os.PathLike):
         workload = source_of(workload)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import containers, decide, fold, groups, release
+from wattflow.engine import containers, decide, fold, groups, release, view
 from wattflow.engine.tables import (
+    ACT_CAP,
     ACT_FREQUENCY,
     ACT_SLEEP,
     ACT_TIMER,
@@ -25,7 +26,7 @@ from wattflow.engine.tables import (
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, faults, power, sleep, stages
+from wattflow.sim import clocks, ends, faults, power, running, sleep, stages
 from wattflow.sim.world import (
     BACK,
     DATA,
@@ -89,7 +90,7 @@ def _finish_domain(state, world, priority):
     if world.runs[a].stage == DATA:
         stages.data_arrived(state, world, a)
     else:
-        stages.run_ended(state, world, a, priority)
+        ends.run_ended(state, world, a, priority)
 
 
 @inner
@@ -100,10 +101,10 @@ def _lose_node(state, world, node, priority):
         if oldest < 0:
             break
         task = state.attempts[oldest].task
-        stages.stop(state, world, oldest, NODE_LOST)
+        ends.stop(state, world, oldest, NODE_LOST)
         if state.shapes[state.tasks[task].form].parts > 1:
-            stages.cancel_siblings(state, world, task, node)
-        stages.retry(state, world, task, NODE_LOST, priority)
+            ends.cancel_siblings(state, world, task, node)
+        ends.retry(state, world, task, NODE_LOST, priority)
     fold.forget_contents(state, node)
     _stop_warming(state, world, node)
     sleep.set_state(state, world, node, DOWN)
@@ -173,7 +174,7 @@ def _fold(state, world, priority):
                 if what == STAGE_END:
                     stages.stage_ended(state, world, who)
                 else:
-                    stages.time_is_up(state, world, who, priority)
+                    ends.time_is_up(state, world, who, priority)
                 count += 1
             elif _node_event(state, world, what, who, gen, priority):
                 count += 1
@@ -256,7 +257,9 @@ def _apply_actions(state, world):
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
-            stages.set_frequency(state, world, node, state.actions[k].value)
+            running.set_frequency(state, world, node, state.actions[k].value)
+        elif kind == ACT_CAP:
+            running.set_frequency(state, world, node, fold.level_below(state, node, float(state.actions[k].value)))
     counts.action_n = 0
 
 
@@ -267,14 +270,14 @@ def _warm(state, world, node, fn):
     load = world.nodes[node]
     if node_row.power_state != ON:
         return
-    seconds = state.functions[fn].cold_start_s * state.classes[node_row.cls].cold_factor
+    seconds = view.warming_s(state, node, fn)
     power.account(state, world, node)
     load.busy_u += MICRO
     load.weight_u += MICRO
     load.warming_u += MICRO
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
-    announced = load.warm_gen * state.functions.size + fn
+    announced = load.warm_gen * (state.functions.size + 1) + fn + 1
     clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, announced)
 
 
@@ -283,7 +286,8 @@ def _warm_done(state, world, node, announced):
     """A container made ahead of need is ready; False if its node was lost while it was made."""
     load = world.nodes[node]
     node_row = state.nodes[node]
-    if announced // state.functions.size != load.warm_gen:
+    kinds = state.functions.size + 1
+    if announced // kinds != load.warm_gen:
         return False
     power.account(state, world, node)
     load.busy_u -= MICRO
@@ -291,7 +295,7 @@ def _warm_done(state, world, node, announced):
     load.warming_u -= MICRO
     power.refresh(state, world, node)
     if node_row.power_state == ON:
-        containers.keep(state, node, announced % state.functions.size)
+        containers.keep(state, node, announced % kinds - 1)
         if node_row.running == 0 and load.warming_u == 0:
             sleep.node_idles(state, world, node)
     return True
@@ -323,7 +327,7 @@ def _decide_all(state, world, priority, score):
             return GROW
 
 
-def advance(state, world, functions, until, max_events):  # type: ignore[no-untyped-def]
+def advance(state, world, functions, until, max_events):
     """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
     priority = functions.priority
     score = functions.score

@@ -132,4 +132,4 @@ def expire(database: sa.Engine, before_s: float) -> list[tuple[int, int]]:
         connection.execute(sa.delete(t).where(t.c.workflow.in_(old)))
         connection.execute(sa.delete(w).where(w.c.ended_s < before_s))
         connection.execute(sa.delete(schema.energy).where(schema.energy.c.ended_s < before_s))
-        return gone  # type: ignore[return-value]
+        return gone

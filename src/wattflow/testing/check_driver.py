@@ -260,7 +260,7 @@ async def _cancels(rig: Rig) -> None:
 async def _runs_many(rig: Rig) -> None:
     leases = [rig.lease(lambda x: x * x, n) for n in range(20)]
     ends = await rig.end(*leases)
-    values = [cloudpickle.loads(end.result.data) for end in ends if end.result is not None]  # type: ignore[arg-type]
+    values = [cloudpickle.loads(end.result.data) for end in ends if end.result is not None]
     assert values == [n * n for n in range(20)], f"{values}"
 
 

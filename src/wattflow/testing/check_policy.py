@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import fit
-from wattflow.engine.tables import ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
+from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
 from wattflow.kernel import jit
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workload import Workload
@@ -255,7 +255,6 @@ def _check_rest(policy: Policy, look: Look) -> Iterator[str]:
             _callable(policy, after, 2)(_handle(policy, after))
             yield from _check_effects(look, after)
             rows = after.actions[: int(after.counts.action_n[0])]
-            if (
-                (rows.kind < 0) | (rows.kind > ACT_FREQUENCY) | (rows.node < 0) | (rows.node >= len(after.nodes))
-            ).any():
+            unknown = (rows.kind < 0) | ((rows.kind > ACT_FREQUENCY) & (rows.kind != ACT_CAP))
+            if (unknown | (rows.node < 0) | (rows.node >= len(after.nodes))).any():
                 yield f"{look.where}: an action of no known kind, or on no node"

@@ -76,7 +76,7 @@ def _workload(
         numbers["cpu_milli"].tolist(), numbers["memory_mib"].tolist(), numbers["num_gpu"].tolist(),
         numbers["gpu_milli"].tolist(), kept("gpu_spec"),
     )  # fmt: skip
-    columns: dict[str, np.ndarray] = {"runtime_known": known}  # type: ignore[type-arg]
+    columns: dict[str, np.ndarray] = {"runtime_known": known}
     columns |= {column: np.array(kept(column), np.str_) for column in ("qos", "pod_phase") if table.has(column)}
     if timed:
         columns["scheduled_s"] = numbers["scheduled_time"] - origin

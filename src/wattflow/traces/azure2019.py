@@ -64,7 +64,7 @@ def read(path: Path) -> Workload:
     total = int(counts[chosen].sum())
     if total > MOST_CALLS:
         raise InvalidInput(str(path), f"{total:,} calls are more than the {MOST_CALLS:,} that are laid out; take fewer")
-    release, runtime, shape = list[tables.Floats](), list[tables.Floats](), list[np.ndarray]()  # type: ignore[type-arg]
+    release, runtime, shape = list[tables.Floats](), list[tables.Floats](), list[np.ndarray]()
     for row, f in enumerate(chosen):
         calls = counts[f]
         count = int(calls.sum())
@@ -93,10 +93,10 @@ Key = tuple[str, str, str]
 
 
 def _keys(table: tables.TraceTable) -> list[Key]:
-    return list(zip(*(table.texts(name) for name in _KEY), strict=True))  # type: ignore[arg-type]
+    return list(zip(*(table.texts(name) for name in _KEY), strict=True))
 
 
-def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:  # type: ignore[type-arg]
+def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
     """Calls by function and minute."""
     table = tables.read_csv(path, *_KEY)
     minutes = [name for name in table.names if name.isdigit() and len(name) < 6]

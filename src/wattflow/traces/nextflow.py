@@ -130,7 +130,7 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
     )
 
 
-def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
     """What was recorded of each task besides its runtime."""
     columns = {
         "avg_cpu_pct": found["%cpu"],
@@ -145,12 +145,12 @@ def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float)
     return columns | ({"machine": np.array(machine, np.str_)} if any(machine) else {})
 
 
-def _tags(tags: list[str]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def _tags(tags: list[str]) -> dict[str, np.ndarray]:
     """The tag of each task: the sample or input it worked on; nothing where the trace has none."""
     return {"tag": np.array(tags, np.str_)} if any(tags) else {}
 
 
-def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:  # type: ignore[type-arg]
+def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:
     """Task ids, made unique by the run they belong to; None where the trace has none."""
     if groups > 1:
         task_ids = [f"{run}.{id}" for run, id in zip(workflow.tolist(), task_ids, strict=True)]

@@ -110,7 +110,7 @@ def open_stream(path: Path) -> io.BufferedIOBase:
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP
-        return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
+        return gzip.open(path, "rb") if packed else path.open("rb")
     except OSError as error:
         raise InvalidInput(str(path), _os_problem(error)) from None
 
@@ -168,9 +168,9 @@ def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None
             if path.name.endswith(".gz"):
                 # No name and no time in the header: the same workload gives the same bytes.
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    write(packed)  # type: ignore[arg-type]
+                    write(packed)
             else:
-                write(raw)  # type: ignore[arg-type]
+                write(raw)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:

@@ -109,7 +109,7 @@ class _Trace:
     def _kept(self, table: tables.TraceTable, column: str) -> list[str]:
         return [text for text, stays in zip(table.texts(column), self.keep.tolist(), strict=True) if stays]
 
-    def workload(self, name: str, edges: tuple[np.ndarray, np.ndarray]) -> Workload:  # type: ignore[type-arg]
+    def workload(self, name: str, edges: tuple[np.ndarray, np.ndarray]) -> Workload:
         numbers = self.numbers
         submit = numbers["ts_submit"]
         origin = float(submit.min())
@@ -145,8 +145,8 @@ class _Trace:
             workload.topological_order()
         return workload
 
-    def _columns(self, known: tables.Mask) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
-        columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}  # type: ignore[type-arg]
+    def _columns(self, known: tables.Mask) -> dict[str, np.ndarray]:
+        columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}
         names = {
             "energy_consumption": ("energy_j", 1.0), "wait_time": ("wait_s", 1e-3),
             "disk_io_time": ("disk_s", 1e-3), "network_io_time": ("network_s", 1e-3),
@@ -170,7 +170,7 @@ class _Trace:
                 values[t] = value
         return values
 
-    def _shapes(self) -> tuple[np.ndarray, list[Shape], list[Function]]:  # type: ignore[type-arg]
+    def _shapes(self) -> tuple[np.ndarray, list[Shape], list[Function]]:
         cores = np.where(self.numbers["resource_amount_requested"] > 0, self.numbers["resource_amount_requested"], 1.0)
         memory = np.where(self.numbers["memory_requested"] > 0, self.numbers["memory_requested"] * MB, 0.0)
         if (memory > 2**62).any() or (cores > 1e9).any():

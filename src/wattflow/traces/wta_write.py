@@ -37,13 +37,13 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
     return _dropped(workload)
 
 
-def _milliseconds(seconds: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _milliseconds(seconds: np.ndarray) -> np.ndarray:
     """Whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
     whole = np.rint(seconds * 1000.0)
     return whole.astype(np.int64) if bool((whole / 1000.0 == seconds).all()) else seconds * 1000.0
 
 
-def _known(workload: Workload, name: str, factor: float = 1.0) -> np.ndarray:  # type: ignore[type-arg]
+def _known(workload: Workload, name: str, factor: float = 1.0) -> np.ndarray:
     column = workload.columns.get(name)
     if column is None or column.dtype.kind not in "fiu":
         return np.full(len(workload), -1.0)

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from drawn import check_drawn
 from wattflow import traces
 from wattflow.cli import enrich, meters, profile, profiles
 from wattflow.cli.guard import guarded
@@ -86,7 +87,7 @@ def test_profiles_by_name_with_provenance(tmp_path: Path) -> None:
     result = run("profiles", "7763", "-o", "json", "--plot", tmp_path / "p.svg")
     assert result.exit_code == 0, result.output
     assert "modelled" in result.stdout
-    assert (tmp_path / "p.svg").stat().st_size > 1000
+    check_drawn(tmp_path / "p.svg")
     assert run("profiles", "no such machine").exit_code == 2
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drawn import check_drawn
 from wattflow.energy import plots
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Scope
@@ -32,5 +33,5 @@ def test_gpu_and_sharing(tmp_path: Path) -> None:
     points.append({"kind": "idle", "kernel": None, "share": 0.0, "watts": 80.0, "windows_w": [80.0]})
     plots.plot_gpu({"points": points, "sharing": "mps"}, tmp_path / "gpu.png")
     plots.plot_sharing({"cpu": [(0, 1.0), (1, 1.1), (1, 1.2)]}, tmp_path / "share.png", "loaded threads")
-    assert (tmp_path / "gpu.png").stat().st_size > 1000
-    assert (tmp_path / "share.png").stat().st_size > 1000
+    check_drawn(tmp_path / "gpu.png")
+    check_drawn(tmp_path / "share.png")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drawn import check_drawn
 from wattflow.generate import Recipe, workload
 from wattflow.lab.show.describe import describe_workload
 from wattflow.lab.show.plots import plot_front, plot_power, plot_slowdown
@@ -21,7 +22,8 @@ def test_plots_are_written_whole(tmp_path: Path, ending: str) -> None:
     plot_power(runs, tmp_path / f"power.{ending}")
     plot_slowdown(runs, tmp_path / f"slowdown.{ending}")
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["front", "power", "slowdown"]
-    assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
+    for path in tmp_path.iterdir():
+        check_drawn(path)
 
 
 def test_a_description_counts_levels_widths_and_the_longest_path() -> None:

@@ -50,3 +50,11 @@ def test_a_notebook_shows_the_answer_and_every_workload(result: wf.Comparison) -
 def test_the_plot_names_every_policy(result: wf.Comparison) -> None:
     texts = {text.get_text() for text in result.plot().axes[0].texts}
     assert texts == {"kubernetes", "eft"}
+
+
+def test_objects_say_what_they_are_in_one_line() -> None:
+    run = wf.simulate("bag:tasks=3", "mixed")
+    assert repr(run).startswith("Run('bag' on 'mixed' under 'fifo': 3 attempts, ") and repr(run).endswith("simulated)")
+    assert repr(run.workload) == "Workload('bag': 3 tasks, 1 workflows)"
+    assert repr(run.cluster) == f"Cluster('mixed': {len(run.cluster.nodes)} nodes, {run.cluster.total_cores} cores)"
+    assert all(len(repr(each)) < 120 for each in (run, run.workload, run.cluster))

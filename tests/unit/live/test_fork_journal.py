@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import weakref
 import zipfile
 from pathlib import Path
 
@@ -56,6 +58,16 @@ def test_a_fork_goes_on_as_the_original_would_and_leaves_it_alone() -> None:
     ahead = play(copy, 4, 9)
     assert {name: getattr(engine.state, name).tobytes() for name in engine.state.NAMES} == before
     assert play(engine, 4, 9) == ahead
+
+
+def test_a_fork_that_is_dropped_is_free_at_once() -> None:
+    engine = Engine("least-energy")
+    gc.disable()
+    try:
+        gone = weakref.ref(fork.fork(engine).state)
+        assert gone() is None, "something in it holds itself"
+    finally:
+        gc.enable()
 
 
 def test_a_fork_may_use_another_policy_and_grow() -> None:
@@ -146,6 +158,7 @@ def test_a_journalled_engine_is_not_decided_by_hand_and_a_folder_not_used_twice(
 
 _KILLED = """
 import sys
+import weakref
 sys.path.insert(0, sys.argv[2])
 from unit.live.test_fork_journal import play
 from wattflow.live import Engine, fork

@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from wattflow.model.cluster import Cluster, Node
+from wattflow.model.cluster import Cluster, Frequency, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.profile import PowerProfile
-from wattflow.model.workload import Workload
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Shape, Workload
 from wattflow.plan import bounds, nsga2
 from wattflow.policy import registry
 from wattflow.sim import simulate
@@ -43,6 +44,19 @@ def test_front_trades_time_for_energy_and_no_point_is_dominated():
     assert (np.diff(found.energy_j) < 0).all()
     again = nsga2.front(chain_of_forks(), fast_and_thrifty(), small)
     assert found.energy_j.tolist() == again.energy_j.tolist()
+
+
+def test_the_search_knows_variants_and_frequencies():
+    """One task: a second variant takes half the time, and a lower level half the watts; each is on the front."""
+    pytest.importorskip("pymoo")
+    levels = (Frequency(1.0, 1.0), Frequency(0.5, 0.25))
+    one = Node("one", 1, 0, power=PowerProfile((0.0, 1.0), (0.0, 100.0)), frequencies=levels)
+    shape = Shape(0, (Variant(), Variant(runtime_factor=0.5)))
+    workload = Workload.of_columns("one", release_s=np.zeros(1), runtime_s=np.array([8.0]), shapes=[shape])
+    found = nsga2.front(workload, Cluster("one", (one,)), {"population": 12, "generations": 6})
+    # The quicker variant: 4 s at 100 W, or 8 s at 25 W.
+    assert found.makespan_s.tolist() == pytest.approx([4.0, 8.0])
+    assert found.energy_j.tolist() == pytest.approx([400.0, 200.0])
 
 
 def test_policy_follows_the_knee():

@@ -255,22 +255,37 @@ def test_daydream_fits_a_weibull() -> None:
     assert daydream.weibull_quantile(4.0, 0.0, 0.5) == 4.0
 
 
-def test_daydream_has_containers_ready_for_the_next_phase() -> None:
-    # g's four tasks follow f's one. Nothing is known of g's width in the first workflow; in the second its containers
-    # are made while f runs.
-    shapes = [Shape(0, (Variant(),)), Shape(1, (Variant(),))]
+def two_phases() -> Workload:
+    """Twice, far apart: g's four tasks follow f's one. The functions of the second workflow are others, h and i."""
     later = 1000.0  # containers are kept for ten minutes
-    workload = jobs(
-        [20.0, 5.0, 5.0, 5.0, 5.0] * 2, [0.0] * 5 + [later] * 5, shapes=shapes,
-        shape=np.array([0, 1, 1, 1, 1] * 2, np.int32), workflow=np.repeat([0, 1], 5).astype(np.int32),
-        functions=(Function("f", 1.0), Function("g", 6.0)),
+    return jobs(
+        [20.0, 5.0, 5.0, 5.0, 5.0] * 2, [0.0] * 5 + [later] * 5, shapes=[Shape(f, (Variant(),)) for f in range(4)],
+        shape=np.array([0, 1, 1, 1, 1, 2, 3, 3, 3, 3], np.int32), workflow=np.repeat([0, 1], 5).astype(np.int32),
+        functions=tuple(Function(name, start_s) for name, start_s in zip("fghi", (1.0, 6.0, 1.0, 6.0), strict=True)),
         edges=edges(*((first, first + k) for first in (0, 5) for k in range(1, 5))),
     )  # fmt: skip
-    hot = run(workload, [node("a", 8)], "daydream").end_s_by_task()
+
+
+def test_daydream_has_hot_containers_ready_for_a_function_never_seen() -> None:
+    # Phases of one and of four were seen: the 95 % point of their Weibull distribution is above four. In the second
+    # workflow hot containers are made while h runs, and i's tasks take them.
+    workload, nodes = two_phases(), Cluster("by-hand", (node("a", 12),))
+    hot = simulate(workload, nodes, registry.load("daydream", quantile=0.95)).end_s_by_task()
     assert hot[:5].max() == pytest.approx(1 + 20 + 6 + 5)
-    assert hot[5:].max() - later == pytest.approx(1 + 20 + 5)
-    cold = run(workload, [node("a", 8)], "fifo").end_s_by_task()
-    assert cold[5:].max() - later == pytest.approx(1 + 20 + 6 + 5)
+    assert hot[5:].max() - 1000.0 == pytest.approx(1 + 20 + 5)
+    cold = simulate(workload, nodes, "fifo").end_s_by_task()
+    assert cold[5:].max() - 1000.0 == pytest.approx(1 + 20 + 6 + 5)
+
+
+def test_fifer_makes_containers_for_arrivals_that_it_expects() -> None:
+    # Pairs of tasks every 25 s; containers are kept for 9 s. Arrivals are counted at 0 s (two), 10 s and 20 s (none):
+    # levels 1, 0.65 and 0.378, slopes 0.3, 0.105 and −0.008. At 20 s the last two containers are gone and 0.37 arrivals
+    # are expected, so one is made, ready at 22 s, and one of the pair at 25 s takes it.
+    times = [0.0, 0.0, 25.0, 25.0]
+    brief = Cluster("by-hand", (node("a", 12, keep_alive_s=9.0),))
+    workload = jobs([1.0] * 4, times, functions=(Function("f", 2.0),))
+    ends = simulate(workload, brief, registry.load("fifer", objective=1.0)).end_s_by_task() - np.array(times)
+    assert sorted(ends.tolist()) == pytest.approx([1.0, 3.0, 3.0, 3.0])
 
 
 def test_mashup_sends_only_wide_phases_to_the_platform() -> None:

@@ -86,7 +86,7 @@ class NvmlMeter:
 def load_library() -> Nvml:
     """nvidia-ml-py, or the driver's library; NoReading says what is missing."""
     try:
-        return importlib.import_module("pynvml")  # type: ignore[return-value]
+        return importlib.import_module("pynvml")
     except ImportError:
         pass
     for path in _LIBRARIES:

@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 
-from wattflow.frames.kernel import data, draws, hosts, power
+from wattflow.frames.kernel import asking, data, draws, hosts, power
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import (
     ANY,
+    ASKED,
     BY_HASH,
     BY_RANDOM,
     BY_SAMPLES,
@@ -301,6 +302,8 @@ def host(s, p, t, room):
         h = _by_samples(s, p, t)
     elif rule == BY_RANDOM:
         h = random_host(s, p, s.shape[t])
+    elif s.i[ASKED] != 0:
+        return asking.host(s, p, t, room)
     else:
         return _by_score(s, p, t, room)
     if room and h >= 0 and not has_room(s, p, h, s.shape[t]):

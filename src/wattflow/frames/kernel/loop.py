@@ -235,7 +235,7 @@ def _arrival_s(s):
     return s.release[at] if s.i[SORTED] == 1 else s.release[s.arrivals[at]]
 
 
-def advance(s, max_events):  # type: ignore[no-untyped-def]
+def advance(s, max_events):
     """Run until done or about ``max_events`` events (GROW: make room and call again)."""
     handled = 0
     held = s.i[LATE] == 1 or s.i[PLACER_STEAL_K] > 0 or s.i[FLOW] == PULL
@@ -277,7 +277,7 @@ def advance(s, max_events):  # type: ignore[no-untyped-def]
             life.arrive(s, at if s.i[SORTED] == 1 else s.arrivals[at])
 
 
-def open_state(s):  # type: ignore[no-untyped-def]
+def open_state(s):
     """At the start: watts, first failures, first timers."""
     s.f[NOW] = s.f[START]
     for h in range(s.i[HOSTS]):
@@ -299,7 +299,7 @@ def open_state(s):  # type: ignore[no-untyped-def]
         events.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
 
 
-def settle(s):  # type: ignore[no-untyped-def]
+def settle(s):
     """Close every host's open interval at the present time."""
     for h in range(s.i[HOSTS]):
         power.account(s, h)

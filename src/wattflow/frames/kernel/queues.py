@@ -1,4 +1,6 @@
-"""Queues of placers and hosts: linked lists in order of entry, or skew heaps by estimated runtime.
+"""Queues of placers and hosts: linked lists in order of entry, or skew heaps by key.
+
+The key is the estimated runtime, or a policy's own.
 
 An entry below TASKS is a task; the others are probes (Sparrow's reservations), which stand for a task of their batch.
 """
@@ -31,8 +33,8 @@ def of_host(s, h):
 def _before(s, a, b):
     ta = task_of(s, a)
     tb = task_of(s, b)
-    ea = s.estimate[ta]
-    eb = s.estimate[tb]
+    ea = s.t_key[ta]
+    eb = s.t_key[tb]
     return ea < eb or (ea == eb and ta < tb)
 
 
@@ -72,7 +74,7 @@ def _count(s, q, entry, sign):
 
 @jit
 def push(s, q, entry):
-    """At the queue's end, or where its estimate belongs."""
+    """At the queue's end, or where its key belongs."""
     s.t_next[entry] = -1
     if s.i[SJF] == 1:
         s.t_right[entry] = -1

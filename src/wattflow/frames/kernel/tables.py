@@ -15,13 +15,13 @@ from wattflow.kernel.handle import Tables
     HASH_KIND, HASH_PROBES, OVERFLOW, SJF, SCORE, HINTS, RESERVED, RING_N,
     STEAL_K, STEAL_HALF, STEAL_SHORT, PLACER_STEAL_K, REBALANCE, SPECULATE, PREEMPT, PREEMPT_KILL, PREEMPT_LIMIT,
     CACHE_N, INTERMEDIATE, HAS_DATA, MOVE_DATA, MAX_RETRIES, FAULTS, FAILOVER, ELASTIC, LEAST_HOSTS, STRICT, ONE_SHAPE,
-    MARGIN, KEEP_RECORDS, LEAST_NEED, SLOTS, OWNERS, BOTH, LOOK_HOSTS, CACHED_AT_START,
+    MARGIN, KEEP_RECORDS, LEAST_NEED, SLOTS, OWNERS, BOTH, LOOK_HOSTS, CACHED_AT_START, ASKED,
     NEXT_ARRIVAL, OPEN, SEQUENCE, ATTEMPT_SEQ, EVENT_N, RECORD_N, FREE_ATTEMPT, FREE_PROBE, RUNNING, DIRTY, EPOCH, TURN,
     QUEUED, HOLDER, SOON_FIRST, SOON_NEXT, SCANS, STARVED,
     EVENTS, MESSAGES, DECISIONS, STEALS, STEAL_TRIES, STOLEN, PLACER_STOLEN, HITS, MISSES, PREEMPTIONS, COPIES,
     COPIES_WON, RETRIES, HOST_FAILURES, PLACER_FAILURES, CONFLICTS, PROBES, REBALANCED, HOSTS_ADDED, HOSTS_REMOVED,
     FAILED_TASKS, MOVED_OBJECTS, INTS,
-) = range(97)  # fmt: skip
+) = range(98)  # fmt: skip
 
 (
     NOW, START, LAST_END, TOTAL_W, PEAK_W, KEEP_UNTIL,
@@ -78,7 +78,7 @@ MICRO = 1_000_000
 FIELDS = (
     "i", "f", "rng", "served", "release", "runtime", "estimate", "shape", "job", "object", "arrivals",
     "child_start", "child", "parent_start", "parent", "parent_bytes", "input_bytes", "group", "group_left",
-    "group_start", "group_member", "t_next", "t_right", "t_state", "t_placer", "t_node", "t_ready", "t_since",
+    "group_start", "group_member", "t_next", "t_right", "t_key", "t_state", "t_placer", "t_node", "t_ready", "t_since",
     "t_message", "t_tries", "t_saved", "t_pending", "t_parts", "t_preempted", "t_bag", "t_home", "s_need", "s_memory",
     "s_parts", "s_factor", "s_function", "s_class", "s_served", "s_failed", "s_fits", "speed", "failure_rate",
     "h_capacity", "h_used", "h_memory", "h_used_memory", "h_queued", "h_coming", "h_state", "h_known", "h_first",

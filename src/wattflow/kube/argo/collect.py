@@ -3,7 +3,7 @@
 Structure comes from the spec, everything else from pods. Joules are *modelled*: the CPU time that a pod's control group
 counted (or its requests, where nobody counted) goes through the node's power curve, and P(k) − P(0) of each moment is
 shared by the busy threads of the moment. Kubernetes tells times to the second, so short runtimes are coarse; a runtime
-is never less than its counted CPU time allows.
+is never less than its counted CPU time allows. Joules that Kepler attributed to a pod stand in place of the model.
 """
 
 from __future__ import annotations
@@ -69,8 +69,12 @@ def collect(
     nodes: Mapping[str, objects.Node],
     power_of: PowerOf,
     cpu_s: Mapping[str, float],
+    attributed_j: Mapping[str, float] | None = None,
 ) -> Workflow:
-    """The document. Tasks that never had a pod (conditions, placeholders) are left out, order passes through them."""
+    """The document. Tasks that never had a pod (conditions, placeholders) are left out, order passes through them.
+
+    ``attributed_j`` (by pod uid) stands before the model where all pods of a task have it.
+    """
     runs: dict[str, list[Attempt]] = {}
     for pod in pods:
         id = graph.find(pod.metadata.annotations.get(NODE_NAME, ""))
@@ -81,12 +85,16 @@ def collect(
     for attempts in runs.values():
         attempts.sort(key=lambda one: one.start_s)
     joules = _joules(runs, nodes, power_of)
+    meter = attributed_j or {}
+    metered = {id for id, all_ in runs.items() if all(one.pod.metadata.uid in meter for one in all_)}
+    for id in metered:
+        joules[id] = sum(meter[one.pod.metadata.uid] for one in runs[id])
     origin_s = min((one.start_s for attempts in runs.values() for one in attempts), default=0.0)
     end_s = max((one.end_s for attempts in runs.values() for one in attempts), default=0.0)
     names = {id: _given(attempts[-1].pod, id, graph.name) for id, attempts in runs.items()}
     parents = _parents(graph, set(runs))
     tasks = tuple(
-        _task(names[id], attempts, tuple(names[p] for p in parents[id]), (joules.get(id), origin_s))
+        _task(names[id], attempts, tuple(names[p] for p in parents[id]), (joules.get(id), id in metered, origin_s))
         for id, attempts in runs.items()
     )
     used = sorted({one.node for attempts in runs.values() for one in attempts})
@@ -151,8 +159,11 @@ def _parents(graph: Graph, ran: set[str]) -> dict[str, tuple[str, ...]]:
     return {id: tuple(dict.fromkeys(f for p in graph.tasks[id].parents for f in real(p) if f != id)) for id in ran}
 
 
-def _task(name: str, attempts: list[Attempt], parents: tuple[str, ...], facts: tuple[float | None, float]) -> Task:
-    energy_j, origin_s = facts
+def _task(
+    name: str, attempts: list[Attempt], parents: tuple[str, ...], facts: tuple[float | None, bool, float]
+) -> Task:
+    energy_j, metered, origin_s = facts
+    source = Provenance.ATTRIBUTED if metered else Provenance.MODELLED
     last = attempts[-1]
     runtime_s = last.end_s - last.start_s
     requests = accounting.pod_requests(last.pod)
@@ -172,7 +183,7 @@ def _task(name: str, attempts: list[Attempt], parents: tuple[str, ...], facts: t
         avg_cpu_pct=100 * last.threads if counted else None,
         energy_j=energy_j,
         avg_power_w=energy_j / runtime_s if energy_j is not None and runtime_s > 0 else None,
-        energy_provenance=None if energy_j is None else Provenance.MODELLED,
+        energy_provenance=None if energy_j is None else source,
     )
 
 

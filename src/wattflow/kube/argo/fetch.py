@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from wattflow.kube import objects
-from wattflow.kube.argo.collect import WORKFLOW, PowerOf, collect
+from wattflow.kube import kepler, objects
+from wattflow.kube.argo.collect import WORKFLOW, PowerOf, attempt_of, collect
 from wattflow.kube.argo.graph import Graph, Library, Raw
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
@@ -53,9 +53,12 @@ async def watts_of(client: Client, default: str = "") -> Watts:
 
 
 async def finished(
-    client: Client, namespace: str, name: str, power_of: PowerOf, cpu_s: Mapping[str, float]
+    client: Client, namespace: str, name: str, power_of: PowerOf, cpu_s: Mapping[str, float], prometheus: str = ""
 ) -> Workflow:
-    """One finished workflow as a document. Raises InvalidInput while it runs or where it is not there."""
+    """One finished workflow as a document; with the address of a Prometheus, joules are Kepler's.
+
+    Raises InvalidInput while it runs or where it is not there.
+    """
     path = f"{API}/namespaces/{namespace}/workflows/{name}"
     try:
         workflow = await raw(client, path)
@@ -73,4 +76,14 @@ async def finished(
         raise InvalidInput(f"{namespace}/{name}", "its pods are gone (podGC); collect before they are deleted")
     nodes = {one.metadata.name: one for one in (await client.list_all("/api/v1/nodes", objects.Node)).items}
     graph = Graph.of(workflow, await library(client, namespace))
-    return collect(workflow, graph, pods, nodes, power_of, cpu_s)
+    attributed_j = await _kepler(prometheus, namespace, pods) if prometheus else {}
+    return collect(workflow, graph, pods, nodes, power_of, cpu_s, attributed_j)
+
+
+async def _kepler(url: str, namespace: str, pods: list[objects.Pod]) -> dict[str, float]:
+    attempts = [found for found in (attempt_of(pod, 1, None) for pod in pods) if found is not None]
+    if not attempts:
+        return {}
+    span_s = min(one.start_s for one in attempts), max(one.end_s for one in attempts)
+    names = {one.pod.metadata.name: one.pod.metadata.uid for one in attempts}
+    return await kepler.pod_joules(url, namespace, span_s, names)

@@ -28,6 +28,9 @@ class Inside:
     tags: dict[str, int] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    ends_s: dict[str, float] = field(default_factory=dict)
+    estimates_s: dict[str, float] = field(default_factory=dict)
+    cores_m: dict[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
 
@@ -69,6 +72,27 @@ class Structure:
         self._by_uid[pod.metadata.uid] = (flow.key, id)
         self.engine.put(protocol.SEAL, inside.gates[id])
         return inside.tasks[id], inside.tags[id]
+
+    def started(self, uid: str, now_s: float) -> None:
+        """A pod of a workflow runs: where its runtime is known, so is when it will end."""
+        key, id = self._by_uid.get(uid, ("", ""))
+        inside = self._inside.get(key)
+        if inside is not None and id in inside.estimates_s:
+            inside.ends_s[id] = now_s + inside.estimates_s[id]
+
+    def coming_m(self, now_s: float, within_s: float) -> int:
+        """Milli-cores of tasks without a pod yet, all of whose parents are done or end within so many seconds."""
+        total = 0
+        for inside in self._inside.values():
+            soon = {id for id, end_s in inside.ends_s.items() if end_s <= now_s + within_s and id not in inside.done}
+            if soon:
+                total += sum(
+                    inside.cores_m[id]
+                    for id, parents in inside.parents.items()
+                    if id in inside.gates and id not in inside.used and not soon.isdisjoint(parents)
+                    and soon | inside.done >= set(parents)
+                )  # fmt: skip
+        return total
 
     def past(self, pod: objects.Pod) -> None:
         """A pod that ended well before we came: its task is no part of what is opened later."""
@@ -132,8 +156,12 @@ class Structure:
         shape = inside.shapes[id] = self._shape_of(pod, amounts)
         inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
         inside.tags[id] = self._next_tag()
+        inside.cores_m[id] = amounts.get(accounting.CPU, 0)
+        estimate_s = self._estimate_s(task, pod)
+        if estimate_s is not None:
+            inside.estimates_s[id] = estimate_s
         inside.tasks[id] = self.engine.put(
-            protocol.TASK, shape, workflow=inside.workflow, estimate_s=self._estimate_s(task, pod),
+            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s,
             tag=inside.tags[id],
         )  # fmt: skip
         self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wattflow.kube import accounting, objects
+from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, taints, volumes
 
 
@@ -17,6 +17,7 @@ class Question:
     ports: tuple[ports.Port, ...]
     counts: interpod.Counts
     spreads: list[spread.Spread]
+    gpu: gpus.Wish | None
 
     @classmethod
     def of(cls, pod: objects.Pod, cluster: snapshot.Snapshot) -> Question:
@@ -27,6 +28,7 @@ class Question:
             ports.host_ports(pod),
             interpod.Counts.of(pod, cluster),
             spread.spreads(pod, cluster),
+            gpus.wish(pod),
         )
 
 
@@ -65,13 +67,19 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
     """The reason against this node that depends on which pods run where: ports, spread, affinity between pods."""
     if asked.ports and not ports.free(asked.ports, (port for used in view.used_ports.values() for port in used)):
         return "host ports"
+    if asked.gpu is not None and gpus.place(view.node, view.gpus, asked.gpu) is None:
+        return "GPU shares"
     return spread.why_not(view.labels, asked.spreads) or interpod.why_not(asked.pod, view.labels, asked.counts)
 
 
 def is_counted(pod: objects.Pod) -> bool:
     """Whether `counted_against` can say anything because of the pod's own wishes."""
     return bool(
-        ports.host_ports(pod) or spread.hard(pod) or interpod.affinity_terms(pod) or interpod.anti_affinity_terms(pod)
+        gpus.SHARE in pod.metadata.annotations
+        or ports.host_ports(pod)
+        or spread.hard(pod)
+        or interpod.affinity_terms(pod)
+        or interpod.anti_affinity_terms(pod)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wattflow.kube import accounting, objects
+from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.filters import ports
 
 
@@ -18,6 +18,7 @@ class NodeView:
     requested: accounting.Amounts = field(default_factory=dict)
     pods: dict[str, objects.Pod] = field(default_factory=dict)
     taken: dict[str, accounting.Amounts] = field(default_factory=dict)
+    gpus: dict[str, gpus.Held] = field(default_factory=dict)
     used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -34,6 +35,9 @@ class NodeView:
         uid = pod.metadata.uid or pod.key
         self.remove(uid)
         self.pods[uid] = pod
+        holding = gpus.held(pod)
+        if holding is not None:
+            self.gpus[uid] = holding
         wanted = ports.host_ports(pod)
         if wanted:
             self.used_ports[uid] = wanted
@@ -46,6 +50,7 @@ class NodeView:
         if self.pods.pop(uid, None) is None:
             return
         self.used_ports.pop(uid, None)
+        self.gpus.pop(uid, None)
         for name, value in self.taken.pop(uid).items():
             self.requested[name] -= value
 

@@ -26,6 +26,8 @@ KINDS = {
     "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
     "hpe_table2": "wattflow.lab.experiments.hpe_table2",
+    "joulie": "wattflow.lab.experiments.joulie",
+    "learned": "wattflow.lab.experiments.learned",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""
@@ -58,9 +60,15 @@ class Experiment:
 
 
 def folder() -> Path:
-    """``experiments`` here, else beside the sources of a checkout."""
+    """``experiments`` here, else those that came with the package."""
     here = Path("experiments")
-    return here if here.is_dir() else Path(__file__).resolve().parents[4] / "experiments"
+    return here if here.is_dir() else Path(__file__).parents[2] / "data" / "experiments"
+
+
+def design(name: Path) -> Path:
+    """A design for `wattflow explore`: its file, or by name one of those beside the experiments."""
+    bundled = folder() / f"{name}.toml"
+    return bundled if not name.exists() and name.suffix == "" and bundled.is_file() else name
 
 
 def names() -> list[str]:
@@ -78,13 +86,15 @@ def find(name: str) -> Path:
     return folder() / f"{name}.toml"
 
 
-def load(name: str) -> Experiment:
-    """Read an experiment by name or path; all problems at once."""
+def load(name: str, workflows: Path | None = None) -> Experiment:
+    """Read an experiment by name or path; all problems at once. ``workflows`` takes the place of the file's folder."""
     path = find(name)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(path), f"is not TOML: {error}") from error
+    if workflows is not None:
+        data["folder"] = str(workflows.resolve())
     problems = Problems()
     table = StrictTable(data, "", problems)
     if "kind" not in data and "frames" in data:

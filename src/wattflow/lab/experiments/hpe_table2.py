@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import StrictTable
+from wattflow.lab.experiments.canvas import new_figure
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
@@ -87,6 +89,7 @@ def read(table: StrictTable) -> Table2Settings:
 def run(settings: Table2Settings, progress: Progress) -> Outcome:
     """Both machines, each with every part of the multiprocessors that is tried."""
     sheets, figures, results = [], [], {}
+    shown: list[tuple[Bench, Mapping[str, Row]]] = []
     for bench in (settings.paper, measured_bench(settings)):
         progress(0.4, bench.name)
         rows = []
@@ -97,6 +100,7 @@ def run(settings: Table2Settings, progress: Progress) -> Outcome:
             results[f"{bench.name}, a = {part:g}"] = {"duty": fitted.duty, **{m: list(row) for m, row in ours.items()}}
             if part == settings.sm_parts[0]:
                 figures += _figures(bench, ours)
+                shown.append((bench, ours))
         columns = ("a, way", "u", "makespan s", "known", "mean W", "known", "energy Wh", "known")
         sheets.append(Sheet(f"40 jobs on {bench.name}: u and watts fitted on the first two rows", columns, tuple(rows)))
     notes = (
@@ -105,7 +109,27 @@ def run(settings: Table2Settings, progress: Progress) -> Outcome:
         "under MPS each job is capped at a share of 1 / slots: its kernels take a · slots times as long, and its duty "
         "rises",
     )
-    return Outcome(tuple(sheets), tuple(figures), results, notes)
+    return Outcome(tuple(sheets), tuple(figures), results, notes, {"modes": lambda path: draw(shown, path)})
+
+
+def draw(shown: Sequence[tuple[Bench, Mapping[str, Row]]], path: Path) -> None:
+    """Seconds and watts of each way to hand a GPU out, ours beside the known ones."""
+    figure = new_figure(width=9.0)
+    for axes, (what, unit) in zip(figure.subplots(1, 2), (("makespan", "s"), ("mean watts", "W")), strict=True):
+        names, values = [], []
+        for bench, ours in shown:
+            for mode in MODES:
+                names.append("\n".join([*LABELS[mode].split(), bench.name.split(",")[0]]))
+                at = 0 if unit == "s" else 1
+                values.append((ours[mode][at], bench.published[mode][at]))
+        place = np.arange(len(names))
+        for offset, side, label, colour in ((-0.2, 0, "ours", "#228833"), (0.2, 1, "known", "#bbbbbb")):
+            bars = axes.bar(place + offset, [pair[side] for pair in values], 0.4, label=label, color=colour)
+            axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=2)
+        axes.set_xticks(place, names, fontsize=7)
+        axes.set(ylabel=f"{what}, {unit}", title=what)
+        axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 def measured_bench(settings: Table2Settings) -> Bench:

@@ -19,6 +19,8 @@ from wattflow.model.units import J_PER_KWH, human_energy, human_time
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from wattflow.lab.compare.real import Beside
+
 FORMATS = ("table", "json", "csv", "parquet")
 Row = dict[str, object]
 
@@ -259,3 +261,18 @@ def _coloured(each: Summary) -> str:
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100.0 * share
+
+
+def beside_table(lines: Sequence[Beside], title: str) -> Table:
+    """A real run and its simulations for a reader."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("", "policy", "makespan", "error", "energy", "error", "of it tasks"):
+        table.add_column(name, justify="left" if name in ("", "policy") else "right")
+    for line in lines:
+        errors = [f"{100 * e:+.1f} %" if line.simulated else "" for e in (line.makespan_error, line.energy_error)]
+        table.add_row("simulated" if line.simulated else "real", line.policy, human_time(line.makespan_s), errors[0],
+                      human_energy(line.energy_j), errors[1], human_energy(line.run_j))  # fmt: skip
+    return table

@@ -178,7 +178,7 @@ def _depth(workload: Workload) -> Longs:
 
 
 @jit
-def _levels(order, parent_start, parent, depth):  # type: ignore[no-untyped-def]
+def _levels(order, parent_start, parent, depth):
     for i in range(order.size):
         task = order[i]
         for e in range(parent_start[task], parent_start[task + 1]):
@@ -212,7 +212,7 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
     fits &= need[:, None] <= capacity
     return {
         "factor": np.ascontiguousarray(np.where(fits, factor, np.inf)),
-        "watts": _watts(state, parts),
+        "watts": _watts(state, parts, capacity / MICRO),
         "need_u": need.astype(np.int64),
         "need_bytes": (variants.memory * parts).astype(np.int64),
         "capacity_u": capacity.astype(np.int64),
@@ -226,17 +226,30 @@ def _stretch(classes: NDArray[np.void], busy: Floats) -> Floats:
     return np.asarray(np.where(busy <= cores, 1.0, busy / np.where(busy <= cores, 1.0, done)))
 
 
-def _watts(state: Any, parts: NDArray[np.generic]) -> Floats:
-    """Watts above idle of each offer on each class, at the mean slope of the node's curve; unknown curves lose to all.
+def _node_watts(state: Any, busy: Floats) -> Floats:
+    """P(k) of each class with so many busy threads, devices left out."""
+    found = np.zeros(len(busy))
+    for c, kind in enumerate(state.classes):
+        curve = state.grid[kind.grid_first : kind.grid_first + kind.grid_n]
+        found[c] = np.interp(busy[c] * kind.grid_per_core, np.arange(len(curve)), curve)
+    return found
 
-    Nodes that can sleep also answer for their idle watts, by the share of cores taken.
+
+def _watts(state: Any, parts: NDArray[np.generic], processors: Floats) -> Floats:
+    """Watts above idle of each offer on each class; unknown curves lose to all.
+
+    A processor draws the mean slope of the node's curve up to where all that are planned with are busy: (P(n) − P(0)) /
+    n. On n = cores that is more for each than on n = threads, where SMT makes them slower instead (`_stretch`). Below
+    the nominal frequency the watts above idle fall as the node's levels say. Nodes that can sleep also answer for their
+    idle watts, by the share of cores taken.
     """
     classes, variants = state.classes, state.variants
     cores = variants.cores_u * parts / MICRO
     level = np.minimum(variants.frequency[:, None], np.maximum(classes.frequency_n - 1, 0)[None, :])
     power = state.frequency_power[np.arange(len(classes))[None, :], level]
     power = np.where(variants.frequency[:, None] > 0, power, 1.0)
-    dynamic = (classes.full_w - (classes.idle_w - classes.device_idle_w)) / classes.threads
+    busy = np.maximum(np.minimum(processors, classes.threads), 1e-6)
+    dynamic = (_node_watts(state, busy) - (classes.idle_w - classes.device_idle_w)) / busy
     held = np.where(classes.sleepable == 1, (classes.idle_w - classes.sleep_w) / classes.cores, 0.0)
     watts = cores[:, None] * (dynamic * power + held)
     return np.ascontiguousarray(np.where(classes.known_power == 1, watts, UNKNOWN_COST))
@@ -295,7 +308,7 @@ def downward_rank(problem: Problem) -> Floats:
 
 
 @jit
-def _upward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no-untyped-def]
+def _upward(order, child_start, child, edge_s, mean_s, rank):
     for i in range(order.size - 1, -1, -1):
         task = order[i]
         longest = 0.0
@@ -305,7 +318,7 @@ def _upward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no
 
 
 @jit
-def _downward(order, child_start, child, edge_s, mean_s, rank):  # type: ignore[no-untyped-def]
+def _downward(order, child_start, child, edge_s, mean_s, rank):
     for i in range(order.size):
         task = order[i]
         for e in range(child_start[task], child_start[task + 1]):

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.hooks import HookFailed, PowerHook
 from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync
 
 log = logging.getLogger(__name__)
@@ -20,6 +24,10 @@ LOST_AFTER_S = 3.0
 LOOK_EVERY_S = 0.1
 """How often the driver looks for lost agents; adds to the time until a loss is noticed."""
 RESEND_AFTER_S = 2.0
+FALLING_S = 10.0
+"""An agent that calls so soon after its node was told to sleep is not awake again."""
+WAKE_S = 60.0
+"""What waking is taken to last before it was ever seen."""
 
 
 @dataclass(slots=True)
@@ -28,6 +36,7 @@ class _Agent:
 
     boot: str
     seen_s: float
+    node: Node | None = None
     leases: dict[int, Lease] = field(default_factory=dict)
     sent_s: dict[int, float] = field(default_factory=dict)
     stops: set[int] = field(default_factory=set)
@@ -46,8 +55,10 @@ class AgentsDriver:
 
     name = "agents"
 
-    def __init__(self, lost_after_s: float = LOST_AFTER_S) -> None:
-        self._lost_after_s = lost_after_s
+    def __init__(self, lost_after_s: float = LOST_AFTER_S, hook: PowerHook | None = None) -> None:
+        self._lost_after_s, self._hook = lost_after_s, hook
+        self._falling_s: dict[str, float] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
@@ -67,8 +78,8 @@ class AgentsDriver:
 
     async def stop(self) -> None:
         """Agents keep what they run and call again later."""
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in [*self._telling, *([self._watch] if self._watch is not None else [])]:
+            task.cancel()
         for agent in self._agents.values():
             agent.tell()
 
@@ -100,18 +111,60 @@ class AgentsDriver:
             agent.tell()
 
     def power(self, node: str, *, on: bool) -> None:
-        """Sleep is the agent's own doing; waking needs a hook on the server's side (see `hooks`)."""
+        """Through the hook where there is one (see `hooks`); else sleep is the agent's own doing."""
+        if self._hook is not None and self._hook.covers(node):
+            task = asyncio.create_task(self._resume(node) if on else self._suspend(node))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+            return
         agent = self._agents.get(node)
         if agent is not None and not on:
             agent.sleep = True
             agent.tell()
 
+    async def _suspend(self, node: str) -> None:
+        """Put a node to sleep. One that holds work, or that cannot be told, stays on."""
+        assert self._hook is not None
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        try:
+            if agent.leases:
+                raise HookFailed("it has work")
+            self._falling_s[node] = self.sink.now()
+            self._agents.pop(node)
+            await self._hook.suspend(node)
+            self._falling_s[node] = self.sink.now()
+            self.sink.asleep(node)
+        except HookFailed as error:
+            log.warning("node %s does not go to sleep: %s", node, error)
+            self._falling_s.pop(node, None)
+            if agent.node is not None:
+                self._agents[node] = agent
+                agent.seen_s = self.sink.now()
+                self.sink.announce(agent.node)
+
+    async def _resume(self, node: str) -> None:
+        """Begin to wake a node; it is on when its agent calls. Whoever waits for it tells it again."""
+        assert self._hook is not None
+        self._falling_s.pop(node, None)
+        try:
+            await self._hook.resume(node)
+        except HookFailed as error:
+            log.warning("node %s was not woken: %s", node, error)
+
     def announce(self, node: Node, boot: str) -> None:
         """An agent says what its node is."""
         if node.name in self._agents and not self.knows(node.name, boot):
             self._lose(node.name, "its agent was started anew")
+        if self.sink.now() - self._falling_s.get(node.name, -math.inf) < FALLING_S:
+            return  # its last words before it sleeps
+        self._falling_s.pop(node.name, None)
+        if self._hook is not None and self._hook.covers(node.name):
+            node = msgspec.structs.replace(node, sleeps=True, wake_s=node.wake_s or WAKE_S)
         if node.name not in self._agents:
             self._agents[node.name] = _Agent(boot, self.sink.now())
+        self._agents[node.name].node = node
         self.sink.announce(node)
 
     def knows(self, node: str, boot: str) -> bool:

@@ -23,6 +23,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.drivers.bytes_of import brought_home, errand_of, modelled
+from wattflow.runtime.drivers.slurm_energy import SlurmEnergy
 from wattflow.runtime.executors.once import write_whole
 from wattflow.store.objects import Objects
 
@@ -60,6 +61,9 @@ class SlurmDriver:
         self._logged: dict[int, int] = {}
         self._started: set[int] = set()
         self._nodes: dict[str, bool] = {}
+        self._cpus: dict[str, float] = {}
+        self._shares: dict[int, float] = {}
+        self._energy = SlurmEnergy(_run)
         self._loops: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(4)
@@ -138,6 +142,7 @@ class SlurmDriver:
             return
         job = out.strip().splitlines()[-1].split(";")[0]
         self._jobs[lease.fence] = job
+        self._shares[lease.fence] = max(1, math.ceil(variant.cpus)) / self._cpus.get(lease.node, 1.0)
         write_whole(place / "job", job.encode())
 
     async def _cancel(self, fence: int) -> None:
@@ -174,10 +179,18 @@ class SlurmDriver:
             return False
         end = brought_home(msgspec.msgpack.decode(data, type=m.Ended), self._objects)
         self._follow(fence)
+        job, share = self._jobs.get(fence), self._shares.pop(fence, 1.0)
         self._forget(fence)
         self.sink.ended(end)
-        self.sink.energy(modelled(end, WATTS_PER_CPU))
+        errand = asyncio.create_task(self._tell_energy(end, job, share))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
         return True
+
+    async def _tell_energy(self, end: m.Ended, job: str | None, share: float) -> None:
+        """Slurm's joules where it counts them, else a guess."""
+        counted = await self._energy.of_job(job, end.fence, share) if job is not None else None
+        self.sink.energy(counted or modelled(end, WATTS_PER_CPU))
 
     async def _maybe_lost(self, fence: int, job: str) -> None:
         """The job is over for Slurm and left no end: say what Slurm says, once the folder had time to show one."""
@@ -224,6 +237,7 @@ class SlurmDriver:
             return
         for line in dict.fromkeys(out.splitlines()):
             name, cpus, memory, state = line.split("|")
+            self._cpus[name] = float(cpus)
             up = not (state.endswith("*") or any(word in state for word in _DOWN))
             if up and not self._nodes.get(name):
                 self.sink.announce(m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20))

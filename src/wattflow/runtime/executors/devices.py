@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.messages import Device, Energy, Lease, TaskEnergy
@@ -43,10 +43,11 @@ class Devices:
         """All devices, in the order in which leases number them."""
         return tuple(executor.devices()[number] for executor, number in self._places)
 
-    async def run(self, lease: Lease, work: Work, processes: ProcessExecutor) -> Finish:
-        """Run where the lease says."""
+    async def run(self, lease: Lease, work: Work, processes: Any) -> Finish:
+        """Run where the lease says; ``processes`` is the node's own executor."""
         if lease.device < 0:
-            return await processes.run(work)
+            finish: Finish = await processes.run(work)
+            return finish
         executor, number = self._places[lease.device]
         return await executor.run(lease, number, work, processes)
 

@@ -86,7 +86,7 @@ def serve(channel: socket.socket) -> None:
         if header["op"] == "exec":
             _exec(header)
         if header.get("keep"):
-            sys.stdout = sys.stderr = _Framed(channel)  # type: ignore[assignment]
+            sys.stdout = sys.stderr = _Framed(channel)
         began, cpu = time.monotonic(), time.process_time()
         answer, result = _call(header, blobs, functions)
         with contextlib.suppress(Exception):

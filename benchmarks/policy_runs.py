@@ -1,0 +1,181 @@
+"""Runs of `make bench-policy`: scenarios, one measured run, and a file of results that a later call goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+import wattflow
+from wattflow.clusters import load_cluster
+from wattflow.generate import Arrivals, Recipe
+from wattflow.generate.laws import Law
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import bounds
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+from wattflow.sim import simulate
+
+WORKFLOWS, TASKS, MEAN_S, DEADLINE = 60, 50, 60.0, 4.0
+AWAKE = "-awake"
+"""Behind a cluster's name: without its sleep states."""
+PACKAGES = ("model", "generate", "clusters", "data", "kernel", "engine", "policy", "sim", "plan")
+TRIAL = 2
+"""Seeds that every policy runs. An opponent that breaks the bound on each of them is out for that scenario."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A stream of one family at one load on one cluster."""
+
+    cluster: str
+    family: str
+    load: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.cluster}_{self.family}_{self.load:g}".replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run: joules, seconds, and which workflows missed their deadline."""
+
+    scenario: Scenario
+    policy: str
+    seed: int
+    energy_j: float
+    mean_s: float
+    p95_s: float
+    makespan_s: float
+    missed: tuple[int, ...]
+    bound_j: float
+
+
+Table = dict[tuple[Scenario, str], list[Result]]
+"""Results by scenario and policy, in the order of the seeds."""
+Batch = tuple[Scenario, int, tuple[str, ...]]
+"""One drawn stream and the policies that it is simulated under: they share its set-up."""
+
+
+@cache
+def cluster_of(name: str) -> Cluster:
+    """A preset, read once per process; ``-awake`` takes its sleep states away."""
+    found = load_cluster(name.removesuffix(AWAKE))
+    return found.without_sleep() if name.endswith(AWAKE) else found
+
+
+def capacity(cluster: Cluster) -> float:
+    """Seconds of work per second that the owned cores do."""
+    return sum(node.cores * node.speed for node in cluster.nodes if node.serverless is None)
+
+
+@lru_cache(2)
+def workload_of(scenario: Scenario, seed: int) -> Workload:
+    """Arrivals so that work arrives at ``load`` × what the owned cores do."""
+    probe = Recipe(scenario.family, TASKS, 20, Law("lognormal", MEAN_S, 1.0)).draw(7)
+    cores = np.array([shape.variants[0].cores for shape in probe.shapes])[probe.shape]
+    work = float((probe.runtime_s * cores).sum()) / 20
+    rate = scenario.load * capacity(cluster_of(scenario.cluster)) / work
+    recipe = Recipe(
+        scenario.family, TASKS, WORKFLOWS, Law("lognormal", MEAN_S, 1.0), arrivals=Arrivals("poisson", rate),
+        slack=DEADLINE,
+    )  # fmt: skip
+    return recipe.draw(seed)
+
+
+@cache
+def policy_of(name: str) -> Policy:
+    """A registered policy, ``wattflow`` with a value of its dial as in ``wattflow:wait=0.3``."""
+    base, _, dial = name.partition(":")
+    params = {key: float(value) for key, value in (item.split("=") for item in dial.split(",") if item)}
+    return registry.load(base, **params)
+
+
+def measure(scenario: Scenario, policy: str, seed: int, bound: bool = False) -> Result:
+    """Simulate one scenario, policy and seed; with the lower bound on its joules where asked for."""
+    workload, cluster = workload_of(scenario, seed), cluster_of(scenario.cluster)
+    run = simulate(workload, cluster, policy_of(policy), seed=seed)
+    end_s = np.zeros(len(workload.workflow_names))
+    np.maximum.at(end_s, workload.workflow, run.end_s_by_task())
+    due_s = np.full(len(end_s), np.inf)
+    np.minimum.at(due_s, workload.workflow, workload.deadline_s)
+    response_s = end_s - workload.workflow_submit_s
+    return Result(
+        scenario, policy, seed, run.total_j, float(response_s.mean()), float(np.quantile(response_s, 0.95)),
+        run.makespan_s, tuple(np.flatnonzero(end_s > due_s + 1e-6).tolist()),
+        bounds.energy_bound_j(workload, cluster) if bound else math.nan,
+    )  # fmt: skip
+
+
+def measure_batch(batch: Batch, baseline: str) -> list[Result]:
+    """All policies on one drawn stream; the baseline's result holds the lower bound."""
+    scenario, seed, policies = batch
+    return [measure(scenario, name, seed, name == baseline) for name in policies]
+
+
+class Book:
+    """Results that are known, in memory and in a file of lines; those of other sources are set aside."""
+
+    def __init__(self, path: Path, baseline: str, workers: int) -> None:
+        self.path, self.baseline, self.workers = path, baseline, workers
+        self.known: dict[tuple[Scenario, str, int], Result] = {}
+        self.stamp = sources()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            row = json.loads(line)
+            if row.pop("stamp") == self.stamp:
+                self._keep(Result(Scenario(**row.pop("scenario")), missed=tuple(row.pop("missed")), **row))
+
+    def _keep(self, result: Result) -> None:
+        self.known[result.scenario, result.policy, result.seed] = result
+
+    def run(self, batches: Iterable[Batch], title: str) -> None:
+        """Measure what is not known yet, several streams at once, and say how far it is."""
+        missing = list(self._missing(batches))
+        total, done = sum(len(batch[2]) for batch in missing), 0
+        print(f"{title}: {total} runs to go, {len(self.known)} known", flush=True)
+        started = said = time.monotonic()
+        with ProcessPoolExecutor(self.workers) as pool, self.path.open("a", encoding="utf-8") as file:
+            for results in pool.map(measure_batch, missing, [self.baseline] * len(missing)):
+                for result in results:
+                    self._keep(result)
+                    file.write(json.dumps(asdict(result) | {"stamp": self.stamp}) + "\n")
+                file.flush()
+                done += len(results)
+                if time.monotonic() - said > 20:
+                    said = time.monotonic()
+                    print(f"  {done} of {total} runs, {said - started:.0f} s", flush=True)
+
+    def _missing(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for scenario, seed, policies in batches:
+            left = tuple(name for name in policies if (scenario, name, seed) not in self.known)
+            if left:
+                yield scenario, seed, left
+
+    def table(self, scenarios: Sequence[Scenario], seeds: range) -> Table:
+        """What is known of these scenarios and seeds."""
+        found: Table = {}
+        for scenario, policy, seed in sorted(self.known, key=lambda key: key[2]):
+            if scenario in scenarios and seed in seeds:
+                found.setdefault((scenario, policy), []).append(self.known[scenario, policy, seed])
+        return found
+
+
+def sources() -> str:
+    """A hash of everything that results depend on: code and data of the packages that draw, decide and simulate."""
+    root = Path(wattflow.__file__).parent
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted([*(root / package).rglob("*.py"), *(root / package).rglob("*.toml")]):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

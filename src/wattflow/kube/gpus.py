@@ -1,0 +1,87 @@
+"""Shares of GPUs by annotation, packed by our own ledger: at most 100 % of each GPU, and of its memory.
+
+A pod asks by ``wattflow.io/gpu-share`` (a part of one GPU, above 0 and at most 1) and ``wattflow.io/gpu-memory`` (a
+quantity, required: memory is what runs out first, and nothing else limits it). A node offers by its labels
+``wattflow.io/shared-gpus`` (how many) and ``wattflow.io/shared-gpu-memory`` (of each); such GPUs are not given out by a
+device plugin as well. Which GPU a pod got is the annotation ``wattflow.io/gpu`` that its binding writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wattflow.kube import objects, quantity
+from wattflow.model.errors import InvalidInput
+
+PREFIX = "wattflow.io/"
+SHARE, MEMORY, INDEX = f"{PREFIX}gpu-share", f"{PREFIX}gpu-memory", f"{PREFIX}gpu"
+COUNT, EACH = f"{PREFIX}shared-gpus", f"{PREFIX}shared-gpu-memory"
+WHOLE = 1000
+"""Shares are counted in thousandths."""
+
+
+class Wish(NamedTuple):
+    """A part of one GPU, in thousandths, and bytes of its memory."""
+
+    share_m: int
+    memory_bytes: int
+
+
+class Held(NamedTuple):
+    """A wish that was granted on GPU number ``gpu`` of a node."""
+
+    gpu: int
+    wish: Wish
+
+
+def wrong(pod: objects.Pod) -> str | None:
+    """Why a pod's wish cannot be read, or None."""
+    notes = pod.metadata.annotations
+    if SHARE not in notes:
+        return None
+    if MEMORY not in notes:
+        return f"{SHARE} needs {MEMORY}: how much memory of the GPU the pod may use"
+    return None if wish(pod) is not None else f"{SHARE} must be above 0 and at most 1, {MEMORY} a quantity"
+
+
+def wish(pod: objects.Pod) -> Wish | None:
+    """What a pod asks for; None where it asks for nothing, or wrongly."""
+    notes = pod.metadata.annotations
+    if SHARE not in notes or MEMORY not in notes:
+        return None
+    try:
+        share, memory = float(notes[SHARE]), quantity.whole(notes[MEMORY])
+    except (ValueError, InvalidInput):
+        return None
+    if not 0 < share <= 1 or memory <= 0:
+        return None
+    return Wish(math.ceil(share * WHOLE - 1e-9), memory)
+
+
+def offered(node: objects.Node) -> tuple[int, int]:
+    """How many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
+    labels = node.metadata.labels
+    try:
+        return int(labels.get(COUNT, "0")), quantity.whole(labels.get(EACH, "0"))
+    except (ValueError, InvalidInput):
+        return 0, 0
+
+
+def held(pod: objects.Pod) -> Held | None:
+    """What a bound pod holds, as its binding wrote."""
+    asked, index = wish(pod), pod.metadata.annotations.get(INDEX, "")
+    return Held(int(index), asked) if asked is not None and index.isdigit() else None
+
+
+def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | None:
+    """The fullest GPU of a node that still has room, the first of equals; None where none has."""
+    count, each = offered(node)
+    shares, memory = [0] * count, [0] * count
+    for one in taken.values():
+        if one.gpu < count:
+            shares[one.gpu] += one.wish.share_m
+            memory[one.gpu] += one.wish.memory_bytes
+    fits = [i for i in range(count) if shares[i] + asked.share_m <= WHOLE and memory[i] + asked.memory_bytes <= each]
+    return max(fits, key=lambda i: (shares[i], -i), default=None)

@@ -1,0 +1,69 @@
+"""A finished real run beside simulations of the same tasks on the same nodes: what the simulator would have said.
+
+The simulated tasks last as long as the real ones did on a node of speed 1 and need what the real ones asked for. Of the
+real joules only idle and the tasks' own are compared: what else ran on the nodes is nothing that the simulator knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wattflow.clusters.toml_file import parse_cluster
+from wattflow.model.errors import InvalidInput
+from wattflow.model.run import Run
+from wattflow.model.workload import Workload
+from wattflow.sim.simulate import simulate
+from wattflow.traces import wfformat
+
+if TYPE_CHECKING:
+    from wattflow.lab.run.run_file import SavedRun
+
+_OTHERS = "unattributed"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """One line: a policy, simulated or real. Errors are relative to the real run."""
+
+    policy: str
+    simulated: bool
+    makespan_s: float
+    energy_j: float
+    run_j: float
+    makespan_error: float
+    energy_error: float
+
+
+def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> list[Beside]:
+    """The real run first, then a simulation under its own policy and under each of the others."""
+    about = saved.about["manifest"]
+    if saved.about["simulated"] or "document" not in about:
+        raise InvalidInput(
+            "run", "is not a real one with its workflow: `wattflow run FILE --out RUN.parquet` writes one"
+        )
+    workflow, problems = wfformat.parse(json.loads(about["document"]), saved.about["workload"])
+    if workflow is None:
+        raise InvalidInput("run", list(problems))
+    workload, cluster = Workload.of(workflow), parse_cluster(about["cluster_toml"], "run")
+    makespan_s, energy = saved.makespan_s, known_j(saved.energy_j())
+    total_j = sum(joules for name, joules in energy.items() if name != _OTHERS)
+    policy = str(saved.about["policy"])
+    lines = [Beside(policy, False, makespan_s, total_j, energy["run"], 0.0, 0.0)]
+    for name in dict.fromkeys([policy, *policies]):
+        run = simulate(workload, cluster, name, seed=seed)
+        lines.append(_line(run, name, makespan_s, total_j))
+    return lines
+
+
+def known_j(accounts: Mapping[str, float | None]) -> dict[str, float]:
+    """Accounts with the unknown ones left out."""
+    return {name: joules for name, joules in accounts.items() if joules is not None}
+
+
+def _line(run: Run, name: str, makespan_s: float, total_j: float) -> Beside:
+    energy_j = float(run.energy_j.sum())
+    return Beside(name, True, run.makespan_s, energy_j, run.account_j("run"),
+                  run.makespan_s / makespan_s - 1.0, energy_j / total_j - 1.0)  # fmt: skip

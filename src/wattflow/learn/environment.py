@@ -1,0 +1,251 @@
+"""The Gymnasium environment: every decision of a simulated stream is a step (extra `learn`).
+
+    env = SchedulingEnv(lambda seed: scenarios.draw(seed, applications))
+    observation, info = env.reset(seed=1)
+    observation, reward, terminated, truncated, info = env.step(action)
+
+An action is a row's number: at most `ROWS` candidates of the tasks that wait, then (``joint``) waiting and letting a
+class of nodes sleep or wake; a number beyond the rows that are shown waits. ``info["action_mask"]`` says which rows
+there are; row 0 is what the flagship would do. The reward is minus the joules since the last step over those that the
+flagship needs for the whole stream; with the last step come the price of breaking the bound on waiting, and 1, so an
+episode that always takes row 0 and keeps the bound returns 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.kernel import jit
+from wattflow.kernel.records import record_table
+from wattflow.learn import episode
+from wattflow.learn.scenarios import Scenario
+from wattflow.learn.trial import Judge
+from wattflow.live import wanted
+from wattflow.model.errors import BrokenPolicy, MissingExtra
+from wattflow.policy import registry
+from wattflow.sim import kernel
+from wattflow.sim.simulate import _grow
+
+try:
+    import gymnasium
+    from gymnasium.vector import AutoresetMode
+except ImportError as error:  # pragma: no cover
+    raise MissingExtra("the environment needs gymnasium: pip install 'wattflow[learn]'") from error
+
+ROWS = 64
+Observation = NDArray[np.float32]
+Draw = Callable[[int], Scenario]
+"""A scenario by its seed."""
+
+
+class Episode:
+    """One stream, stopped at each decision."""
+
+    def __init__(self, scenario: Scenario, seed: int, joint: bool, rows: int = ROWS) -> None:
+        self.judge = Judge(scenario, seed)
+        self.judge.trial.simulation.policy = registry.load("learned", lean=0.0)
+        self.joint, self.joules = joint, np.zeros(1)
+        self.ask = wanted.Ask(ask=record_table(wanted.ASK, 1), rows=record_table(wanted.ROW, rows))
+        self.restart()
+        self.step_one, self.step_many = episode.kernels(self.state, self.world, self.ask)
+
+    @property
+    def state(self) -> Any:
+        return self.judge.trial.simulation.state
+
+    @property
+    def world(self) -> Any:
+        return self.judge.trial.simulation.world
+
+    def restart(self) -> None:
+        """Back to the first event; weights of zero, so that costs are the flagship's."""
+        self.judge.trial.restart(np.zeros(0))
+        self.ask.ask[:] = np.zeros(1, wanted.ASK)
+        self.joules[0] = 0.0
+
+    def step(self, chosen: int, out: Any) -> int:
+        """To the next decision: its rows, or 0 at the end."""
+        simulation = self.judge.trial.simulation
+        while True:
+            with np.errstate(over="ignore"):
+                n = int(
+                    self.step_one(
+                        self.state.handle(), self.world.handle(), self.ask.handle(), simulation.functions, chosen,
+                        int(self.joint), self.joules, out,
+                    )
+                )  # fmt: skip
+            if n != episode.GROW:
+                return checked(n)
+            self.grow()
+            chosen = wanted.NONE
+
+    def grow(self) -> None:
+        """More room in the tables."""
+        _grow(self.state, self.world, self.judge.trial.simulation.options)
+
+    def closing_reward(self) -> float:
+        """At the end: the price of late seconds, on the flagship's scale."""
+        with np.errstate(over="ignore"):
+            kernel.settle(self.state.handle(), self.world.handle())
+        return 1.0 - self.judge.penalty(self.judge.trial.result())
+
+
+def checked(n: int) -> int:
+    """The number of rows, unless it says that something is wrong."""
+    if n == episode.BAD:
+        raise BrokenPolicy("a cost is no number")
+    if n == episode.STUCK:
+        raise BrokenPolicy("every task waits and nothing will happen any more: wake a node, or place a task")
+    return n
+
+
+class SchedulingEnv(gymnasium.Env[Any, Any]):
+    """One stream at a time; each reset draws another."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, draw: Draw, joint: bool = False, rows: int = ROWS) -> None:
+        self._draw, self._joint, self._rows = draw, joint, rows
+        self.observation_space = gymnasium.spaces.Box(-4.0, 4.0, (rows, episode.WIDTH), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(rows)
+        self._out = np.zeros((rows, episode.WIDTH), np.float32)
+        self._episode: Episode | None = None
+        self._shown = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Draw a stream and run to its first decision."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(1000, 1_000_000))
+        self._episode = Episode(self._draw(number), number, self._joint, self._rows)
+        self._out[:] = 0.0
+        self._shown = self._episode.step(wanted.NONE, self._out)
+        return self._seen(), self._info()
+
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Carry out a row (or wait) and run to the next decision."""
+        if self._episode is None or self._shown == 0:
+            raise RuntimeError("call reset() first: there is no decision open")
+        before = float(self._episode.joules[0])
+        chosen = int(action) if 0 <= int(action) < min(self._shown, self._rows) else self._waits()
+        self._shown = self._episode.step(chosen, self._out)
+        used = float(self._episode.joules[0]) - before
+        reward = -used / self._episode.judge.reference.energy_j
+        if self._shown == 0:
+            self._out[:] = 0.0
+            reward += self._episode.closing_reward()
+        return self._seen(), reward, self._shown == 0, False, self._info()
+
+    def _waits(self) -> int:
+        """Waiting, unless nothing runs that could end it: then the first row."""
+        assert self._episode is not None
+        return wanted.NONE if int(self._episode.state.counts.running[0]) > 0 else 0
+
+    def _seen(self) -> Observation:
+        seen = self._out.copy()
+        seen[min(self._shown, self._rows) :] = 0.0
+        return np.clip(seen, -4.0, 4.0)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Rows that there are (the name that sb3-contrib's MaskablePPO asks for)."""
+        return np.arange(self._rows) < max(1, self._shown)
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.action_masks()}
+
+
+class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Many streams, one compiled call for a step of all; an ended one begins again in the same step."""
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, draw: Draw, count: int, rows: int = ROWS, features: bool = True, joint: bool = False) -> None:
+        if not jit.COMPILED:
+            raise RuntimeError("the vector environment needs compiled code; use SchedulingEnv")
+        self.num_envs, self._rows, self._joint = count, rows, joint
+        self.single_observation_space = gymnasium.spaces.Box(-4.0, 4.0, (rows, episode.WIDTH), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(rows)
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, count)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, count)
+        self._draw = draw
+        self.episodes: list[Episode] = []
+        self._out = np.zeros((count, rows if features else 0, episode.WIDTH), np.float32)
+        self.shown, self._joules = np.zeros(count, np.int64), np.zeros(count)
+        self._before, self._reference = np.zeros(count), np.ones(count)
+        self._rank = np.arange(rows)[None, :]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """New streams, each run to its first decision."""
+        first = 1000 if seed is None else 1000 + seed
+        if not self.episodes or seed is not None:
+            self.episodes = [
+                Episode(self._draw(first + i), first + i, self._joint, self._rows) for i in range(self.num_envs)
+            ]
+        for one in self.episodes:
+            one.restart()
+        self._reference[:] = [one.judge.reference.energy_j for one in self.episodes]
+        self._addresses()
+        self._joules[:] = self._before[:] = 0.0
+        self.shown[:] = 0
+        self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
+        return self._out, {"action_mask": self._rank < self.shown[:, None]}
+
+    def _addresses(self) -> None:
+        self._held = [(e.state.handle(), e.world.handle(), e.ask.handle()) for e in self.episodes]
+        self._functions = [e.judge.trial.simulation.functions for e in self.episodes]
+        places = [(e.state.address, e.world.address, e.ask.address) for e in self.episodes]
+        at = [(*place, functions.address) for place, functions in zip(places, self._functions, strict=True)]
+        self._at = np.ascontiguousarray(np.array(at, np.int64).T)
+
+    def _advance(self, chosen: NDArray[np.int64]) -> None:
+        with np.errstate(over="ignore"):
+            self.episodes[0].step_many(
+                *self._held[0], self._functions[0], self._at, chosen, int(self._joint), self.shown, self._joules,
+                self._out,
+            )  # fmt: skip
+        while self.shown.min() < 0:
+            for i in np.flatnonzero(self.shown < 0).tolist():
+                checked(int(self.shown[i])) if self.shown[i] != episode.GROW else self.episodes[i].grow()
+                self._addresses()
+                self.episodes[i].joules[0] = self._joules[i]
+                self.shown[i] = self.episodes[i].step(wanted.NONE, self._out[i])
+                self._joules[i] = self.episodes[i].joules[0]
+
+    def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
+        """One choice of each; what is beyond its rows takes the first."""
+        chosen = np.asarray(actions, np.int64)
+        chosen = np.where(chosen < np.minimum(self.shown, self._rows), chosen, 0)
+        self._before[:] = self._joules
+        self._advance(np.ascontiguousarray(chosen))
+        reward = (self._before - self._joules) / self._reference
+        ended = self.shown == 0
+        if ended.any():
+            for i in np.flatnonzero(ended).tolist():
+                reward[i] += self._again(i)
+        return (
+            self._out,
+            reward,
+            ended,
+            np.zeros(self.num_envs, bool),
+            {"action_mask": self._rank < self.shown[:, None]},
+        )
+
+    def _again(self, i: int) -> float:
+        """End an episode and begin it anew; returns its closing reward."""
+        one = self.episodes[i]
+        closing = one.closing_reward()
+        handles = self._held[i]
+        one.restart()
+        if one.state.handle() is not handles[0] or one.world.handle() is not handles[1]:
+            self._addresses()
+        self._joules[i] = 0.0
+        self.shown[i] = one.step(wanted.NONE, self._out[i])
+        self._joules[i] = one.joules[0]
+        return closing

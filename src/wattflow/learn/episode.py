@@ -1,0 +1,210 @@
+"""The compiled half of the environment: the simulator, stopped at each decision.
+
+`live.wanting` asks for one choice at a time and the simulator's own physics carries it out, so an episode in which the
+first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's own encoder.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from wattflow.engine import backfill, decide, fold
+from wattflow.engine.tables import SKIP
+from wattflow.kernel import jit
+from wattflow.kernel.jit import inner
+from wattflow.kernel.lowering import tables_at
+from wattflow.live import wanting
+from wattflow.live.wanting import NONE, NOTHING, PLACE, SLEEP, WAIT, WAKE
+from wattflow.policy import bind, learned, placing, view, wattflow
+from wattflow.sim import clocks, kernel, sleep
+from wattflow.sim.world import TIMER, WAKE_UP
+
+DONE, GROW, BAD, STUCK = 0, -2, -3, -4
+"""In place of a number of rows."""
+KINDS = 4
+WIDTH = placing.N + KINDS
+"""Numbers that describe a row: the policy's features, then what kind of row it is."""
+
+
+@inner
+def _open(state, ask, joint):
+    """As `wanting.open_instant`, for a simulated instant whose events are folded."""
+    asked = ask.ask[0]
+    asked.open = 1
+    asked.task = NONE
+    asked.shown = 0
+    asked.part = 0
+    asked.joint = joint
+    state.choice[0].reserved = backfill.NO_RESERVATION
+    if state.rules[0].queue == SKIP:
+        decide.look_again(state)
+
+
+@inner
+def _node_choice(state, world, ask, chosen):
+    """Carry out a row that lets a node sleep or wakes it; False for other rows."""
+    asked = ask.ask[0]
+    if asked.shown == 0 or chosen < 0:
+        return False
+    row = ask.rows[chosen]
+    if row.kind == SLEEP:
+        sleep.fall_asleep(state, world, row.node_row)
+    elif row.kind == WAKE:
+        sleep.wake(state, world, row.node_row)
+    else:
+        return False
+    asked.shown = 0
+    asked.task = NONE
+    return True
+
+
+@inner
+def _close(state, world, functions):
+    """After an instant's decisions: begin what was placed, come back when a hold ends, let the policy act."""
+    clock = state.clock[0]
+    pulse = world.pulse[0]
+    kernel._start_placed(state, world)
+    if pulse.ramps == 1:
+        kernel._schedule_ramp(state, world)
+    if clock.retry_at < math.inf:
+        if not (clock.now < pulse.timer_at <= clock.retry_at):
+            pulse.timer_at = clock.retry_at
+            clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
+        clock.retry_at = math.inf
+    if state.rules[0].has_act == 1 and kernel._next_time(state, world) > clock.now:
+        functions.act(state)
+        kernel._apply_actions(state, world)
+
+
+@inner
+def step_one(state, world, ask, functions, chosen, joint, joules):
+    """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
+    clock = state.clock[0]
+    pulse = world.pulse[0]
+    counts = state.counts[0]
+    while True:
+        if ask.ask[0].open == 1:
+            if _node_choice(state, world, ask, chosen):
+                chosen = NONE
+            task, n = wanting.want_one(state, ask, functions, chosen)
+            chosen = NONE
+            if task >= 0:
+                return np.int64(n)
+            if task != NOTHING:
+                return np.int64(BAD) if task == wanting.BAD else np.int64(GROW)
+            _close(state, world, functions)
+        if counts.open == 0:
+            return np.int64(DONE)
+        at = kernel._next_time(state, world)
+        if at == math.inf:
+            return np.int64(STUCK)
+        if not kernel._has_room(state, world):
+            return np.int64(GROW)
+        if at > clock.now:
+            joules[0] += pulse.total_w * (at - clock.now)
+            clock.now = at
+        clock.instant += 1
+        if kernel._fold(state, world, functions.priority) == 0:
+            continue
+        if counts.waiting > 0:
+            if pulse.ramps == 1:
+                fold.grow_platforms(state)
+            _open(state, ask, joint)
+        else:
+            _close(state, world, functions)
+
+
+@inner
+def _least(ask, n, row):
+    """The least price among rows of the same task and variant."""
+    least = math.inf
+    for r in range(n):
+        other = ask.rows[r]
+        if other.kind == PLACE and other.variant == row.variant and other.task_row == row.task_row:
+            least = min(least, other.cost)
+    return least
+
+
+@inner
+def describe(state, ask, n, out):
+    """Features of the rows, as the learned policy sees them; rows of nodes and waiting have only what they share."""
+    memory = state.memory
+    first = view.place_of(state, learned.NOTES.scratch)
+    facts = view.place_of(state, learned.NOTES.facts)
+    classes = view.place_of(state, learned.NOTES.classes)
+    for r in range(n):
+        row = ask.rows[r]
+        for i in range(WIDTH):
+            out[r, i] = 0.0
+        out[r, placing.N + row.kind] = 1.0
+        if row.kind != PLACE:
+            continue
+        # The encoder looks at a candidate by its number; this one is made the first.
+        candidate = state.candidates[0]
+        candidate.node = row.node_row
+        candidate.device = row.device
+        due = wattflow.due_s(state, row.task_row)
+        row.cost = wattflow.price_j(state, row.task_row, row.variant, 0, due)
+    for r in range(n):
+        row = ask.rows[r]
+        if row.kind != PLACE:
+            continue
+        candidate = state.candidates[0]
+        candidate.node = row.node_row
+        candidate.device = row.device
+        due = wattflow.due_s(state, row.task_row)
+        merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
+        placing.around(state, row.task_row, row.variant, first, facts)
+        least = _least(ask, n, row)
+        placing.candidate(state, row.task_row, row.variant, 0, first, facts, due, row.cost, least, merit)
+        for i in range(placing.N):
+            out[r, i] = memory[first + i]
+
+
+def step(state, world, ask, functions, chosen, joint, joules, out):
+    """`step_one` and, where ``out`` has rows, what they look like."""
+    n = step_one(state, world, ask, functions, chosen, joint, joules)
+    if n > 0 and out.shape[0] > 0:
+        describe(state, ask, min(n, out.shape[0]), out)
+    return n
+
+
+def step_many(state, world, ask, functions, places, chosen, joint, shown, joules, out):
+    """`step` for many episodes by the addresses of their tables; the first four say of which types."""
+    for i in range(places.shape[1]):
+        if shown[i] < 0:
+            continue
+        own = tables_at(state, places[0, i])
+        there = tables_at(world, places[1, i])
+        desk = tables_at(ask, places[2, i])
+        shown[i] = step_one(own, there, desk, tables_at(functions, places[3, i]), chosen[i], joint, joules[i : i + 1])
+        if shown[i] > 0 and out.shape[1] > 0:
+            describe(own, desk, min(shown[i], out.shape[1]), out[i])
+
+
+@functools.cache
+def _compiled(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
+    whole, functions = types.int64, bind.functions_type(state)
+    reals, table, cube = types.float64[::1], types.float32[:, ::1], types.float32[:, :, ::1]
+    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", "learn/episode.py")
+    single = whole(state, world, ask, functions, whole, whole, reals, table)
+    many = types.void(
+        state, world, ask, functions, types.int64[:, ::1], types.int64[::1], whole, types.int64[::1], reals, cube
+    )
+    return (
+        jit.direct(jit.compiled(single, step, folder=folder)),
+        jit.direct(jit.compiled(many, step_many, folder=folder)),
+    )
+
+
+def kernels(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
+    """`step` and `step_many` for these tables, compiled when they are first asked for."""
+    return _compiled(state.kind, world.kind, ask.kind) if jit.COMPILED else (step, None)
+
+
+__all__ = ["BAD", "DONE", "GROW", "KINDS", "STUCK", "WAIT", "WIDTH", "kernels", "step", "step_many"]

@@ -1,0 +1,171 @@
+"""Judge the learned policy on what its weights have not seen: applications of its fold, other clusters, all loads.
+
+Every policy gets the same workload, seed and estimates (which err, as predictions do). The opponents are `kubernetes`
+with all nodes on, the portfolio's setting that was best on the other folds' applications at this load, and the best of
+a sweep of energy-aware HEFT with hindsight: fewest joules among the settings that keep the bound in the scenario.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from wattflow.clusters import load_cluster
+from wattflow.learn import portfolio, scenarios, streams
+from wattflow.learn.portfolio import BASELINE, PUNCTUAL, Result
+from wattflow.learn.scenarios import Scenario
+from wattflow.model.cluster import Cluster
+from wattflow.policy import learned, registry, weights
+from wattflow.policy.base import Policy
+
+OURS, FLAGSHIP, PORTFOLIO, SWEEP = "learned", "wattflow", "portfolio", "energy-heft"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A scenario to judge. ``cluster`` is a preset or ``random-N``; ``fold`` −1: no weights were trained on it."""
+
+    application: str
+    fold: int
+    load: float
+    cluster: str
+    folder: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.application}_{self.load:g}_{self.cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to judge: seeds of each scenario, tasks of a stream, errors of estimates and of watts, the HEFT sweep."""
+
+    seeds: int = 2
+    tasks: int = 600
+    runtime_error: float = 0.2
+    power_error: float = 0.1
+    sweep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy in one scenario: results by seed, and the setting that ran."""
+
+    place: Place
+    policy: str
+    setting: str
+    results: tuple[Result, ...]
+
+
+@functools.cache
+def cluster_of(name: str) -> Cluster:
+    """A preset, or a random cluster with sleep states by its seed."""
+    if name.startswith("random-"):
+        number = int(name.removeprefix("random-"))
+        return scenarios.random_cluster(np.random.default_rng([number, 43]), name)
+    return load_cluster(name)
+
+
+def places(applications: Iterable[tuple[str, int]], clusters: Sequence[str], loads: Sequence[float]) -> list[Place]:
+    """Every application on every cluster at every load."""
+    return [Place(name, fold, load, c) for name, fold in applications for c in clusters for load in loads]
+
+
+def held_out() -> list[tuple[str, int]]:
+    """Applications and the fold that holds them out."""
+    return [(name, fold) for fold, names in enumerate(streams.FOLDS) for name in names]
+
+
+def scenario_of(place: Place, plan: Plan) -> Scenario:
+    """The place as a scenario."""
+    stream = scenarios.stream_of(place.application, place.load, plan.tasks, place.folder)
+    return Scenario(place.name, cluster_of(place.cluster), stream, plan.runtime_error, plan.power_error)
+
+
+def our_policy(fold: int) -> Policy:
+    """The learned policy with the weights that have not seen the fold's applications."""
+    path = weights.shipped(f"fold-{fold}" if fold >= 0 else "weights")
+    return learned.with_weights(weights.load(path)[0] if path.is_file() else weights.current())
+
+
+def opponent(load: float, fold: int) -> str:
+    """The portfolio's best setting at a load, tuned without the fold's applications."""
+    held = streams.FOLDS[fold] if fold >= 0 else ()
+    return portfolio.tuned(load, held)[0].setting
+
+
+def sweep() -> tuple[str, ...]:
+    """Settings of energy-aware HEFT and its kin in the portfolio."""
+    return tuple(s for s in portfolio.settings() if s.split(":")[0] in ("eheft", "dewts"))
+
+
+def judge(job: tuple[Place, Plan]) -> list[Row]:
+    """All policies in one scenario."""
+    place, plan = job
+    scenario = scenario_of(place, plan)
+    drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+
+    def row(name: str, policy: str | Policy) -> Row:
+        found = tuple(
+            portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
+            for seed, workload in enumerate(drawn)
+        )
+        return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
+
+    tuned = opponent(place.load, place.fold)
+    rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
+    rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold))]
+    if plan.sweep:
+        rows.append(best_of([row(SWEEP, setting) for setting in sweep()], rows[0]))
+    return rows
+
+
+def best_of(rows: Sequence[Row], baseline: Row) -> Row:
+    """The row with the fewest joules among those that keep the bound; the quickest where none does."""
+    able = [row for row in rows if slower(row, baseline) <= portfolio.BOUND]
+    if able:
+        return min(able, key=lambda row: portfolio.mean(row.results).energy_j)
+    return min(rows, key=lambda row: slower(row, baseline))
+
+
+def slower(row: Row, baseline: Row) -> float:
+    """The largest of mean response, p95 response and makespan over the baseline's, means over seeds."""
+    ours, base = portfolio.mean(row.results), portfolio.mean(baseline.results)
+    return float(max(getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")))
+
+
+def newly_missed(row: Row, punctual: Row) -> int:
+    """Deadlines missed that `eft-sleep` meets, over the seeds."""
+    return sum(len(a.missed - b.missed) for a, b in zip(row.results, punctual.results, strict=True))
+
+
+def judge_all(
+    todo: Sequence[Place], plan: Plan, workers: int, progress: Callable[[float, str], None] | None = None
+) -> list[Row]:
+    """Every scenario, several processes at once."""
+    found: list[Row] = []
+    jobs = [(place, plan) for place in todo]
+    if workers <= 1:
+        for done, job in enumerate(jobs):
+            found += judge(job)
+            if progress is not None:
+                progress((done + 1) / len(jobs), job[0].name)
+        return found
+    registry.load(OURS)
+    with ProcessPoolExecutor(workers) as pool:
+        for done, rows in enumerate(pool.map(judge, jobs), 1):
+            found += rows
+            if progress is not None:
+                progress(done / len(jobs), rows[0].place.name)
+    return found
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """A row for JSON."""
+    results = [asdict(r) | {"missed": sorted(r.missed)} for r in row.results]
+    return {**asdict(row.place), "policy": row.policy, "setting": row.setting, "results": results}

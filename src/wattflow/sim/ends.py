@@ -1,0 +1,157 @@
+"""How attempts end: well, by failure, by the time limit, or stopped; their records."""
+
+from __future__ import annotations
+
+import math
+
+from wattflow.engine import fold
+from wattflow.engine.tables import MICRO
+from wattflow.kernel.jit import inner
+from wattflow.sim import clocks, faults, gangs, running, sleep
+from wattflow.sim.world import (
+    CANCELLED,
+    COLD,
+    COLD_J,
+    DATA,
+    HOLD,
+    LATENCY,
+    LOST_J,
+    MESSAGE,
+    NODE_LOST,
+    OK,
+    RUN,
+    RUN_J,
+    TIME_LIMIT,
+    WAKE,
+)
+
+
+@inner
+def run_ended(state, world, a, priority):
+    """The run stage is over, well or not; the attempt was taken out of its domain."""
+    attempt = state.attempts[a]
+    running.leave_run(state, world, a)
+    task = attempt.task
+    task_row = state.tasks[task]
+    node = attempt.node
+    outcome = world.runs[a].outcome
+    if outcome == OK:
+        fold.keep_container(state, a)
+        _close(state, world, a, OK)
+        if fold.part_done(state, task, node, priority):
+            world.pulse[0].last_end = state.clock[0].now
+        return
+    faults.keep_checkpoint(state, world, a)
+    _close(state, world, a, outcome)
+    if state.shapes[task_row.form].parts > 1:
+        cancel_siblings(state, world, task, -1)
+    retry(state, world, task, outcome, priority)
+
+
+@inner
+def time_is_up(state, world, a, priority):
+    """The platform's time limit has passed and the attempt still runs: its task is given up."""
+    task = state.attempts[a].task
+    stop(state, world, a, TIME_LIMIT)
+    if state.shapes[state.tasks[task].form].parts > 1:
+        cancel_siblings(state, world, task, -1)
+    retry(state, world, task, TIME_LIMIT, priority)
+
+
+@inner
+def retry(state, world, task, outcome, priority):
+    """Back to the queue's end with one attempt less, or out for good."""
+    if state.shapes[state.tasks[task].form].parts > 1:
+        gangs.forget_held(world, task)
+    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
+        world.pulse[0].retries += 1
+    else:
+        world.pulse[0].last_end = state.clock[0].now
+
+
+@inner
+def cancel_siblings(state, world, task, lost):
+    """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
+    for b in range(state.attempts.size):
+        if state.attempts[b].task == task:
+            stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
+
+
+@inner
+def stop(state, world, a, outcome):
+    """End an attempt in whatever stage it is; its joules are lost."""
+    run = world.runs[a]
+    stage = run.stage
+    spent = state.clock[0].now - run.since
+    if stage == MESSAGE:
+        run.message_s = spent
+    elif stage == WAKE:
+        run.wake_s = spent
+    elif stage == LATENCY or stage == DATA:
+        run.data_s = spent
+    elif stage == HOLD:
+        run.hold_s = spent
+    if stage == RUN:
+        clocks.remove(state, world, a)
+        faults.note_progress(state, world, a)
+        running.leave_run(state, world, a)
+    elif stage == COLD:
+        run.cold_s = spent
+        running.leave_cold(state, world, a)
+    elif stage == DATA:
+        clocks.remove(state, world, a)
+        d = run.domain
+        if world.domains[d].count > 0:
+            clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
+    if stage != RUN:
+        run.start = math.nan
+    _close(state, world, a, outcome)
+
+
+@inner
+def _close(state, world, a, outcome):
+    """Write the record, give back what the attempt held, free its row."""
+    clock = state.clock[0]
+    run = world.runs[a]
+    pulse = world.pulse[0]
+    attempt = state.attempts[a]
+    node = attempt.node
+    node_row = state.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    if outcome != OK:
+        world.energy[node, RUN_J] -= run.run_j
+        world.energy[node, COLD_J] -= run.cold_j
+        world.energy[node, LOST_J] += run.run_j + run.cold_j
+    cls = node_row.cls
+    kind = state.classes[cls]
+    if kind.serverless == 1:
+        running = 0.0 if math.isnan(run.start) else clock.now - run.start
+        used = needs.cores_u / MICRO * (running + run.hold_s)
+        world.nodes[node].cost += used * kind.use_price + kind.call_price
+    k = pulse.record_n
+    record = world.records[k]
+    pulse.record_n = k + 1
+    record.task = attempt.task
+    record.part = attempt.part
+    record.attempt = attempt.attempt
+    record.node = node
+    device = attempt.device
+    record.device = device - node_row.device_first if device >= 0 else -1
+    record.variant = needs.origin
+    record.outcome = outcome
+    record.ready_s = attempt.ready
+    record.placed_s = attempt.placed
+    record.start_s = run.start
+    record.end_s = clock.now
+    record.message_s = run.message_s
+    record.wake_s = run.wake_s
+    record.cold_s = run.cold_s
+    record.data_s = run.data_s
+    record.hold_s = run.hold_s
+    record.run_j = run.run_j
+    record.cold_j = run.cold_j
+    record.transfer_j = run.transfer_j
+    record.marginal_j = attempt.marginal_j
+    record.guarantee = needs.guarantee
+    sleep.check_later(state, world, node, fold.end_attempt(state, a))

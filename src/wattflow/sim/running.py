@@ -1,0 +1,222 @@
+"""What an attempt counts for while it holds cores: cold start, run, devices, frequency, and how it shares them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattflow.engine import devices, fold, view
+from wattflow.engine.tables import MICRO, MPS, NO_DEVICE, TIME_SLICE
+from wattflow.kernel.jit import inner
+from wattflow.sim import clocks, faults, pinned, power
+from wattflow.sim.world import COLD, FAIL, RUN, TIME_UP
+
+
+@inner
+def weight_of(state, a):
+    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
+    attempt = state.attempts[a]
+    weight = state.variants[attempt.variant].cores_u
+    level = view.level_at(state, attempt.variant, attempt.node)
+    if level > 0:
+        cls = state.nodes[attempt.node].cls
+        return np.int64(round(weight * state.frequency_power[cls, level]))
+    return weight
+
+
+@inner
+def leave_cold(state, world, a):
+    run = world.runs[a]
+    node = state.attempts[a].node
+    load = world.nodes[node]
+    power.account(state, world, node)
+    weight = run.weight_u
+    run.cold_j += weight * (load.integral - run.mark)
+    load.busy_u -= state.variants[state.attempts[a].variant].cores_u
+    load.weight_u -= weight
+    load.cold_u -= weight
+    power.refresh(state, world, node)
+
+
+@inner
+def _crowd(state, world, node, cores_u, beside_device):
+    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    load = world.nodes[node]
+    demand = load.demand_u + cores_u
+    load.demand_u = demand
+    if load.lane_first >= 0:
+        if beside_device:
+            load.host_u += cores_u
+        pinned.set_rates(state, world, node)
+        return
+    clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
+
+
+@inner
+def device_rate(state, world, d):
+    """Progress of each attempt on a device: turns under time slicing where duties exceed it, interference under MPS."""
+    use = world.devices[d]
+    dcls = state.devices[d].cls
+    device_kind = state.device_classes[dcls]
+    sharing = device_kind.sharing
+    k = use.tasks
+    if k <= 1:
+        return 1.0
+    if sharing == TIME_SLICE:
+        return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
+    if sharing == MPS:
+        others = use.busy_u / MICRO * (k - 1) / k
+        return 1.0 / (1.0 + device_kind.interference * others)
+    return 1.0
+
+
+@inner
+def start_run(state, world, a):
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    now = state.clock[0].now
+    node = attempt.node
+    load = world.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    run.stage = RUN
+    run.since = now
+    run.start = now
+    work = faults.plan_work(state, world, a)
+    weight = weight_of(state, a)
+    run.weight_u = weight
+    power.account(state, world, node)
+    run.mark = load.integral
+    load.busy_u += needs.cores_u
+    load.weight_u += weight
+    if needs.device != NO_DEVICE:
+        _use_devices(state, world, a, 1)
+        device = attempt.device
+        run.device_mark = _device_integral(state, world, a)
+        d = state.nodes.size + device
+        clocks.join(state, world, d, a, work)
+        clocks.set_rate(state, world, d, device_rate(state, world, device))
+    elif load.lane_first >= 0:
+        run.in_lane = 1
+        pinned.start(state, world, node, a, work)
+    else:
+        clocks.join(state, world, node, a, work)
+    _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
+    power.refresh(state, world, node)
+    limit = state.classes[state.nodes[node].cls].limit_s
+    if limit < math.inf:
+        clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
+
+
+@inner
+def _use_devices(state, world, a, sign):
+    """Count an attempt in or out on each device it holds."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    node_row = state.nodes[node]
+    variant = attempt.variant
+    first = node_row.device_first
+    for d in range(first, first + node_row.device_n):
+        if devices.holds(attempt.devices, d - first):
+            power.account_device(state, world, d)
+            world.devices[d].tasks += sign
+            world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
+            world.devices[d].duty_u += sign * state.variants[variant].duty_u
+            power.refresh_device(state, world, d)
+
+
+@inner
+def _device_integral(state, world, a):
+    """Joules per share above idle so far, over all devices of an attempt."""
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    first = node_row.device_first
+    total = 0.0
+    for d in range(first, first + node_row.device_n):
+        if devices.holds(attempt.devices, d - first):
+            power.account_device(state, world, d)
+            total += world.devices[d].integral
+    return total
+
+
+@inner
+def leave_run(state, world, a):
+    """Stop counting an attempt in power and sharing; it was taken out of its domain."""
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node = attempt.node
+    load = world.nodes[node]
+    variant = attempt.variant
+    needs = state.variants[variant]
+    weight = run.weight_u
+    power.account(state, world, node)
+    joules = weight * (load.integral - run.mark)
+    load.busy_u -= needs.cores_u
+    load.weight_u -= weight
+    if needs.device != NO_DEVICE:
+        device = attempt.device
+        share = devices.busy_share(state, variant, state.devices[device].cls)
+        joules += share * (_device_integral(state, world, a) - run.device_mark)
+        _use_devices(state, world, a, -1)
+        clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
+    if run.in_lane == 1:
+        run.in_lane = 0
+        pinned.balance(state, world, node, run.domain)
+    _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
+    power.refresh(state, world, node)
+    run.run_j += joules
+
+
+@inner
+def set_frequency(state, world, node, level):
+    """Change a node's level: what runs there goes on at it, each as its compute-bound share says."""
+    power.account(state, world, node)
+    before = state.nodes[node].frequency
+    if not fold.set_frequency(state, node, level):
+        return
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        stage = world.runs[a].stage
+        if stage == RUN or stage == COLD:
+            _reweigh(state, world, a)
+        if stage == RUN:
+            _rework(state, world, a, before, level)
+        a = state.attempts[a].next
+    power.refresh(state, world, node)
+
+
+@inner
+def _reweigh(state, world, a):
+    """Settle the joules so far and count the attempt at its new level from here on."""
+    run = world.runs[a]
+    load = world.nodes[state.attempts[a].node]
+    joules = run.weight_u * (load.integral - run.mark)
+    run.mark = load.integral
+    weight = weight_of(state, a)
+    load.weight_u += weight - run.weight_u
+    if run.stage == COLD:
+        run.cold_j += joules
+        load.cold_u += weight - run.weight_u
+    else:
+        run.run_j += joules
+    run.weight_u = weight
+
+
+@inner
+def _rework(state, world, a, before, after):
+    """What is left of an attempt's work, at another level of its node."""
+    run = world.runs[a]
+    attempt = state.attempts[a]
+    node_row = state.nodes[attempt.node]
+    shape = state.tasks[attempt.task].form
+    node_row.frequency = before
+    old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
+    node_row.frequency = after
+    ratio = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old
+    if ratio != 1.0:
+        d = run.domain
+        left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
+        clocks.remove(state, world, a)
+        clocks.join(state, world, d, a, left * ratio)
+        run.planned *= ratio

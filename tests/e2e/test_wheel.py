@@ -1,0 +1,56 @@
+"""The package as it is installed: all that it needs is in it, and a home that cannot be written is no trouble."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a wheel would hold, in a folder of its own."""
+    pytest.importorskip("setuptools")
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    copy = ["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"]
+    if subprocess.run(copy, capture_output=True).returncode:
+        pytest.skip("needs a checkout with git: building in place would leave files in it")
+    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib"]
+    done = subprocess.run([*build, str(folder / "site")], cwd=source, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def wattflow(installed: Path, tmp_path: Path, *arguments: str) -> str:
+    """A command of the installed package, in an empty folder, where neither home nor cache can be written."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("WATTFLOW", "NUMBA"))}
+    environment |= {"PYTHONPATH": str(installed), "HOME": "/proc/none", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "wattflow", *arguments],
+        capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_experiments_designs_and_pages_ship(installed: Path, tmp_path: Path) -> None:
+    listed = wattflow(installed, tmp_path, "experiment")
+    assert "hpe_table1" in listed and "fgd" in listed
+    assert "points" in wattflow(installed, tmp_path, "explore", "explore_small", "--plan")
+    assert (installed / "wattflow" / "data" / "report" / "page.js").is_file()
+    assert not list((installed / "wattflow" / "data" / "experiments").glob("**/__pycache__"))
+
+
+@pytest.mark.slow
+def test_a_home_that_cannot_be_written_is_no_trouble(installed: Path, tmp_path: Path) -> None:
+    shown = wattflow(installed, tmp_path, "compare", "bag:tasks=3", "-p", "heft", "--seeds", "1", "--report", "r.html")
+    assert "heft against fifo" in shown and (tmp_path / "r.html").is_file()
+    kept = [path for path in tmp_path.iterdir() if path.name.startswith("wattflow-")]
+    assert kept, "compiled code went below the temporary folder"

@@ -1,0 +1,389 @@
+"""200 malformed inputs for every command: an answer or one message, never a traceback.
+
+The same inputs in every run; WATTFLOW_FUZZ=1 draws others. `make test` feeds the commands of ``PROVEN``;
+`make malformed` feeds all of them. A call starts from one that works, then something in it is
+spoilt: a byte, a number, a key of a file, or the value of an option.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from typer.testing import CliRunner
+
+from wattflow.cli.main import COMMANDS, app
+
+CALLS = int(os.environ.get("WATTFLOW_CALLS", "200"))
+HANG_S = 120
+SEED = time.time_ns() if os.environ.get("WATTFLOW_FUZZ") else 20
+
+WFFORMAT = json.dumps({
+    "name": "x", "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {"tasks": [
+            {"name": "a", "id": "a", "parents": [], "children": ["b"], "inputFiles": ["f"], "outputFiles": []},
+            {"name": "b", "id": "b", "parents": ["a"], "children": []},
+        ], "files": [{"id": "f", "sizeInBytes": 10}]},
+        "execution": {"makespanInSeconds": 3, "executedAt": "2020-01-01T00:00:00Z", "tasks": [
+            {"id": "a", "runtimeInSeconds": 1, "coreCount": 1, "machines": ["epyc"]},
+            {"id": "b", "runtimeInSeconds": 2, "memoryInBytes": 100},
+        ], "machines": [{"nodeName": "epyc", "cpu": {"coreCount": 4}}]},
+    },
+})  # fmt: skip
+SWF = "; a log\n" + "".join(f"{i} {i} -1 5 2 -1 -1 2 9 100 1 1 1 1 1 1 -1 -1\n" for i in range(1, 4))
+NEXTFLOW = (
+    "task_id,process,name,status,cpus,memory,submit,start,complete,realtime,%cpu\n"
+    "1,A,A (1),COMPLETED,2,1 GB,1700000000000,1700000001000,1700000009000,3m 2s,99%\n"
+)
+TASKS = "task,machine,size,runtime_s\n" + "".join(f"t{i % 2},m,{i + 1}e6,{i + 2}\n" for i in range(12))
+CLUSTER = """name = "c"
+[[nodes]]
+name = "n"
+count = 2
+cores = 4
+memory = "8 GiB"
+power = { form = "linear", idle_w = 10, full_w = 50 }
+sleep = { watts = 2, wake = "10s" }
+[[nodes.devices]]
+kind = "gpu"
+memory = "1 GiB"
+"""
+STUDY = 'workloads = ["bag:tasks=3"]\nclusters = ["mixed"]\npolicies = ["fifo"]\nseeds = 1\nslo = ["p95_wait=1m"]\n'
+DESIGN = """name = "d"
+policies = ["fifo+least-loaded"]
+workloads = ["skewed:tasks=20"]
+seeds = 1
+[[frames]]
+use = "hash"
+[every_frame]
+stealing = [false, { hosts = 4, label = "s" }]
+"""
+SCHEDULER = 'scheduler_name = "wattflow"\npolicy = "fifo"\n'
+
+NASTY = [
+    "", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e308", "-0.5", "9" * 30, "abc", "=", ":", ",", ",,", "a=b",
+    "a:b=c", "../..", "/", "/dev/null", ".", "-", "--", "💥", "\u0663", "x" * 5000, "\n", "\t;", "%s", "{}", "None",
+    "true", "1,2", "[1]", "fifo:", "fifo:=", ":x=1", "fifo:queue=", "bag:tasks=-1", "bag:tasks=1e9", "demo:", "demo:x",
+    "montage:tasks=nan", "http://", "file:///etc/passwd", "\x7f", "ccf:", "a.py:b", "x.toml", "x.json",
+]  # fmt: skip
+NUMBERS = [
+    "-1",
+    "0",
+    "1e308",
+    "-1e308",
+    "1e-320",
+    "NaN",
+    "Infinity",
+    "9" * 40,
+    '"x"',
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "1.5",
+    '""',
+    "1e30",
+]
+
+
+def spoilt(text: str, draw: random.Random) -> bytes:
+    """The file with one to three things wrong with it."""
+    data = text.encode()
+    for _ in range(draw.randint(1, 3)):
+        data = draw.choice(FAULTS)(data, draw)
+    return data
+
+
+def _cut(data: bytes, draw: random.Random) -> bytes:
+    return data[: draw.randrange(len(data) + 1)]
+
+
+def _byte(data: bytes, draw: random.Random) -> bytes:
+    at = draw.randrange(len(data) + 1)
+    return data[:at] + bytes([draw.randrange(256)]) + data[at + draw.randint(0, 1) :]
+
+
+def _number(data: bytes, draw: random.Random) -> bytes:
+    """Another value for one of the numbers."""
+    starts = [i for i, byte in enumerate(data) if chr(byte).isdigit() and (i == 0 or not chr(data[i - 1]).isalnum())]
+    if not starts:
+        return data
+    at = draw.choice(starts)
+    end = at
+    while end < len(data) and (chr(data[end]).isalnum() or data[end : end + 1] == b"."):
+        end += 1
+    return data[:at] + draw.choice(NUMBERS).encode() + data[end:]
+
+
+def _word(data: bytes, draw: random.Random) -> bytes:
+    """A word gone, doubled or strange."""
+    words = data.split(b" ")
+    at = draw.randrange(len(words))
+    words[at] = draw.choice([b"", words[at] * 2, draw.choice(NASTY).encode(), b"\xff\xfe", b"\x00"])
+    return b" ".join(words)
+
+
+def _line(data: bytes, draw: random.Random) -> bytes:
+    lines = data.split(b"\n")
+    at = draw.randrange(len(lines))
+    return b"\n".join([*lines[:at], *draw.choice([[], [lines[at]] * 2, [b"[" * 500], [b","]]), *lines[at + 1 :]])
+
+
+FAULTS: list[Callable[[bytes, random.Random], bytes]] = [_cut, _byte, _number, _number, _number, _word, _line]
+
+
+class Maker:
+    """Makes one call after another in a folder of its own."""
+
+    def __init__(self, folder: Path, seed: str) -> None:
+        self.folder, self.draw, self.count = folder, random.Random(f"{SEED}{seed}"), 0
+
+    def file(self, name: str, text: str) -> str:
+        """A spoilt file; now and then it is missing, empty, or a folder."""
+        self.count += 1
+        path = self.folder / f"{self.count}-{name}"
+        kind = self.draw.random()
+        if kind < 0.04:
+            return str(path)
+        if kind < 0.08:
+            path.mkdir()
+            return str(path)
+        path.write_bytes(b"" if kind < 0.12 else spoilt(text, self.draw))
+        return str(path)
+
+    def good(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def out(self, *endings: str) -> str:
+        self.count += 1
+        return str(self.folder / f"out-{self.count}{self.draw.choice([*endings, '', '.xyz'])}")
+
+    def nasty(self) -> str:
+        return self.draw.choice(NASTY)
+
+    def options(self, *names: str) -> list[str]:
+        """One to three options with values that make no sense."""
+        chosen = [self.draw.choice(names) for _ in range(self.draw.randint(1, 3))]
+        return [part for name in chosen for part in (name, self.nasty())]
+
+    def trace(self) -> str:
+        name, text = self.draw.choice(
+            [("w.json", WFFORMAT), ("w.json", WFFORMAT), ("log.swf", SWF), ("t.csv", NEXTFLOW)]
+        )
+        return self.file(name, text)
+
+
+SIM = ("--cluster", "--seed", "--queue", "--round-s", "--sleep-after", "--runtime-error", "--power-error", "--metrics",
+       "--estimates", "-o", "--out", "--policy")  # fmt: skip
+
+
+def compare(make: Maker) -> list[str]:
+    if make.draw.random() < 0.3:
+        return ["compare", make.file("study.toml", STUDY)]
+    if make.draw.random() < 0.4:
+        return ["compare", "bag:tasks=3", "-p", "fifo", "--seeds", "1",
+                *make.options("--slo", "--jitter", "-b", "--metrics", "-c", "--report", "--queue")]  # fmt: skip
+    return ["compare", make.trace(), "-p", make.draw.choice(["fifo", "heft", make.nasty()]), "--seeds", "1"]
+
+
+def simulate(make: Maker) -> list[str]:
+    if make.draw.random() < 0.5:
+        return ["simulate", make.trace(), "-c", make.draw.choice(["mixed", make.file("c.toml", CLUSTER)])]
+    return ["simulate", "bag:tasks=3", *make.options(*SIM)]
+
+
+def describe(make: Maker) -> list[str]:
+    return [
+        "describe",
+        make.draw.choice([make.trace(), make.nasty()]),
+        *make.draw.choice([[], make.options("--seed", "-o", "--out")]),
+    ]
+
+
+def generate(make: Maker) -> list[str]:
+    keys = ("tasks", "workflows", "runtime", "mean", "cv", "arrivals", "rate", "cores", "memory", "file", make.nasty())
+    family = make.draw.choice(["bag", "montage", "layered", "map-reduce", make.nasty()])
+    pairs = ",".join(f"{make.draw.choice(keys)}={make.nasty()}" for _ in range(make.draw.randint(1, 3)))
+    return [
+        "generate",
+        f"{family}:{pairs}",
+        "--out",
+        make.out(".json", ".swf"),
+        *make.draw.choice([[], make.options("--seed")]),
+    ]
+
+
+def convert(make: Maker) -> list[str]:
+    return ["convert", make.trace(), make.out(".json", ".swf", ".parquet")]
+
+
+def enrich(make: Maker) -> list[str]:
+    nodes = make.draw.choice(["mixed", make.file("c.toml", CLUSTER), make.nasty()])
+    return ["enrich", make.trace(), make.out(".json"), "--nodes", nodes,
+            *make.draw.choice([["--default", "epyc"], make.options("--default", "--error")])]  # fmt: skip
+
+
+def fit(make: Maker) -> list[str]:
+    source = make.draw.choice([make.file("t.csv", TASKS), make.trace(), make.nasty()])
+    return [
+        "fit",
+        source,
+        make.out(".model"),
+        *make.draw.choice([[], ["--data", make.nasty()], ["--also", make.nasty()]]),
+    ]
+
+
+def predict(make: Maker) -> list[str]:
+    model = make.draw.choice(["kepler-nx12-platform", make.file("m.model", "{}" * 20), make.nasty()])
+    counters = "bpf_cpu_time_us,cache_miss,cpu_cycles,cpu_instructions\n1,2,3,4\n5,6,7,8\n"
+    source = make.draw.choice([make.file("u.csv", counters), make.file("t.csv", TASKS), make.nasty()])
+    return ["predict", model, source, *make.draw.choice([[], make.options("--level", "--out", "--data")])]
+
+
+def explore(make: Maker) -> list[str]:
+    return [
+        "explore",
+        make.file("d.toml", DESIGN),
+        "--plan",
+        *make.draw.choice([[], make.options("--workers", "--out")]),
+    ]
+
+
+def clusters(make: Maker) -> list[str]:
+    return ["clusters", make.draw.choice([make.file("c.toml", CLUSTER), make.file("c.toml", CLUSTER), make.nasty()])]
+
+
+def frames(make: Maker) -> list[str]:
+    return ["frames", make.draw.choice([make.nasty(), make.file("f.toml", 'use = "hash"\nname = "x"\n')])]
+
+
+def policies(make: Maker) -> list[str]:
+    return ["policies", make.nasty(), *make.draw.choice([[], make.options("-o", "--out")])]
+
+
+def profiles(make: Maker) -> list[str]:
+    return ["profiles", make.nasty(), *make.draw.choice([[], make.options("-o", "--out", "--plot")])]
+
+
+def experiment(make: Maker) -> list[str]:
+    return ["experiment", make.draw.choice([n for n in NASTY if n]) + "x", *make.options("--out")]
+
+
+def run(make: Maker) -> list[str]:
+    return [
+        "run",
+        make.file("w.json", WFFORMAT),
+        *make.options("--server", "--token-file", "--retries", "--out", "--objective"),
+    ]
+
+
+def profile(make: Maker) -> list[str]:
+    """Never a call that would measure: one of the numbers is always out of range."""
+    return ["profile", make.out(".json"), "--window-s", "0", *make.options("--levels", "--warm-s", "--tolerance")]
+
+
+def served(command: str, *needed: str) -> Callable[[Maker], list[str]]:
+    """Commands of a server that is not there."""
+
+    def made(make: Maker) -> list[str]:
+        return [
+            command,
+            *(make.nasty() for _ in needed),
+            *make.options("--server", "--token-file", "--home", "-o", "--nonsense"),
+        ]
+
+    return made
+
+
+def refused(command: str, *options: str) -> Callable[[Maker], list[str]]:
+    """Commands that would start something: with an option that cannot be understood in every call."""
+
+    def made(make: Maker) -> list[str]:
+        return [command, *make.options(*options), "--no-such-option", make.nasty()]
+
+    return made
+
+
+def kube(make: Maker) -> list[str]:
+    path = make.file("s.toml", SCHEDULER)
+    return [
+        "kube",
+        *make.draw.choice([["scheduler", "--config", path, "--no-such"], [make.nasty()], ["argo", make.nasty()]]),
+    ]
+
+
+MAKERS: dict[str, Callable[[Maker], list[str]]] = {
+    "compare": compare, "simulate": simulate, "describe": describe, "generate": generate, "convert": convert,
+    "enrich": enrich, "fit": fit, "predict": predict, "explore": explore, "clusters": clusters, "frames": frames,
+    "policies": policies, "profiles": profiles, "experiment": experiment, "run": run, "profile": profile, "kube": kube,
+    "ps": served("ps"), "logs": served("logs", "TASK"), "cancel": served("cancel", "ID"), "nodes": served("nodes"),
+    "why": served("why", "TASK"), "top": served("top"), "down": refused("down", "--home"),
+    "up": refused("up", "--home", "--port", "--policy"), "agent": refused("agent", "--server", "--token-file", "--x"),
+    "demo": refused("demo", "-p", "--seeds", "--report", "-b"), "warm": refused("warm", "--x"),
+    "meters": refused("meters", "--x"), "completion": lambda make: ["completion", make.nasty()],
+}  # fmt: skip
+
+
+PROVEN = {"clusters", "completion", "describe", "experiment", "frames", "generate", "agent", "cancel"}
+"""Commands that came through all their inputs. The others are fed by `make malformed` until they have, too."""
+
+
+def maker_of(command: str) -> Callable[[Maker], list[str]]:
+    """Its own, or for a new command strange options and values."""
+    return MAKERS.get(command, refused(command, "--cluster", "--out", "--seed"))
+
+
+def test_makers_are_of_commands_that_exist() -> None:
+    assert set(COMMANDS) | {"kube"} >= set(MAKERS) >= PROVEN
+
+
+@pytest.fixture
+def hang() -> Iterator[None]:
+    """A call that never ends fails instead of holding everything up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise AssertionError("the call hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted({*COMMANDS, "kube"}))
+def test_no_malformed_input_ends_in_a_traceback(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: None
+) -> None:
+    if command not in PROVEN and not os.environ.get("WATTFLOW_MALFORMED"):
+        pytest.skip("fed by `make malformed`")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WATTFLOW_HOME", str(tmp_path / "home"))
+    make, runner, refusals = Maker(tmp_path, command), CliRunner(), 0
+    faults: list[str] = []
+    for _ in range(CALLS):
+        arguments = maker_of(command)(make)
+        signal.alarm(HANG_S)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            done = runner.invoke(app, arguments, prog_name="wattflow")
+        signal.alarm(0)
+        broken = done.exception is not None and not isinstance(done.exception, SystemExit)
+        if broken or done.exit_code not in (0, 1, 2) or "Traceback" in done.output:
+            where = traceback.extract_tb(done.exc_info[2])[-1] if done.exc_info and done.exc_info[2] else ""
+            faults.append(f"{[a[:60] for a in arguments]}: {done.exit_code} {done.exception!r:.200} at {where}")
+        refusals += done.exit_code != 0
+    assert not faults, "\n".join(faults)
+    assert refusals >= CALLS / 4, "the inputs are hardly malformed"

@@ -1,0 +1,104 @@
+"""What fits where, against plain arithmetic; groups of equal nodes stay those that a rebuild would make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattflow.engine import fit, groups
+from wattflow.engine.tables import NO_DEVICE, ON, READY, State
+from wattflow.kernel import jit
+from wattflow.sim.simulate import Simulation
+from wattflow.testing.sample_states import Sample, sample_states
+
+CASES = [(sample, at_s) for sample in sample_states() for at_s in sample.looks_s]
+
+
+@jit.jit
+def candidates(state, variant, task):  # type: ignore[no-untyped-def]
+    return fit.candidates(state, variant, task)
+
+
+@jit.jit
+def take(state, variant, node):  # type: ignore[no-untyped-def]
+    fit.take(state, variant, node, -1)
+
+
+def state_of(sample: Sample, at_s: float) -> State:
+    simulation = Simulation(sample.workload, sample.cluster, "fifo", seed=1)
+    simulation.advance(until_s=at_s)
+    return simulation.state
+
+
+def fits(state: State, variant: int, node: int) -> bool:
+    """Cores and memory of a node that is on, as a reader of the docs would check them."""
+    needs, row = state.variants[variant], state.nodes[node]
+    return bool(
+        state.class_ok[variant, row.cls] == 1
+        and row.power_state == ON
+        and row.used_u + needs.need_u <= row.capacity_u
+        and row.used_mem + needs.memory <= row.capacity_mem
+    )
+
+
+def alike(state: State, a: int, b: int) -> bool:
+    """Whether two nodes are the same to every policy: one class, as much in use."""
+    names = ("cls", "used_u", "used_mem", "alloc_u", "power_state", "device_key", "capacity_u")
+    return all(state.nodes[name][a] == state.nodes[name][b] for name in names)
+
+
+@pytest.mark.parametrize(("sample", "at_s"), CASES, ids=lambda value: getattr(value, "name", str(value)))
+def test_candidates_are_the_nodes_that_fit_one_of_each_kind(sample: Sample, at_s: float) -> None:
+    state = state_of(sample, at_s)
+    seen = 0
+    for task in range(len(state.tasks)):
+        form = state.shapes[state.tasks.form[task]]
+        for variant in range(form.variant_first, form.variant_first + form.variant_n):
+            plain = state.variants.device[variant] == NO_DEVICE and state.tasks.pinned[task] < 0
+            if not plain or any(state.classes.serverless) or state.tasks.state[task] > READY:
+                continue
+            able = [n for n in range(len(state.nodes)) if fits(state, variant, n)]
+            count = candidates(state.handle(), variant, task)
+            found = [int(n) for n in state.candidates.node[:count]]
+            if able:
+                assert set(found) <= set(able)
+                assert all(any(alike(state, n, c) for c in found) for n in able)
+                assert len({n for n in found}) == len(found)
+                seen += 1
+            else:
+                assert all(state.nodes.power_state[n] != ON for n in found)
+    assert seen or at_s > 0 or any(state.classes.serverless)
+
+
+@pytest.mark.parametrize("sample", sample_states(), ids=lambda sample: sample.name)
+def test_groups_are_what_a_rebuild_makes(sample: Sample) -> None:
+    state = state_of(sample, sample.looks_s[-1])
+
+    def parts() -> set[frozenset[int]]:
+        there: dict[int, set[int]] = {}
+        for n in range(len(state.nodes)):
+            there.setdefault(int(state.nodes.group[n]), set()).add(n)
+        for g, members in there.items():
+            assert int(state.groups.count[g]) == len(members)
+            assert int(state.groups.low[g]) == min(int(state.nodes.pos[n]) for n in members)
+        assert int(state.counts.active_n[0]) == len(there)
+        return {frozenset(members) for members in there.values()}
+
+    before = parts()
+    with np.errstate(over="ignore"):  # hashes, where the code is not compiled
+        groups.rebuild(state.handle())
+    assert parts() == before
+
+
+def test_taking_room_moves_a_node_to_another_group() -> None:
+    sample = sample_states()[0]
+    twins = [n for n, node in enumerate(sample.cluster.nodes) if node.name in ("small", "twin")]
+    idle = Simulation(sample.workload, sample.cluster, "fifo", seed=1).state
+    assert idle.nodes.group[twins[0]] == idle.nodes.group[twins[1]]
+    with np.errstate(over="ignore"):
+        take(idle.handle(), 0, twins[0])
+    assert idle.nodes.group[twins[0]] != idle.nodes.group[twins[1]]
+    assert idle.nodes.used_u[twins[0]] == idle.variants.need_u[0] and idle.nodes.running[twins[0]] == 1
+    with np.errstate(over="ignore"):
+        take(idle.handle(), 0, twins[1])
+    assert idle.nodes.group[twins[0]] == idle.nodes.group[twins[1]]

@@ -1,0 +1,53 @@
+"""The Gymnasium environment: every decision is a step, and the first row is the flagship."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium")
+
+from gymnasium.utils.env_checker import check_env
+
+from wattflow.learn.environment import SchedulingEnv, SchedulingVectorEnv
+from wattflow.learn.scenarios import Scenario
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_gymnasium_finds_nothing_wrong(small: Scenario) -> None:
+    check_env(SchedulingEnv(lambda _: small), skip_render_check=True)
+    check_env(SchedulingEnv(lambda _: small, joint=True), skip_render_check=True)
+
+
+def test_the_first_row_is_the_flagship_and_waiting_is_borne(small: Scenario) -> None:
+    env = SchedulingEnv(lambda _: small)
+    observation, info = env.reset(seed=4)
+    assert observation.shape == env.observation_space.shape and info["action_mask"][0]
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, ended, _, info = env.step(0)
+        total += reward
+    assert env._episode is not None
+    judge = env._episode.judge
+    assert judge.trial.result() == judge.reference
+    assert total == pytest.approx(-judge.penalty(judge.reference), abs=0.02)
+    rng, ended = np.random.default_rng(1), False
+    env.reset(seed=5)
+    while not ended:
+        *_, ended, _, info = env.step(int(rng.integers(64)))
+    assert env._episode.state.counts.open[0] == 0
+
+
+def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
+    many = SchedulingVectorEnv(lambda _: small, 3)
+    seen, info = many.reset(seed=7)
+    assert seen.shape == many.observation_space.shape
+    first, returns, ends = np.zeros(3, np.int64), np.zeros(3), np.zeros(3, np.int64)
+    for _ in range(700):
+        seen, reward, ended, _, info = many.step(first)
+        returns += reward * (ends == 0)
+        ends += ended
+    assert ends.min() >= 2
+    assert info["action_mask"].any(axis=1).all()
+    lost = [-one.judge.penalty(one.judge.reference) for one in many.episodes]
+    assert returns == pytest.approx(lost, abs=0.02)

@@ -1,0 +1,89 @@
+"""Trials, evolution strategies and statistics of the learned policy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattflow.learn import evolve, paired, portfolio, scenarios
+from wattflow.learn.scenarios import Scenario
+from wattflow.learn.trial import Judge, Trial, Wish
+from wattflow.policy import registry, weights
+
+
+def test_a_trial_is_the_simulation_however_often_it_runs(small: Scenario) -> None:
+    workload = small.draw(3)
+    trial = Trial(workload, small.cluster, "learned", 3, small.options)
+    plain = portfolio.measure(workload, small.cluster, "wattflow", 3, small.options)
+    moved = trial.run(np.full(weights.SIZE, 0.3))
+    assert trial.run(np.zeros(weights.SIZE)) == plain
+    assert trial.run(np.full(weights.SIZE, 0.3)) == moved != plain
+
+
+def test_the_reference_scores_nothing_and_late_seconds_cost(small: Scenario) -> None:
+    judge = Judge(small, 3)
+    assert judge.score(judge.reference) == -judge.penalty(judge.reference)
+    slow = portfolio.Result(
+        judge.reference.energy_j, judge.baseline.mean_s * 1.5, judge.baseline.p95_s, judge.baseline.makespan_s
+    )
+    assert judge.penalty(slow) == pytest.approx(Judge.PRICE * math.log(1.5 / Judge.BOUND))
+    assert Judge(small, 3, Wish(wait=1.0)).penalty(slow) == 0.0
+
+
+def test_training_starts_at_the_flagship_and_goes_on_where_it_stopped(
+    small: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenarios, "draw", lambda seed, *_: small)
+    settings = evolve.Settings(pool=2, chosen_on=1, directions=2, tries=1, longest_s=60.0)
+    monkeypatch.setattr(evolve, "teaches", lambda one: True)
+    trainer = evolve.Trainer(settings)
+    first = trainer.choosing[0]
+    assert first.trial.run(trainer.progress.theta) == first.reference
+    trainer.generation()
+    evolve.save(tmp_path / "half.npz", trainer.progress, settings)
+    trainer.generation()
+    again = evolve.Trainer(settings, progress=evolve.resume(tmp_path / "half.npz"))
+    again.generation()
+    assert again.progress.theta.tobytes() == trainer.progress.theta.tobytes()
+    assert trainer.compare()["best"] >= 0.0
+
+
+def test_random_clusters_are_as_wide_as_promised() -> None:
+    drawn = [scenarios.random_cluster(np.random.default_rng(i), f"c{i}") for i in range(200)]
+    counts = [len(cluster.nodes) for cluster in drawn]
+    kinds = [len({node.class_key for node in cluster.nodes}) for cluster in drawn]
+    assert min(counts) == 2 and max(counts) > 50 and max(counts) <= 64
+    assert min(kinds) == 1 and max(kinds) == 6
+
+
+def test_no_fold_trains_on_what_it_holds_out() -> None:
+    for fold, held in enumerate(evolve.streams.FOLDS):
+        assert not set(held) & set(evolve.training_applications(fold))
+    assert set(evolve.training_applications(-1)) == set(evolve.streams.APPLICATIONS)
+
+
+def test_signed_ranks_and_holm_are_those_of_the_books() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(2).normal(0.1, 1.0, 60).round(1)
+    book = stats.wilcoxon(values[values != 0], correction=True, method="approx").pvalue
+    assert paired.wilcoxon(values) == pytest.approx(book, rel=1e-9)
+    assert paired.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+
+
+def test_a_paired_comparison_finds_what_is_there() -> None:
+    rng = np.random.default_rng(1)
+    logs = {f"app{a}": [[-0.05 + 0.01 * rng.normal() for _ in range(3)] for _ in range(6)] for a in range(5)}
+    found = paired.compare(logs, draws=300)
+    assert found.low < found.percent < found.high < 0
+    assert found.percent == pytest.approx(100 * math.expm1(-0.05), abs=0.5)
+    assert (found.wins, found.losses) == (30, 0)
+
+
+def test_a_wish_reaches_the_policy() -> None:
+    policy = Wish(response=0.25, makespan=0.5, wait=0.1).policy()
+    assert policy.params["energy"] == 0.25
+    assert policy.params["wait"] == 0.1
+    assert policy.name == registry.load("learned").name

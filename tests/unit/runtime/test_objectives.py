@@ -1,0 +1,108 @@
+"""An objective changes what is decided."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime import messages as m
+
+from .test_recovery import closed, opened, task
+
+QUICK = m.Node(name="quick", cpus=2.0, memory_bytes=1 << 30, speed=2.0, busy=[0.0, 2.0], watts=[50.0, 350.0])
+FRUGAL = m.Node(name="frugal", cpus=2.0, memory_bytes=1 << 30, speed=1.0, busy=[0.0, 2.0], watts=[10.0, 30.0])
+
+
+def first_node(folder: Path, objective: str | None) -> str:
+    """Where the first of two tasks goes, on an idle quick and an idle frugal node."""
+
+    async def body() -> str:
+        service, driver, writer = await opened(folder)
+        for node in (QUICK, FRUGAL):
+            service.announce(node)
+        submission = m.Submission(workflow="w", tasks=[task("a", estimate_s=10.0)], objective=objective)  # type: ignore[arg-type]
+        await service.submit(submission, "me")
+        await closed(service, writer)
+        return driver.leases[0].node
+
+    return asyncio.run(body())
+
+
+@pytest.mark.parametrize(("objective", "node"), [("energy", "frugal"), ("makespan", "quick")])
+def test_energy_and_makespan_choose_unlike_nodes(tmp_path: Path, objective: str, node: str) -> None:
+    assert first_node(tmp_path, objective) == node
+
+
+def order(folder: Path, objective: str | None) -> list[str]:
+    """In which order three tasks run on one CPU."""
+
+    async def body() -> list[str]:
+        folder.mkdir()
+        service, driver, writer = await opened(folder)
+        service.announce(m.Node(name="n", cpus=1.0, memory_bytes=1 << 30))
+        tasks = [task("first"), task("long", estimate_s=100.0), task("short", estimate_s=1.0)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, objective=objective, seal=True), "me")  # type: ignore[arg-type]
+        while len(driver.leases) < 3:
+            service.ended(m.Ended(fence=driver.leases[-1].fence, outcome="done"))
+            await service.stored()
+        await closed(service, writer)
+        return [lease.spec.key for lease in driver.leases]
+
+    return asyncio.run(body())
+
+
+def test_response_lets_short_tasks_go_first(tmp_path: Path) -> None:
+    assert order(tmp_path / "energy", "energy") == ["first", "long", "short"]
+    assert order(tmp_path / "response", "response") == ["short", "long", "first"]  # what says nothing goes last
+
+
+def test_utilisation_fills_a_node_before_the_next(tmp_path: Path) -> None:
+    async def body(objective: str | None) -> int:
+        folder = tmp_path / str(objective)
+        folder.mkdir()
+        service, driver, writer = await opened(folder)
+        for name in ("a", "b"):
+            service.announce(m.Node(name=name, cpus=2.0, memory_bytes=1 << 30))
+        for key in ("one", "two"):
+            submission = m.Submission(workflow="w", tasks=[task(key)], objective=objective)  # type: ignore[arg-type]
+            await service.submit(submission, "me")
+        await closed(service, writer)
+        return len({lease.node for lease in driver.leases})
+
+    assert asyncio.run(body("utilisation")) == 1
+    assert asyncio.run(body(None)) == 2
+
+
+@pytest.mark.parametrize("objective", ["edp", "cost"])
+def test_the_other_objectives_decide_too(tmp_path: Path, objective: str) -> None:
+    assert first_node(tmp_path, objective) in ("quick", "frugal")
+
+
+def test_two_open_workflows_cannot_want_unlike_policies(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        await service.submit(m.Submission(workflow="one", tasks=[task("a")], objective="energy"), "me")
+        with pytest.raises(InvalidInput, match="least-energy"):
+            await service.submit(m.Submission(workflow="two", tasks=[task("a")], objective="makespan"), "me")
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_a_node_that_never_wakes_is_marked_and_its_work_moves_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(m.Node(name="sleepy", cpus=1.0, memory_bytes=1 << 30, sleeps=True, wake_s=5.0))
+        service.asleep("sleepy")
+        await service.stored()
+        service._never_woke("sleepy", "did not wake")
+        service.announce(m.Node(name="other", cpus=1.0, memory_bytes=1 << 30))
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        assert [lease.node for lease in driver.leases] == ["other"]
+        assert service.nodes["sleepy"].state == "down"
+        await closed(service, writer)
+
+    asyncio.run(body())
