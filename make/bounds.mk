@@ -4,3 +4,7 @@ bench-bounds: $(BIN)/.dev ## Lower and upper bounds on energy: speed of annealin
 
 tune-portfolio: $(BIN)/.dev ## Measure every setting of the learned policy's opponent on the training streams
 	$(RUN) -m wattflow.learn.tuning
+
+.PHONY: bench-twin
+bench-twin: $(BIN)/.dev ## Simulate before commit: milliseconds of one planning point
+	$(RUN) benchmarks/twin.py

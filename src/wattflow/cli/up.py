@@ -36,6 +36,9 @@ def up(
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")
     ] = "least-energy",
+    twin: Annotated[
+        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
+    ] = False,
     driver: Annotated[str, typer.Option("--driver", help="agents, local, slurm, dask or simulated.")] = "agents",
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="URL", help="Of the Dask cluster.")] = None,
     cluster: Annotated[
@@ -85,6 +88,7 @@ def up(
                "--store": store, "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
+    command += ["--twin"] if twin else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),

@@ -16,6 +16,7 @@ from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol
+from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
@@ -56,8 +57,10 @@ class EngineDecider:
         estimates: Estimates | None = None,
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
+        twin: Twin | None = None,
     ) -> None:
         self.engine = Engine(policy, score_limit=score_limit)
+        self.twin = twin
         self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
@@ -291,6 +294,9 @@ class EngineDecider:
             if empty in self._later and not self._on_node.get(empty):
                 self.set_node(*self._later[empty])
         result = self.engine.step(now_s)
+        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        if chosen is not None:
+            self.engine.use(chosen)
         choices = []
         for placement in result.placements:
             whose = self._uids.get(placement.tag)

@@ -24,6 +24,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import Settings
+from wattflow.live.twin import Twin
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
@@ -81,10 +82,11 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
+    twin = Twin.beside(policy) if chosen.twin else None
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
-        lambda node: sleep if sleeping.may_sleep(node) else None,
+        lambda node: sleep if sleeping.may_sleep(node) else None, twin,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
     if flows is not None:
@@ -135,7 +137,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

@@ -19,7 +19,7 @@ from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder, Encoder, cloned
 from wattflow.live.growth import grown
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
@@ -136,9 +136,11 @@ def _policy(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> 
     from dataclasses import replace
 
     name = data["name"]
-    if name not in own and name not in registry.names():
-        raise InvalidInput(source, f"its policy {name!r} is in no registry; pass it as policies={{{name!r}: …}}")
-    policy = own[name] if name in own else registry.load(name)
+    try:
+        policy = own[name] if name in own else registry.load(name)
+    except WattflowError:
+        what = f"its policy {name!r} is in no registry; pass it as policies={{{name!r}: …}}"
+        raise InvalidInput(source, what) from None
     settings = Decoder({}, source).decode(data["settings"])
     return replace(policy, params=data["params"], sleep_after_s=data["sleep_after_s"], settings=settings)
 

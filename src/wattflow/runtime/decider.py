@@ -15,6 +15,7 @@ import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
+from wattflow.live.twin import Twin
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Variant as ModelVariant
@@ -36,9 +37,10 @@ NEVER = 1_000_000
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0) -> None:
+    def __init__(self, policy: str, seed: int = 0, twin: Twin | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = policy
+        self.twin = twin
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
@@ -75,9 +77,14 @@ class Decider:
         self._note("use", policy)
 
     def step(self, now_s: float) -> Step:
-        """Fold and decide."""
+        """Fold and decide; a twin may choose another policy for what comes next."""
         self._note("step", now_s)
-        return self.engine.step(now_s)
+        step = self.engine.step(now_s)
+        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        if chosen is not None:
+            self.engine.use(chosen)
+            self._note("twin", chosen.name)
+        return step
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
@@ -102,6 +109,8 @@ class Decider:
             elif name == "use":
                 self.engine.use(args[0])
                 self.policy = args[0]
+            elif name == "twin":
+                self.engine.use(args[0])
         return last_s
 
     def save(self, path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
+from wattflow.live.twin import Twin
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
@@ -27,9 +28,11 @@ _NODE = msgspec.msgpack.Decoder(tuple[int, m.Node])
 _BLOB = msgspec.msgpack.Decoder(m.Blob)
 
 
-def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str) -> Service:
-    """A service that goes on where the last one stopped, or begins."""
-    decider = Decider(policy)
+def restore(
+    database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
+) -> Service:
+    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
+    decider = Decider(policy, twin=Twin.beside(policy) if twin else None)
     after, last_s = 0, 0.0
     snapshot = reads.meta(database).get("snapshot")
     if snapshot is not None:

@@ -33,7 +33,9 @@ def open_house(settings: Settings, driver: Driver, objects: Objects | None = Non
     database = open_store(settings.store or home.store, upgrade=settings.upgrade)
     kept = objects or open_objects(settings.objects or home.objects)
     tokens = open_tokens(home)
-    service = restore(database, Writer(database, fatal=_end_this_process), driver, home.folder, settings.policy)
+    service = restore(
+        database, Writer(database, fatal=_end_this_process), driver, home.folder, settings.policy, settings.twin
+    )
     return House(service, database, kept, tokens, home.folder, settings.keep_s)
 
 
