@@ -60,7 +60,7 @@ def fork(engine: Engine) -> Engine:
     timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
     as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
     as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])
-    memo = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
+    memo: dict[int, Any] = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
     made.state, made._desk = memo[id(engine.state)], memo[id(engine._desk)]
