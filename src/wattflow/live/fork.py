@@ -63,7 +63,7 @@ def fork(engine: Engine) -> Engine:
     memo: dict[int, Any] = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
-    made.state, made._desk = memo[id(engine.state)], memo[id(engine._desk)]
+    made.state, made._desk = state, desk
     made._take_up()
     made._told = engine._told
     return made
