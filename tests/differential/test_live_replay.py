@@ -71,8 +71,11 @@ class Replay:
     def go(self) -> None:
         """Instant by instant to the end."""
         self.events[self.run.start_s]  # nodes idle from the start of the run
+        last_s = max(self.events)
         while self.events:
             now = min(self.events)
+            if now > last_s and not any(self.events.values()):
+                return  # all was told, and only the policy's own looks are left: some look for ever
             self.instant(now, self.events.pop(now))
 
     def instant(self, now: float, rows: list[tuple[int, int, Any]]) -> None:

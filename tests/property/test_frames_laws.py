@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reference_frames.cases import random_cluster, random_frame, random_workload
 from reference_frames.laws import check_laws
+from wattflow.frames import frame as frames
 from wattflow.frames import policies
 from wattflow.frames.run import run_frame
 from wattflow.model.errors import InfeasibleTask, InvalidInput
@@ -53,6 +54,28 @@ def test_every_frame_completes(seed: int) -> None:
 @given(st.integers(0, 10**9))
 def test_every_frame_completes_with_faults(seed: int) -> None:
     _run(seed, faults=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_slots_that_look_leave_no_task_behind(seed: int) -> None:
+    """Owners and slots on hosts of all sizes, with tasks that do not fit everywhere."""
+    rng = random.Random(seed)
+    owner, count = rng.random() < 0.7, rng.choice([1, 1, 3])
+    placers = frames.Placers(
+        count=count if owner else 1, rule="owner" if owner else "hash", binding="early", both=owner and seed % 2 == 0,
+        forget_s=rng.choice([0.0, 2.0]) if owner else 0.0,
+    )  # fmt: skip
+    frame = frames.Frame(
+        "slots",
+        "delegated" if placers.count > 1 else "decentralised",
+        broker=frames.Broker(split="object") if placers.count > 1 else None,
+        placers=placers,
+        hosts=frames.Hosts(queue=True),
+        stealing=frames.Stealing(slots=rng.choice([1, 2])) if not owner or rng.random() < 0.5 else None,
+    )
+    cluster = random_cluster(rng)
+    check_laws(run_frame(frame, random_workload(rng, cluster, False), cluster, seed=seed), frame)
 
 
 @pytest.mark.slow

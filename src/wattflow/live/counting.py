@@ -51,7 +51,7 @@ class CountBook:
         self.shapes: dict[int, Rule] = {}
         self._columns: dict[str, int] = {}
         self._values: list[dict[str, int]] = []
-        self._labels: dict[int, dict[str, str]] = {}
+        self._labels: dict[int, tuple[tuple[str, str], ...]] = {}  # tuples: forks share them
         self._blocks: dict[int, tuple[int, int]] = {}
         self._places = Extents(used=1)
         self._used = {"terms": 1, "conditions": 1, "counted": 1}
@@ -62,7 +62,7 @@ class CountBook:
     def node_changed(self, node: int, labels: dict[str, str]) -> None:
         """A node is there, or its labels are others now; counters by labels that changed are counted anew."""
         moved = {t for t, c in self._columns.items() if self._domain(t, labels) != self.state.domains[node, c]}
-        self._labels[node] = labels
+        self._labels[node] = tuple(labels.items())
         for topology in moved:
             self.state.domains[node, self._columns[topology]] = self._domain(topology, labels)
         for term, row in self.terms.items():
@@ -83,7 +83,7 @@ class CountBook:
         """Most values of a label belong to nodes that are gone: the others get new numbers."""
         self._values[column] = {}
         for node, labels in self._labels.items():
-            self.state.domains[node, column] = self._domain(topology, labels)
+            self.state.domains[node, column] = self._domain(topology, dict(labels))
         for term, row in self.terms.items():
             if term.topology == topology:
                 self._recount(row, term)
@@ -103,7 +103,7 @@ class CountBook:
             self._values.append({})
             column = self._columns[topology]
             for node, labels in self._labels.items():
-                self.state.domains[node, column] = self._domain(topology, labels)
+                self.state.domains[node, column] = self._domain(topology, dict(labels))
         return self._columns[topology]
 
     # Shapes and rows of masks

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from wattflow.files.whole import whole_file
 from wattflow.kernel import snapshot
+from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder, Encoder, cloned
+from wattflow.live.growth import grown
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 VERSION = 2
+Kind = TypeVar("Kind", bound=Tables)
+_STATE_SCRATCH = ("timers", "actions", "ended", "candidates", "cost", "gang", "scratch", "placed")
+_DESK_SCRATCH = ("events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
+"""Tables that hold nothing between two steps, but for the first timers and events."""
 _MADE_ANEW = ("_inbox", "_words", "_kernels", "_functions", "policy", "state", "_desk")
 """What an engine makes from the rest when it starts, and what is written apart."""
 
@@ -28,10 +37,30 @@ def _kept(engine: Engine) -> dict[str, Any]:
     return {name: value for name, value in vars(engine).items() if name not in _MADE_ANEW and not callable(value)}
 
 
+def _between_steps(tables: Kind, scratch: tuple[str, ...]) -> Kind:
+    """A copy in which tables that hold nothing between two steps are empty; their memory is taken when it is used."""
+    kept = {name: getattr(tables, name) for name in tables.NAMES}
+    made: Kind = type(tables)(**kept | {name: kept[name][:0] for name in scratch}).copy()
+    made.replace(**{name: _blank(kept[name]) for name in scratch})
+    return made
+
+
+def _blank(table: Any) -> Any:
+    """Zeros in the size of a table. Pages of a large one come from the system when they are first written."""
+    if table.nbytes < 1 << 20:
+        return grown(table[:0], len(table))
+    pages = np.frombuffer(mmap.mmap(-1, table.nbytes), np.uint8)
+    return pages.view(table.dtype).reshape(table.shape).view(type(table))
+
+
 def fork(engine: Engine) -> Engine:
     """An engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
     made = object.__new__(Engine)
-    memo = {id(engine.state): engine.state.copy(), id(engine._desk): engine._desk.copy(), id(engine): made}
+    state, desk = _between_steps(engine.state, _STATE_SCRATCH), _between_steps(engine._desk, _DESK_SCRATCH)
+    timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
+    as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
+    as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])
+    memo = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
     made.state, made._desk = memo[id(engine.state)], memo[id(engine._desk)]

@@ -48,7 +48,7 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
         keep = (low + high) // 2
         free = problem.facts.free_u.copy()
         free[order[keep:]] = 0
-        fewer = replace(problem, facts=problem.facts._replace(free_u=free))
+        fewer = replace(problem, facts=problem.facts.changed(free_u=free))
         tried = planning.schedule(fewer, rank)
         if (tried.end_s <= limit_s * (1.0 + 1e-12)).all() and ((tried.node >= 0) | (slots.node < 0)).all():
             best, high = (fewer, tried), keep

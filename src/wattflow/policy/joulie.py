@@ -67,11 +67,13 @@ def act(state):
     now = view.now_s(state)
     if view.recall(state, NOTES.whole, ORDERED) == 0.0:
         effects.note(state, NOTES.whole, ORDERED, 1.0)
+        effects.note(state, NOTES.whole, SAMPLED, now)
+        effects.order_timer(state, now + SAMPLE_S)
         for node in range(view.nodes_n(state)):
             if view.recall(state, NOTES.capped, node) == 1.0:
                 effects.order_cap(state, node, view.recall(state, NOTES.cap_w, node))
     minutes = (now - view.recall(state, NOTES.whole, SAMPLED)) / SAMPLE_S
-    if minutes < 1.0:
+    if minutes < 1.0 - 1e-9:
         return
     total = 0.0
     for node in range(view.nodes_n(state)):
@@ -82,21 +84,23 @@ def act(state):
         total += trend
     effects.note(state, NOTES.whole, SAMPLED, now)
     effects.note(state, NOTES.whole, CLUSTER, total)
+    effects.order_timer(state, now + SAMPLE_S)
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
     """Caps of nodes, and watts to begin with: idle."""
     share, eco = float(state.params[DIAL.performance]), float(state.params[DIAL.eco])
     classes, cls = state.classes, np.asarray(state.nodes.cls)
+    standing = np.asarray(state.nodes.pos) >= 0  # a live engine keeps rows for nodes to come
     full_w = np.asarray(classes.full_w[cls] + classes.device_idle_w[cls], np.float64)
     capped = np.zeros(len(cls))
     for one in np.unique(cls):
-        (members,) = np.nonzero(cls == one)
+        (members,) = np.nonzero((cls == one) & standing)
         capped[members[round(share * len(members)) :]] = 1.0
     view.lay_out(
         state,
         NOTES,
-        before_w=np.asarray(classes.idle_w[cls], np.float64),
+        before_w=np.where(standing, classes.idle_w[cls], 0.0),
         trend=np.zeros(len(cls)),
         cap_w=np.where(capped == 1.0, eco * full_w, full_w),
         capped=capped,

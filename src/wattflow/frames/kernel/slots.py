@@ -76,6 +76,8 @@ def offer(s, p, t):
     """A placer gets a task: into its owner's queue, its own, or both; a slot that waits there takes it."""
     s.i[DECISIONS] += 1
     h = _owner(s, t)
+    if h >= 0 and s.s_fits[s.shape[t], h] == 0:
+        h = np.int64(-1)  # its owner could never run it
     s.t_home[t] = h
     if h < 0:
         _append(s, p, t)

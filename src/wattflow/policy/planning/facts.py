@@ -1,17 +1,14 @@
-"""The arrays that planners work on, and how compiled code gets hold of them."""
+"""The arrays that planners work on: what they know, and the timelines they fill. Compiled code takes their handles."""
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,attr-defined"
 from __future__ import annotations
 
-import hashlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import types
-from numba.experimental import structref
 from numpy.typing import NDArray
 
 from wattflow.kernel import jit as engine_jit
+from wattflow.kernel.handle import Tables
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -25,120 +22,114 @@ def jit(function: Any) -> Any:
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "policy/planning"))
 
 
-class Facts(NamedTuple):
+def _own(table: Any) -> Any:
+    """The table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
+    array = np.ascontiguousarray(table)
+    return array if array.flags.writeable else array.copy()
+
+
+_FACTS = (
+    "estimate_s", "release_s", "shape", "input_bytes", "parent_start", "parent", "parent_bytes", "child_start",
+    "child", "child_bytes", "depth", "offer_first", "offer_n", "factor", "watts", "need_u", "need_bytes", "share_u",
+    "device_bytes", "devices", "device_ok", "device_speed", "device_sharing", "device_watts", "device_first",
+    "device_n", "cls", "free_u", "free_bytes", "seconds_per_byte", "latency_s", "zone_latency_s", "zone", "stores",
+    "limit_s", "overlap",
+)  # fmt: skip
+
+
+class Facts(Tables):
     """What a planner knows; rows by task, offer (variant as the engine numbers it), node class, node or device."""
 
-    estimate_s: Floats
-    release_s: Floats
-    shape: Longs
-    input_bytes: Floats
-    parent_start: Longs
-    parent: Longs
-    parent_bytes: Floats
-    child_start: Longs
-    child: Longs
-    child_bytes: Floats
-    depth: Longs
-    offer_first: Longs
-    offer_n: Longs
-    factor: Floats
-    watts: Floats
-    need_u: Longs
-    need_bytes: Longs
-    share_u: Longs
-    device_bytes: Longs
-    devices: Longs
-    device_ok: NDArray[np.uint8]
-    device_speed: Floats
-    device_sharing: Longs
-    device_watts: Floats
-    device_first: Longs
-    device_n: Longs
-    cls: Longs
-    free_u: Longs
-    free_bytes: Longs
-    seconds_per_byte: Floats
-    latency_s: Floats
-    zone_latency_s: Floats
-    zone: Longs
-    stores: NDArray[np.uint8]
-    limit_s: Floats
-    overlap: Longs
+    __slots__ = _FACTS
+    NAMES = _FACTS
+
+    if TYPE_CHECKING:
+        estimate_s: Floats
+        release_s: Floats
+        shape: Longs
+        input_bytes: Floats
+        parent_start: Longs
+        parent: Longs
+        parent_bytes: Floats
+        child_start: Longs
+        child: Longs
+        child_bytes: Floats
+        depth: Longs
+        offer_first: Longs
+        offer_n: Longs
+        factor: Floats
+        watts: Floats
+        need_u: Longs
+        need_bytes: Longs
+        share_u: Longs
+        device_bytes: Longs
+        devices: Longs
+        device_ok: NDArray[np.uint8]
+        device_speed: Floats
+        device_sharing: Longs
+        device_watts: Floats
+        device_first: Longs
+        device_n: Longs
+        cls: Longs
+        free_u: Longs
+        free_bytes: Longs
+        seconds_per_byte: Floats
+        latency_s: Floats
+        zone_latency_s: Floats
+        zone: Longs
+        stores: NDArray[np.uint8]
+        limit_s: Floats
+        overlap: Longs
+
+    def __init__(self, **tables: Any) -> None:
+        super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
+
+    def changed(self, **tables: Any) -> Facts:
+        """The same facts with other tables in the place of some."""
+        return Facts(**({name: getattr(self, name) for name in self.NAMES} | tables))
 
 
-class Slots(NamedTuple):
+_SLOTS = (
+    "time", "free_u", "free_bytes", "next", "previous", "head", "finger", "rows", "used", "node", "offer", "start_s",
+    "end_s", "taken", "local_bytes", "local_n", "zone_n", "near", "best", "choice",
+)  # fmt: skip
+
+
+class Slots(Tables):
     """The timelines, and the plan so far."""
 
-    time: Floats
-    free_u: Longs
-    free_bytes: Longs
-    next: Longs
-    previous: Longs
-    head: Longs
-    finger: Longs
-    rows: Longs
-    used: NDArray[np.uint8]
-    node: Longs
-    offer: Longs
-    start_s: Floats
-    end_s: Floats
-    taken: Longs
-    local_bytes: Floats
-    local_n: Longs
-    zone_n: Longs
-    near: Floats
-    best: Floats
-    choice: Longs
+    __slots__ = _SLOTS
+    NAMES = _SLOTS
 
+    if TYPE_CHECKING:
+        time: Floats
+        free_u: Longs
+        free_bytes: Longs
+        next: Longs
+        previous: Longs
+        head: Longs
+        finger: Longs
+        rows: Longs
+        used: NDArray[np.uint8]
+        node: Longs
+        offer: Longs
+        start_s: Floats
+        end_s: Floats
+        taken: Longs
+        local_bytes: Floats
+        local_n: Longs
+        zone_n: Longs
+        near: Floats
+        best: Floats
+        choice: Longs
 
-# Tuples of many arrays take long to compile; compiled code gets a reference to the same arrays instead.
-class _Arrays(types.StructRef):
-    def __init__(self, fields: Any) -> None:
-        super().__init__(fields)
-        # The full name lists every field and would stand in each symbol that the compiler makes.
-        self.name = f"{type(self).__name__}_{hashlib.sha256(self.name.encode()).hexdigest()[:12]}"
-
-    def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)
-
-
-@structref.register
-class _FactsType(_Arrays):
-    pass
-
-
-@structref.register
-class _SlotsType(_Arrays):
-    pass
-
-
-class _FactsProxy(structref.StructRefProxy):
-    def __new__(cls, *arrays: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *arrays)
-
-
-class _SlotsProxy(structref.StructRefProxy):
-    def __new__(cls, *arrays: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *arrays)
-
-
-structref.define_proxy(_FactsProxy, _FactsType, list(Facts._fields))
-structref.define_proxy(_SlotsProxy, _SlotsType, list(Slots._fields))
-
-
-@jit
-def _facts_handle(facts):
-    return _FactsProxy(*facts)
-
-
-@jit
-def _slots_handle(slots):
-    return _SlotsProxy(*slots)
+    def __init__(self, **tables: Any) -> None:
+        super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
 
 
 def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
-    """What compiled functions take: references to the same arrays, or the tuples themselves when uncompiled."""
-    return (_facts_handle(facts), _slots_handle(slots)) if engine_jit.COMPILED else (facts, slots)
+    """What compiled functions take; the tables themselves when uncompiled."""
+    return facts.handle(), slots.handle()
 
 
 def empty_slots(facts: Facts, held: int = 0) -> Slots:

@@ -60,7 +60,7 @@ def _with_room(facts: Facts, slots: Slots) -> Slots:
     }
     others = {
         name: getattr(slots, name).copy()
-        for name in slots._fields
+        for name in slots.NAMES
         if name not in grown and name not in ("head", "finger")
     }
     bins = np.arange(len(facts.free_u), dtype=np.int64)
