@@ -72,7 +72,6 @@ class _Event(msgspec.Struct):
 
 
 _EVENTS = msgspec.json.Decoder(_Event)
-_ERROR = b'{"type":"ERROR"'
 
 
 class _List(objects.Object):
@@ -250,16 +249,23 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
     for line in lines:
         if not line:
             continue
-        if line.startswith(_ERROR):
+        try:
+            event = decoder.decode(line)
+        except msgspec.ValidationError:
+            raise _ended_by(line) from None
+        if event.type == "ERROR":
             raise _ended_by(line)
-        event = decoder.decode(line)
         kind, item = event.type, event.object
         found.append(Change(kind, None if kind == "BOOKMARK" else item, item.metadata.resource_version))
     return found
 
 
 def _ended_by(line: bytes) -> WattflowError:
-    status = msgspec.json.decode(_EVENTS.decode(line).object, type=objects.Status)
+    """What an event says that is no object: an error, or something that we cannot read."""
+    event = _EVENTS.decode(line)
+    if event.type != "ERROR":
+        return ApiError(0, "Unreadable", f"a watch sent an object of another form: {line[:200]!r}")
+    status = msgspec.json.decode(event.object, type=objects.Status)
     if status.code == 410 or status.reason in ("Expired", "Gone"):
         return Expired(status.message)
     return ApiError(status.code, status.reason, status.message)
