@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
@@ -28,7 +29,9 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
+    from wattflow.live import Engine
+
+    loading = threading.Thread(target=_load_engine, args=(Engine, settings.policy), daemon=True)
     loading.start()
     from wattflow.server.serve import serve
 
@@ -44,12 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load_engine(policy: str) -> None:
-    """Load the engine's compiled code while the rest is imported: half a second of waiting for memory and disk."""
+def _load_engine(engine: Callable[[str], object], policy: str) -> None:
+    """Load the engine's compiled code while the HTTP half, which has nothing in common with it, is imported."""
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
-        from wattflow.live import Engine
-
-        Engine(policy)
+        engine(policy)
 
 
 def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:

@@ -19,7 +19,7 @@ def test_a_full_disk_at_the_start_is_one_message(
         listener.close()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "server.json")
 
-    monkeypatch.setattr(server, "_load_engine", lambda policy: None)
+    monkeypatch.setattr(server, "_load_engine", lambda *_: None)
     monkeypatch.setattr("wattflow.server.serve.serve", full)
     assert server.main(["--home", str(tmp_path / "home")]) == 2
     told = capsys.readouterr().err
