@@ -286,7 +286,7 @@ class Engine:
         self._now = now_s
         count = self._inbox.count
         if self._nodes.changed or self._timers + count > self._timer_room:
-            self._prepare()
+            self.prepare()
         self._inbox.count = 0
         run = self._kernels.run_step
         status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
@@ -313,12 +313,12 @@ class Engine:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
         with _quiet():
-            self._prepare()
+            self.prepare()
             self._fold(now_s)
             if self._sees_workflows:
                 self._note_places()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Room for this step's timers; a policy's notes of nodes, when they have changed."""
         state = self.state
         if self._nodes.changed:

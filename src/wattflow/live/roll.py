@@ -138,6 +138,7 @@ def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[
     for seed, left in draws:
         copy = fork(engine)
         copy.use(policy)
+        copy.prepare()  # no step of the live engine comes before the roll
         rows.append(_one(copy, left, until_s, seed))
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))

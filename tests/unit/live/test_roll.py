@@ -13,6 +13,7 @@ from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
+from wattflow.policy import registry
 
 CURVE = PowerProfile((0.0, 1.0, 2.0), (10.0, 30.0, 40.0))
 
@@ -55,6 +56,18 @@ def test_policies_differ_by_their_order_under_the_same_draws() -> None:
     assert sjf.response_s.mean < fifo.response_s.mean
     assert sjf.energy_j.mean == pytest.approx(fifo.energy_j.mean)  # the same work, one after the other
     assert fifo.energy_j.low < fifo.energy_j.mean < fifo.energy_j.high
+
+
+def test_a_policy_that_is_only_rolled_has_its_notes_of_the_cluster() -> None:
+    live = engine(nodes=2)
+    shape = live.shape((Variant(cores=1),))
+    live.step(0.0)
+    for _ in range(4):
+        live.put(TASK, shape, estimate_s=10.0, release_s=1.0)
+    live.step(0.5)
+    capped = registry.load("power-cap").with_params(share=0.6)  # 48 W: two idle nodes take 20, a task adds 20
+    free, held = roll(live, ["least-loaded", capped], until_s=15.0)
+    assert (free.ended.mean, held.ended.mean) == (4.0, 1.0)
 
 
 def test_draws_come_from_the_predictors_interval_and_respect_what_has_run() -> None:
