@@ -9,7 +9,7 @@ import bisect
 import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Provenance(enum.StrEnum):
@@ -74,6 +74,13 @@ class PowerProfile:
     def at(self, busy: float) -> float:
         """Watts with ``busy`` hardware threads busy."""
         return interpolate(busy, self.busy, self.watts)
+
+    def up_to(self, threads: float) -> PowerProfile:
+        """The part of the curve that a node of so many hardware threads can reach."""
+        if self.busy[-1] <= threads:
+            return self
+        busy = (*(x for x in self.busy if x < threads), threads)
+        return replace(self, busy=busy, watts=tuple(self.at(x) for x in busy))
 
     @classmethod
     def from_form(cls, form: str, threads: int, idle_w: float, full_w: float, **about: str) -> PowerProfile:

@@ -135,7 +135,8 @@ def model_node(node: m.Node) -> model.Node:
     """A node's announcement as the engine's fact."""
     power = None
     if node.busy:
-        power = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
+        curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
+        power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
     devices = tuple(
         model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
                      slots=device.slots) for device in node.devices

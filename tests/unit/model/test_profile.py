@@ -100,3 +100,10 @@ def test_interpolation_meets_its_points() -> None:
     xs, ys = (0.0, 1.0, 3.0), (2.0, 8.0, 5.0)
     assert [interpolate(x, xs, ys) for x in xs] == list(ys)
     assert interpolate(2.0, xs, ys) == pytest.approx(6.5)
+
+
+def test_a_curve_ends_where_its_node_does() -> None:
+    curve = PowerProfile((0.0, 4.0, 8.0), (10.0, 30.0, 38.0))
+    assert curve.up_to(8) is curve
+    assert curve.up_to(6) == PowerProfile((0.0, 4.0, 6.0), (10.0, 30.0, 34.0))
+    assert curve.up_to(4).watts == (10.0, 30.0) and curve.up_to(2).watts == (10.0, 20.0)
