@@ -19,28 +19,28 @@ ITEM = re.compile(r"^(\s*)([-*]|\d+\.)\s+")
 FIXED = re.compile(r"^\s*([|#<>!]|\[[^\]]+\]:|```|---|===|$)")
 
 
-def blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs and list items; each line of anything else is a block of its own."""
+def blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
+    """Paragraphs and list items; each line of anything else is a block of its own, and fixed."""
     block: list[str] = []
     fenced = False
     for line in lines:
         fence = line.lstrip().startswith("```")
         fixed = fenced or fence or FIXED.match(line) or (not block and line.startswith("    "))
         if block and (fixed or ITEM.match(line)):
-            yield block
+            yield block, False
             block = []
         if fixed:
-            yield [line]
+            yield [line], True
         else:
             block.append(line)
         fenced ^= fence
     if block:
-        yield block
+        yield block, False
 
 
 def wrapped(block: list[str]) -> list[str]:
     """The block as it is, or at our width where a line is too wide."""
-    if max(map(len, block)) <= WIDTH or (len(block) == 1 and FIXED.match(block[0])):
+    if max(map(len, block)) <= WIDTH:
         return block
     found = ITEM.match(block[0])
     first = found[0] if found else re.match(r"\s*", block[0])[0]  # type: ignore[index]
@@ -59,7 +59,7 @@ def main() -> None:
     for name in names:
         path = Path(name)
         before = path.read_text(encoding="utf-8").split("\n")
-        after = [line for block in blocks(before) for line in wrapped(block)]
+        after = [line for block, fixed in blocks(before) for line in (block if fixed else wrapped(block))]
         if before != after:
             wide += 1
             print(f"{name}: {'has lines wider than' if check else 'wrapped at'} {WIDTH} columns")
