@@ -56,8 +56,20 @@ def balanced(state, node, variant):
     return math.floor(100.0 * (1.0 - abs(by_cores - by_memory) / 2.0) + 1e-9)
 
 
+@jit
+def points(cpu, memory):
+    """Least allocated and balanced of shares that are all requested: what both come to for usual pods, in one pass."""
+    free = math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)
+    return math.floor(free / 2.0) + math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
+
+
 def score(state, task, variant, out):
     """200 − (least allocated + balanced)."""
+    if view.all_ask(state):
+        for c in range(out.size):
+            cpu = min(1.0, view.core_share(state, variant, c))
+            out[c] = 200.0 - points(cpu, min(1.0, view.memory_share(state, variant, c)))
+        return
     for c in range(out.size):
         node = view.node_of(state, c)
         out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant))

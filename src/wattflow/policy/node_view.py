@@ -286,6 +286,12 @@ def asks_memory(state, variant):
 
 
 @jit
+def all_ask(state):
+    """Whether every variant of the workload requests cores and memory."""
+    return state.rules[0].bare == 0
+
+
+@jit
 def unasked(state, node):
     """Attempts on the node without a request for cores, those without one for memory, and the bytes these hold."""
     cores_n = 0
