@@ -12,12 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wattflow.files.reading import small_text
 from wattflow.model.errors import InvalidInput
 from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 ENDINGS = (".json", ".csv")
-LARGEST_FILE_BYTES = 64 * 1024**2
 BIN = 0.05
 """Samples whose load differs by less than this part of the machine are one point."""
 _WATTS = ("watts", "power_w", "w")
@@ -30,14 +30,7 @@ def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope 
     Raises:
         InvalidInput: It is neither kind of file, or lacks idle watts.
     """
-    try:
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise InvalidInput(str(path), f"is larger than {LARGEST_FILE_BYTES // 1024**2} MiB; not a power file")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(str(path), f"is not UTF-8 text (byte {error.start})") from error
+    text = small_text(path, "power file")
     try:
         if path.suffix == ".json":
             return _measured(path, text, cores * threads_per_core)

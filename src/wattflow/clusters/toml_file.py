@@ -7,11 +7,10 @@ from pathlib import Path
 
 from wattflow.clusters import carbon
 from wattflow.clusters.node_table import build, read_network, read_nodes
+from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.model.cluster import Cluster, Node, Series, Zone
 from wattflow.model.errors import InvalidInput, UnknownName, WattflowError
-
-LARGEST_FILE_BYTES = 64 * 1024**2
 
 
 def read_cluster(path: Path | str) -> Cluster:
@@ -21,14 +20,7 @@ def read_cluster(path: Path | str) -> Cluster:
         InvalidInput: Something is wrong with it; lists every problem with its place.
     """
     path = Path(path)
-    try:
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise InvalidInput(str(path), f"is larger than {LARGEST_FILE_BYTES // 1024**2} MiB; not a cluster file")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(str(path), f"is not UTF-8 text (byte {error.start})") from error
+    text = small_text(path, "cluster file")
     return parse_cluster(text, str(path), path.parent)
 
 

@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
@@ -42,13 +43,7 @@ def read_frame(path: Path | str) -> Frame:
         InvalidInput: Something is wrong with it, or the frame cannot work; lists every problem with its place.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(str(path), f"is not UTF-8 text (byte {error.start})") from error
-    return parse_frame(text, str(path))
+    return parse_frame(small_text(path, "frame file"), str(path))
 
 
 def parse_frame(text: str, source: str) -> Frame:

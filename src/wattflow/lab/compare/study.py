@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wattflow.engine.settings import QUEUES
+from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.generate.jitter import Jittered
 from wattflow.lab.compare.comparison import BASELINE, SEEDS, Comparison, Source, compare
@@ -81,13 +82,10 @@ def read_study(path: Path) -> Study:
     Raises:
         InvalidInput: Something is wrong with it; lists every problem with its place.
     """
+    text = small_text(path, "compare file", LARGEST_FILE_BYTES)
     try:
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise InvalidInput(str(path), "is larger than 1 MiB; not a compare file")
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(str(path), f"is not TOML: {error}") from error
     problems = Problems()
     study = _study(StrictTable(data, "", problems), path.parent)
