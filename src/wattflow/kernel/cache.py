@@ -79,6 +79,12 @@ def _content(file: str) -> str:
         return ""
 
 
+def _place(file: str) -> str:
+    """A file's place as seen from the package, so that code compiled elsewhere serves where it is installed."""
+    path = Path(file)
+    return path.relative_to(_PACKAGE).as_posix() if path.is_relative_to(_PACKAGE) else file
+
+
 class _Locator(caching._CacheLocator):
     """A fixed folder; a function is fresh as long as its file's content is the same."""
 
@@ -108,7 +114,7 @@ class _Results(caching.CompileResultCacheImpl):
         self._lineno = function.__code__.co_firstlineno
         self._locator = _Locator(function, folder)
         # Line and file alone would mix up functions that a loop makes.
-        place = hashlib.sha256(f"{function.__module__} {self._locator._py_file}".encode()).hexdigest()[:8]
+        place = hashlib.sha256(f"{function.__module__} {_place(self._locator._py_file)}".encode()).hexdigest()[:8]
         full = f"{Path(self._locator._py_file).stem}-{place}.{function.__qualname__}"
         self._filename_base = self.get_filename_base(full, getattr(sys, "abiflags", ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,24 @@ def test_with_checks_a_row_out_of_range_is_an_error(tmp_path: Path) -> None:
 
 def test_folders_of_checked_and_unchecked_code_differ() -> None:
     assert cache.name("kernel", marks="checked") != cache.name("kernel")
+
+
+_ELSEWHERE = """
+import sys
+sys.path.insert(0, {place!r})
+from wattflow.engine import fit
+assert fit.__file__.startswith({place!r})
+fit.enough_nodes(3)
+print(sum(fit.enough_nodes.stats.cache_hits.values()))
+"""
+
+
+def test_compiled_code_serves_a_package_that_lies_elsewhere(tmp_path: Path) -> None:
+    """An image is warmed in one folder and may be installed in another: nothing is compiled a second time."""
+    package, hits = Path(cache.__file__).parents[1], []
+    for place in ("first", "second"):
+        shutil.copytree(package, tmp_path / place / "wattflow", ignore=shutil.ignore_patterns("data", "__pycache__"))
+        done = _python(_ELSEWHERE.format(place=str(tmp_path / place)), tmp_path)
+        hits.append(done.stdout.strip())
+        assert done.returncode == 0, done.stderr
+    assert hits == ["0", "1"]
