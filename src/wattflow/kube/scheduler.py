@@ -81,7 +81,8 @@ class Scheduler:
     def __post_init__(self) -> None:
         settings = self.settings
         shadow = settings.mode == "shadow"
-        mine = settings.shadow_of if shadow else settings.name
+        # an extender decides for none: all that runs is load to it
+        mine = {"shadow": settings.shadow_of, "extender": None}.get(settings.mode, settings.name)
         self.book = Book(
             self.decider,
             owns=lambda pod: pod.spec.scheduler_name == mine,
