@@ -307,8 +307,8 @@ def test_wattflow_lets_a_node_sleep_and_packs_the_other() -> None:
 
 
 def test_wattflow_passes_a_slow_place_over_when_a_fast_one_is_about_to_come_free() -> None:
-    # f has speed 2, s 0.5. Task 0 (10 s) holds f until 5 s. Task 1 (100 s) comes at 1 s: it would end at 201 s on s, the
-    # only place with room, and at 5 + 50 s on f, so it waits. Task 2 (2 s, at 2 s) ends no later on s than on f.
+    # f has speed 2, s 0.5. Task 0 (10 s) holds f until 5 s. Task 1 (100 s) comes at 1 s: it would end at 201 s on s,
+    # the only place with room, and at 5 + 50 s on f, so it waits. Task 2 (2 s, at 2 s) ends no later on s than on f.
     nodes = [node("f", 1, speed=2.0), node("s", 1, speed=0.5)]
     workload = jobs([10, 100, 2], [0, 1, 2])
     done = run(workload, nodes, "wattflow")
