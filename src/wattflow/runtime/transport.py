@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 import msgspec
@@ -64,11 +65,11 @@ class DirectTransport:
 
     async def get(self, name: str) -> bytes:
         """An object."""
-        return self._objects.get(name)
+        return await asyncio.to_thread(self._objects.get, name)
 
     async def put(self, data: bytes) -> str:
         """Keep an object."""
-        return self._objects.put(data)
+        return await asyncio.to_thread(self._objects.put, data)
 
     async def close(self) -> None:
         """Nothing to let go of."""
