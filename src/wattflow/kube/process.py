@@ -48,13 +48,9 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
     """What the cluster or our rights lack, all at once."""
     found = []
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
-<<<<<<< HEAD
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
-    if chosen.forecast:
-=======
     if chosen.forecast or (role is not None and role.asks):
->>>>>>> kube
         needs = (*needs, ("", "pods", "patch"))
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
