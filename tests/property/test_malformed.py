@@ -359,7 +359,13 @@ def bounds(make: Maker) -> list[str]:
     nodes = ["-c", make.draw.choice(["mixed", make.file("c.toml", CLUSTER), make.nasty()])]
     if make.draw.random() < 0.5:
         return ["bounds", make.trace(), "-p", "heft", "--evaluations", "10", *nodes]
-    return ["bounds", "bag:tasks=3", *make.options("--slack", "--seed", "--evaluations", "-p", "-o", "--out", "-c")]
+    return [
+        "bounds",
+        "bag:tasks=3",
+        "--evaluations",
+        "10",
+        *make.options("--slack", "--seed", "--evaluations", "-p", "-o", "--out", "-c"),
+    ]
 
 
 def kube(make: Maker) -> list[str]:
