@@ -7,3 +7,8 @@ parity: $(BIN)/.dev kube-rig ## Our filters against kube-scheduler's own on gene
 BENCH_KUBE_CPU ?=
 bench-kube-cpu: $(BIN)/.dev ## Processor time of our scheduler per bound pod, without a cluster; BENCH_KUBE_CPU="--profile" says where
 	$(RUN) benchmarks/kube_cpu.py $(BENCH_KUBE_CPU)
+
+.PHONY: bench-kube-frames
+BENCH_KUBE_FRAMES ?=
+bench-kube-frames: $(BIN)/.dev kube-rig ## The same frames as services on the rig and in the simulator: do they come in the same order?
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_frames.py $(BENCH_KUBE_FRAMES)
