@@ -107,7 +107,7 @@ def on_rig_s(rig: Rig, name: str, workload: Workload) -> tuple[float, int]:
 
 
 def _ended(found: JSON) -> bool:
-    return found["status"].get("phase") == "Succeeded"
+    return bool(found["status"].get("phase") == "Succeeded")
 
 
 def _moment_s(found: JSON, what: str) -> float:

@@ -173,7 +173,7 @@ class KubeDriver(AgentsDriver):
 
     def __init__(self, objects: Objects, where: Access, template: jobs.Template, folder: Path, **about: Any) -> None:
         super().__init__(lost_after_s=60.0)
-        self._objects, self._where, self._template, self._about = objects, where, template, about
+        self._objects, self._access, self._template, self._about = objects, where, template, about
         self._folder = folder
         self._running: asyncio.Task[None] | None = None
         self._client: Client | None = None
@@ -181,7 +181,7 @@ class KubeDriver(AgentsDriver):
     async def start(self, sink: Sink) -> None:
         """Connect to the cluster."""
         await super().start(sink)
-        self._client = await Client(self._where).__aenter__()
+        self._client = await Client(self._access).__aenter__()
         transport = DirectTransport(self, self._objects)
         agent = await make_agent(transport, self._client, self._template, self._folder, "kubernetes", **self._about)
         self._running = asyncio.create_task(agent.run())

@@ -112,10 +112,8 @@ class Raiser:
     def _long(self, view: snapshot.NodeView) -> list[Record]:
         """Flexible pods of ours on a node that have run for a while, the oldest first."""
         now_s = self.clock()
-        found = [
-            self.book.records[uid] for uid in view.pods
-            if now_s - self.since_s.get(uid, now_s) >= self.after_s and flexible(view.pods[uid])
-        ]  # fmt: skip
+        old = [uid for uid in view.pods if now_s - self.since_s.get(uid, now_s) >= self.after_s]
+        found = [record for record in map(self.book.records.__getitem__, old) if flexible(record.pod)]
         return sorted(found, key=lambda one: (self.since_s[one.pod.metadata.uid], one.pod.key))
 
     def _give(self, view: snapshot.NodeView) -> Iterator[Change]:

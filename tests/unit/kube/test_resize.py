@@ -48,7 +48,8 @@ def planned(raiser: Raiser, clock: Clock, at_s: float) -> dict[str, int]:
 
 def test_a_pod_that_has_run_for_a_while_gets_what_is_free_but_never_its_whole_limit(made: tuple[Raiser, Clock]) -> None:
     raiser, clock = made
-    raiser.book.on_pod("ADDED", flexible("a", "2", "1600m"))
+    raiser.book.on_pod("ADDED", flexible("a", "2", "1600m", phase="Pending"))
+    raiser.book.on_pod("MODIFIED", flexible("a", "2", "1600m"))
     assert planned(raiser, clock, 0) == {}, "it has just come"
     assert planned(raiser, clock, 61) == {"a": 1999}, "2000 would make it a pod of another class"
     raiser.book.on_pod("ADDED", pod("theirs", "n", cpu="2300m"))
