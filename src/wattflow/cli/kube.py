@@ -240,6 +240,10 @@ def register(
     host_path: Annotated[
         list[str] | None, typer.Option("--host-path", metavar="DIR:PATH", help="A folder of the nodes, mounted.")
     ] = None,
+    host_network: Annotated[bool, typer.Option("--host-network", help="Pods use their node's network.")] = False,
+    node_selector: Annotated[
+        list[str] | None, typer.Option("--node-selector", metavar="LABEL=VALUE", help="Only nodes with this label.")
+    ] = None,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Add this cluster to a server: what is submitted there may run here, as pods.
@@ -260,7 +264,8 @@ def register(
     token = token_file.read_text(encoding="utf-8").strip()
     template = Template(
         namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=shlex.split(prefix),
-        claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path),
+        claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path), host_network=host_network,
+        node_selector=dict(_pair("--node-selector", text) for text in node_selector or []),
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -289,6 +294,15 @@ def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
             raise InvalidInput(option, f"{text!r} is not SOURCE:PATH with a path from the root")
         found[path] = source
     return found
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    from wattflow.model.errors import InvalidInput
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(option, f"{text!r} is not LABEL=VALUE")
+    return key, value
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
