@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
     """A server of our own in a folder of its own, on loopback."""
     initdb, postgres = _program("initdb"), _program("postgres")
     if initdb is None or postgres is None:
-        pytest.skip("needs PostgreSQL's initdb and postgres")
+        pytest.skip("needs PostgreSQL's initdb and postgres (`make cluster-tools`)")
     folder = Path(tempfile.mkdtemp(prefix="wattflow-pg-"))
     as_user: list[str] = []
     if os.geteuid() == 0:  # PostgreSQL does not run as root

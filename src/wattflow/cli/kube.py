@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from wattflow.kube.access import Access
+    from wattflow.kube.frame.part import Part
     from wattflow.kube.settings import Settings
 
 app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
@@ -39,6 +40,13 @@ def scheduler(
     kubeconfig: Kubeconfig = None,
     policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
+    frame: Annotated[
+        str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
+    ] = "",
+    placer: Annotated[
+        int, typer.Option("--placer", help="Be only this placer of the frame (0 …); without it all are started.")
+    ] = -1,
+    broker: Annotated[bool, typer.Option("--broker", help="Be only the frame's broker.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every decision.")] = False,
 ) -> None:
     """Schedule pods that name this scheduler (schedulerName), beside kube-scheduler.
@@ -51,6 +59,7 @@ def scheduler(
 
     where = _access(kubeconfig)
     from wattflow.kube import process, settings
+    from wattflow.model.errors import InvalidInput
     from wattflow.policy import registry
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
@@ -58,9 +67,29 @@ def scheduler(
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
-    job = process.check(where, chosen) if check else process.run(where, chosen, config)
+    if frame:
+        words = ["kube", "scheduler", "--frame", frame, *(["-v"] if verbose else [])]
+        words += ["--config", str(config)] if config is not None else []
+        words += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
+        words += ["--policy", policy] if policy else []
+        part = _part(frame, chosen, -1 if broker else placer, broker)
+        if placer < 0 and not broker and not check:
+            return part.start_all(words)
+        job = part.job(where, config, check)
+    elif placer >= 0 or broker:
+        raise InvalidInput("--placer and --broker", "are parts of a frame: name it by --frame")
+    else:
+        job = process.check(where, chosen) if check else process.run(where, chosen, config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(job)
+
+
+def _part(frame: str, chosen: Settings, placer: int, broker: bool) -> Part:
+    """The part that one process has in a frame."""
+    from wattflow.frames.library import load_frame
+    from wattflow.kube.frame.part import Part
+
+    return Part.of(load_frame(frame), chosen, placer, broker)
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:

@@ -141,7 +141,10 @@ class ShapeBook:
         state.variants[v : v + 1].view(np.uint8)[:] = 0
         row = state.variants[v]
         build.fill_variant(row, offer, self.names)
-        state.rules["bare"] |= build.is_bare(row)
+        row.board = -1
+        if build.is_bare(row) and not state.rules.bare[0]:
+            state.rules["bare"] = 1
+            state.boards["owner"] = 0  # pods without requests count otherwise
         row.architecture = -1
         if variant.architecture is not None:
             known = self.names.architectures
