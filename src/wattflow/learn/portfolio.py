@@ -183,12 +183,6 @@ def _summary(setting: str, rows: Sequence[Judged]) -> Tuned:
     return Tuned(setting, energy, float(np.mean([row.keeps for row in rows])), max(row.slower for row in rows))
 
 
-def best_in(rows: Iterable[Judged], application: str, cluster: str, load: float) -> Judged | None:
-    """The best setting of one scenario with hindsight: fewest joules among those that keep the bound."""
-    here = [r for r in rows if (r.application, r.cluster, r.load) == (application, cluster, load) and r.keeps]
-    return min(here, key=lambda row: (row.energy, row.setting), default=None)
-
-
 @cache
 def shipped() -> tuple[Judged, ...]:
     """The table that comes with the package."""
