@@ -10,10 +10,8 @@ import numpy as np
 from wattflow.learn import evaluate, portfolio, scenarios, streams
 from wattflow.learn.foresight import Foresight
 from wattflow.learn.trial import Trial
-from wattflow.policy import registry
+from wattflow.policy import registry, wattflow
 from wattflow.policy.base import Policy
-
-DIALS = ("wait", "late", "second", "crowd", "amortise", "sleep", "merit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ def reference(load: float, fold: int) -> Policy:
     held = streams.FOLDS[fold] if fold >= 0 else ()
     best = next(t for t in portfolio.tuned(load, held) if t.setting.split(":")[0] == "wattflow")
     params = registry.load(best.setting).params
-    return registry.load("learned", lean=0.0, **{name: params[name] for name in DIALS})
+    return registry.load("learned", lean=0.0, **{name: params[name] for name in wattflow.DIAL.defaults})
 
 
 def members(load: float, fold: int) -> list[Policy]:
