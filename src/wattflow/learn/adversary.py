@@ -60,7 +60,7 @@ def judged(case: Case, tasks: int, seeds: int) -> Case:
     """The case with its outcome."""
     fold = next(fold for fold, names in enumerate(streams.FOLDS) if case.application in names)
     scenario, joules = case.scenario(tasks), []
-    for policy in (evaluate.our_policy(fold), evaluate.opponent(case.load, fold)):
+    for policy in (evaluate.our_policy(fold, case.load), evaluate.opponent(case.load, fold)):
         runs = [
             portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
             for seed in range(seeds)

@@ -49,7 +49,7 @@ def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) 
         workload, cluster = scenario.draw(seed), scenario.cluster
         theirs, ours = (
             portfolio.measure(workload, cluster, policy, seed)
-            for policy in (evaluate.opponent(place.load, place.fold), evaluate.our_policy(place.fold))
+            for policy in (evaluate.opponent(place.load, place.fold), evaluate.our_policy(place.fold, place.load))
         )
         best = annealing.anneal(workload, cluster, theirs.makespan_s, evaluations=evaluations, seed=seed)
         yield Headway(place, theirs.energy_j, ours.energy_j, min(best.energy_j, theirs.energy_j))

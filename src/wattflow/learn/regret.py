@@ -43,7 +43,7 @@ def reference(load: float, fold: int) -> Policy:
 def members(load: float, fold: int) -> list[Policy]:
     """The reference, three dials of the weights that have not seen the fold, and settings near the reference."""
     first = reference(load, fold)
-    ours = evaluate.our_policy(fold)
+    ours = evaluate.our_policy(fold, load)
     near = [first.with_params(second=4 * first.params["second"]), first.with_params(wait=first.params["wait"] + 0.1)]
     leaning = [ours, ours.with_params(lean=0.5), ours.with_params(wait=0.1)]
     return [first, *leaning, *near, first.with_params(late=4 * first.params["late"])]
