@@ -50,7 +50,12 @@ def up(
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
     ] = None,
-    objects: Annotated[str | None, typer.Option("--objects", metavar="DIR", help="Where large data are kept.")] = None,
+    objects: Annotated[
+        str | None,
+        typer.Option(
+            "--objects", metavar="DIR|s3://…", help="Where large data are kept: a folder, or an S3-compatible store."
+        ),
+    ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
@@ -64,6 +69,16 @@ def up(
     resume_command: Annotated[str | None, typer.Option("--resume-command", metavar="CMD", help="Wakes {node}.")] = None,
     wake_on_lan: Annotated[
         str | None, typer.Option("--wake-on-lan", metavar="NODE=MAC,…", help="Wakes by packet instead.")
+    ] = None,
+    redfish: Annotated[
+        str | None,
+        typer.Option("--redfish", metavar="URL", help="Controllers that power {node} off and on: https://{node}-bmc."),
+    ] = None,
+    redfish_login: Annotated[
+        Path | None, typer.Option("--redfish-login", metavar="FILE", help="A private file with USER:PASSWORD.")
+    ] = None,
+    redfish_ca: Annotated[
+        Path | None, typer.Option("--redfish-ca", metavar="FILE", help="Certificates of the controllers.")
     ] = None,
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
@@ -99,7 +114,8 @@ def up(
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
-                        ("wake_on_lan", wake_on_lan)):  # fmt: skip
+                        ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
+                        ("redfish_ca", redfish_ca)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
     listener.close()
