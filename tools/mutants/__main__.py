@@ -56,10 +56,11 @@ def tried(fault: Fault, sources: Path, calling: dict[str, list[affected.Timed]])
 
 def _run(tests: list[affected.Timed], sources: Path) -> str:
     """Empty when all tests pass; else the first that failed, or that time ran out: an endless loop is noticed."""
-    limit_s = round(60 + 5 * sum(test.seconds for test in tests))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    each_s, limit_s = 5 + 4 * max(test.seconds for test in tests), round(60 + 5 * sum(test.seconds for test in tests))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "limited"]
+    env = affected.environment(sources, Path(__file__).parent) | {"WATTFLOW_LIMIT_S": str(each_s)}
     done = subprocess.run(
-        [*command, *(test.test for test in tests)], cwd=ROOT, env=affected.environment(sources),
+        [*command, "--no-header", *(test.test for test in tests)], cwd=ROOT, env=env,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s)),
     )  # fmt: skip

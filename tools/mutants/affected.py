@@ -33,16 +33,15 @@ class Timed:
     seconds: float
 
 
-def environment(sources: Path) -> dict[str, str]:
-    """Tests run on a copy of the sources, uncompiled."""
-    return os.environ | {"PYTHONPATH": str(sources), "NUMBA_DISABLE_JIT": "1"}
+def environment(*paths: Path) -> dict[str, str]:
+    """Tests run on these sources and plugins, uncompiled."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "NUMBA_DISABLE_JIT": "1"}
 
 
 def record(path: Path, limit_s: float | None = None) -> bool:
     """Run all tests once, noting what they call; goes on where it stopped. Whether it came to the end."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "touched", *TESTS]
-    env = environment(ROOT / "src")
-    env |= {"WATTFLOW_MAP": str(path), "PYTHONPATH": f"{env['PYTHONPATH']}:{Path(__file__).parent}"}
+    env = environment(ROOT / "src", Path(__file__).parent) | {"WATTFLOW_MAP": str(path)}
     try:
         subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
