@@ -13,7 +13,7 @@ from pathlib import Path
 from faults import ROOT, Fault
 
 TESTS = (
-    "tests/golden/uncompiled.py", "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan",
+    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan",
     "tests/unit/kernel", "tests/unit/lab", "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live",
     "tests/unit/frames", "tests/property/test_simulator.py", "tests/property/test_policies.py",
     "tests/property/test_planners.py", "tests/property/test_lab.py", "tests/property/test_live.py",
