@@ -13,13 +13,13 @@ from pathlib import Path
 from faults import ROOT, Fault
 
 TESTS = (
-    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan",
-    "tests/unit/kernel", "tests/unit/lab", "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live",
-    "tests/unit/frames", "tests/property/test_simulator.py", "tests/property/test_policies.py",
-    "tests/property/test_planners.py", "tests/property/test_lab.py", "tests/property/test_live.py",
-    "tests/property/test_bounds.py", "tests/differential/test_closed_forms.py", "tests/differential/test_saga.py",
-    "tests/differential/test_easy.py", "tests/differential/test_live_replay.py",
-    "tests/differential/test_reference.py",
+    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/unit/engine", "tests/unit/sim",
+    "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel", "tests/unit/lab",
+    "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live", "tests/unit/frames",
+    "tests/property/test_simulator.py", "tests/property/test_policies.py", "tests/property/test_planners.py",
+    "tests/property/test_lab.py", "tests/property/test_live.py", "tests/property/test_bounds.py",
+    "tests/differential/test_closed_forms.py", "tests/differential/test_saga.py", "tests/differential/test_easy.py",
+    "tests/differential/test_live_replay.py", "tests/differential/test_reference.py",
 )  # fmt: skip
 PORTIONS_S = (6.0, 60.0)
 """CPU seconds of tests in each portion; the second runs only when the first notices nothing."""
