@@ -13,8 +13,9 @@ from pathlib import Path
 from faults import ROOT, Fault
 
 TESTS = (
-    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/unit/engine", "tests/unit/sim",
-    "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel", "tests/unit/lab",
+    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/golden/test_figures.py",
+    "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel",
+    "tests/unit/lab",
     "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live", "tests/unit/frames",
     "tests/property/test_simulator.py", "tests/property/test_policies.py", "tests/property/test_planners.py",
     "tests/property/test_lab.py", "tests/property/test_live.py", "tests/property/test_bounds.py",
