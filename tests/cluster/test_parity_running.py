@@ -148,7 +148,8 @@ _MERGE, _WRONG = "application/merge-patch+json", (400, 403, 422)
 
 
 def _meta(one: JSON) -> JSON:
-    return {"name": one["metadata"]["name"], "labels": one["metadata"].get("labels", {})}
+    labels = {key: value.lstrip("-") for key, value in one["metadata"].get("labels", {}).items()}
+    return {"name": one["metadata"]["name"], "labels": labels}
 
 
 def _plain(pod: JSON, name: str) -> Any:

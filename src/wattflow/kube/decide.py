@@ -181,6 +181,20 @@ class EngineDecider:
         self._tasks[uid], self._tag_of[uid] = found
         self._uids[found[1]] = uid
 
+    def ask(self, wanted: Wanted, now_s: float) -> str | None:
+        """Where a pod would go now among ``wanted.nodes``; nothing is held afterwards."""
+        self._now_s = now_s
+        shape, tag = self._shape(wanted), next(self._tags)
+        task = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
+        chosen = None
+        for placement in self.engine.step(now_s).placements:
+            if placement.tag == tag:
+                chosen = self._names.get(placement.node)
+            self.engine.put(protocol.REFUSED, placement.attempt)
+        self.engine.put(protocol.CANCEL, task)
+        self._forget(wanted.pod.metadata.uid)
+        return chosen
+
     def past(self, pods: Sequence[objects.Pod]) -> None:
         """Pods that ended well before we came."""
         if self._structure is not None:

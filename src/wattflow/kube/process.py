@@ -47,6 +47,7 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
+    binds = chosen.mode == "schedule"
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
@@ -58,7 +59,9 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
     for group, resource, verb in needs:
-        if resource == "leases" and not chosen.leader_elect:
+        if resource == "leases" and not (chosen.leader_elect and binds):
+            continue
+        if verb in ("create", "patch") and not binds:
             continue
         name, _, sub = resource.partition("/")
         asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}

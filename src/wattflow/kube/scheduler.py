@@ -88,8 +88,7 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        shadow = settings.mode == "shadow"
-        mine = settings.shadow_of if shadow else settings.name
+        mine = {"shadow": settings.shadow_of, "schedule": settings.name}.get(settings.mode)  # an extender owns none
         self.book = Book(
             self.decider,
             owns=lambda pod: pod.spec.scheduler_name == mine and (self.role is None or self.role.owns(pod)),
@@ -109,11 +108,11 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
-        if settings.resize and not shadow:
+        if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
-        if settings.forecast and not shadow:
+        if settings.forecast and settings.mode == "schedule":
             self.holds = carbon.Holds(self.client, Path(settings.forecast))
-        if settings.hook and not shadow:
+        if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
                 self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s

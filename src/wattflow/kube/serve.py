@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from wattflow.kube import accounting, cws
+from wattflow.kube import accounting, cws, extender
 from wattflow.kube.metrics import Labels
 from wattflow.kube.scheduler import Scheduler
 
@@ -43,7 +43,7 @@ def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:
 async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port (of use where 0 was asked for)."""
     _add_gauges(scheduler)
-    app = web.Application()
+    app = web.Application(client_max_size=64 << 20)
     app["scheduler"] = scheduler
     for path in ("/healthz", "/livez"):
         app.router.add_get(path, lambda request: _answer(unhealthy(scheduler)))
@@ -53,6 +53,8 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     if scheduler.executions is not None:
         token = cws.read_token(Path(scheduler.settings.token_file))
         app.router.add_routes(cws.routes(scheduler.executions, token))
+    if scheduler.settings.mode == "extender":
+        app.router.add_routes(extender.routes(extender.Extender(scheduler)))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)

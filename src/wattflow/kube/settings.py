@@ -13,7 +13,7 @@ from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
 
-MODES = ("schedule", "shadow")
+MODES = ("schedule", "shadow", "extender")
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,11 @@ def _start_manager(folder: Path, processes: Processes, users: Accounts, port: in
 
 
 def start_scheduler(
-    folder: Path, processes: Processes, users: Accounts, qps: float | None = None
+    folder: Path, processes: Processes, users: Accounts, qps: float | None = None, extender: str = ""
 ) -> tuple[Process, int]:
     """Starts kube-scheduler: as shipped (50 requests a second), or with its client limit at `qps`; does not wait.
+
+    `extender` is the URL of one that knows nodes by name and both filters and prioritizes.
 
     Returns:
         The process, and the port of its `/metrics` (HTTPS).
@@ -147,12 +149,15 @@ def start_scheduler(
     connection: JSON = {"kubeconfig": str(users.config("kube-scheduler"))}
     if qps is not None:
         connection |= {"qps": qps, "burst": int(2 * qps)}
-    config = {
+    config: JSON = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
         "leaderElection": {"leaderElect": False},
     }
+    if extender:
+        verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1000, "nodeCacheCapable": True}
+        config["extenders"] = [{"urlPrefix": extender, "httpTimeout": "5s", **verbs}]
     file = folder / "kube-scheduler.json"
     file.write_text(json.dumps(config, indent=1))
     process = processes.start(

@@ -73,9 +73,9 @@ class Rig:
         """The kubeconfig file of an account that has a second scheduler's rights and no others."""
         return self.users.config("scheduler")
 
-    def start_scheduler(self, qps: float | None = None) -> Process:
-        """Starts kube-scheduler (as shipped, or with its client limit at `qps`)."""
-        process, port = control.start_scheduler(self.folder, self.processes, self.users, qps)
+    def start_scheduler(self, qps: float | None = None, extender: str = "") -> Process:
+        """Starts kube-scheduler (as shipped, or with its client limit at `qps`; perhaps with an extender)."""
+        process, port = control.start_scheduler(self.folder, self.processes, self.users, qps, extender)
         until_ready(process, lambda: control.answers(port), 60)
         self.scheduler_port = port
         return process

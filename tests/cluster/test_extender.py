@@ -1,0 +1,45 @@
+"""Extender mode: kube-scheduler asks us, keeps its own filters, and binds where our policy would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from kuberig import parts
+from kuberig.control import Options
+from kuberig.kwok import Shape
+from kuberig.rig import CONTROL_PLANE, Rig
+from our_scheduler import OurScheduler
+from test_scheduler import bound, pod
+from under_test import unavailable
+
+CONFIG = 'mode = "extender"\n[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n'
+PROFILE = "wattflow.io/power-profile"
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    lacking = [part.name for part in parts.missing((*CONTROL_PLANE, "kwok"))]
+    if lacking:
+        unavailable(f"the rig lacks {', '.join(lacking)} (`make kube-rig`)")
+    started = Rig.start(Options(scheduler=False), die_with_parent=True)
+    yield started
+    started.stop()
+
+
+def test_kube_scheduler_binds_where_our_policy_would(rig: Rig) -> None:
+    # the newer machine does the same work with fewer watts above idle
+    shapes = [Shape("old", cpu="8", labels={PROFILE: "ichnos.gpgnode-05.performance"}),
+              Shape("new", cpu="8", labels={PROFILE: "ccf.epyc-7763-dl325"})]  # fmt: skip
+    rig.add_kwok_nodes(4, shapes)
+    rig.api.await_one("/api/v1/namespaces/default/serviceaccounts", "default", lambda _: True, 30)
+    pods = "/api/v1/namespaces/default/pods"
+    with OurScheduler(rig, text=CONFIG) as ours:
+        rig.start_scheduler(extender=ours.url)
+        rig.api.create_many(pods, [pod(f"p{i}", scheduler="default-scheduler") for i in range(20)])
+        rig.api.await_each(pods, bound, 20, 120)
+    on = Counter(one["spec"]["nodeName"].rpartition("-")[0] for one in rig.api.items(pods))
+    print(f"bound: {dict(on)}")
+    assert on["new"] == 16, "sixteen fit there; kube-scheduler alone would have spread them"
+    assert max(Counter(one["spec"]["nodeName"] for one in rig.api.items(pods)).values()) <= 8
