@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATES_S = 5.0
+_GATHER_S = 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -245,6 +246,8 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
+            if not self._queue.empty():  # bindings are under way: what comes meanwhile is decided together
+                await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
 
