@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the generated one should take at speed 1")
     parser.add_argument("--recorded-seconds", type=float, default=110.0, help="the same of the recorded ones together")
     parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
-    parser.add_argument("--each", type=int, default=4, help="nodes of each class")
+    parser.add_argument("--each", type=int, default=1, help="nodes of each class")
     parser.add_argument("--policy", default="wattflow")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")

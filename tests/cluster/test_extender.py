@@ -14,6 +14,9 @@ from our_scheduler import OurScheduler
 from test_scheduler import bound, pod
 from under_test import unavailable
 
+from wattflow.clusters import resolve_profile
+from wattflow.kube.power import name_as_label
+
 CONFIG = 'mode = "extender"\n[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n'
 PROFILE = "wattflow.io/power-profile"
 
@@ -29,9 +32,10 @@ def rig() -> Iterator[Rig]:
 
 
 def test_kube_scheduler_binds_where_our_policy_would(rig: Rig) -> None:
-    # the newer machine does the same work with fewer watts above idle
-    shapes = [Shape("old", cpu="8", labels={PROFILE: "ichnos.gpgnode-05.performance"}),
-              Shape("new", cpu="8", labels={PROFILE: "ccf.epyc-7763-dl325"})]  # fmt: skip
+    profiles = {"one": "ichnos:gpgnode-05/performance", "other": "ccf:epyc-7763-dl325"}
+    curves = {name: resolve_profile(profile, 8) for name, profile in profiles.items()}
+    cheap = min(curves, key=lambda name: curves[name].at(8) - curves[name].at(0))
+    shapes = [Shape(name, cpu="8", labels={PROFILE: name_as_label(profile)}) for name, profile in profiles.items()]
     rig.add_kwok_nodes(4, shapes)
     rig.api.await_one("/api/v1/namespaces/default/serviceaccounts", "default", lambda _: True, 30)
     pods = "/api/v1/namespaces/default/pods"
@@ -41,5 +45,5 @@ def test_kube_scheduler_binds_where_our_policy_would(rig: Rig) -> None:
         rig.api.await_each(pods, bound, 20, 120)
     on = Counter(one["spec"]["nodeName"].rpartition("-")[0] for one in rig.api.items(pods))
     print(f"bound: {dict(on)}")
-    assert on["new"] == 16, "sixteen fit there; kube-scheduler alone would have spread them"
+    assert on[cheap] == 16, "sixteen fit there; kube-scheduler alone would have spread them"
     assert max(Counter(one["spec"]["nodeName"] for one in rig.api.items(pods)).values()) <= 8

@@ -123,8 +123,9 @@ def _make(api: Api, case: JSON) -> dict[str, set[str]]:
     """Create nodes, then the pods on them that the API server takes."""
     ready = [{"type": kind, "status": status} for kind, status in kwok._CONDITIONS.items()]
     for node in case["nodes"]:
-        status = node["status"] | {"conditions": ready}
-        api.create("/api/v1/nodes", {"metadata": _meta(node), "spec": node["spec"], "status": status})
+        taints = {(one["key"], one["effect"]): one for one in node["spec"].get("taints", [])}  # as nodes may have them
+        spec, status = node["spec"] | {"taints": list(taints.values())}, node["status"] | {"conditions": ready}
+        api.create("/api/v1/nodes", {"metadata": _meta(node), "spec": spec, "status": status})
     uids = set()
     for number, pod in enumerate(case["pods"]):
         body = _plain(pod, f"old-{number}")
