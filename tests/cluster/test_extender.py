@@ -1,49 +1,73 @@
-"""Extender mode: kube-scheduler asks us, keeps its own filters, and binds where our policy would."""
+"""kube-scheduler asks our extender: it binds, by our policy's choice, within our caps."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 
 import pytest
-from kuberig import parts
-from kuberig.control import Options
 from kuberig.kwok import Shape
-from kuberig.rig import CONTROL_PLANE, Rig
+from kuberig.rig import Rig
 from our_scheduler import OurScheduler
 from test_scheduler import bound, pod
-from under_test import unavailable
+from under_test import Cluster
 
-from wattflow.clusters import resolve_profile
-from wattflow.kube.power import name_as_label
-
-CONFIG = 'mode = "extender"\n[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n'
-PROFILE = "wattflow.io/power-profile"
+DEAR, CHEAP = "ccf.xeon-8480-rx2540", "ccf.altra-q80-30"
+CONFIG = """mode = "extender"
+[http]
+port = PORT
+[energy]
+profiles = false
+{more}
+[workflows]
+argo = false
+"""
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    lacking = [part.name for part in parts.missing((*CONTROL_PLANE, "kwok"))]
-    if lacking:
-        unavailable(f"the rig lacks {', '.join(lacking)} (`make kube-rig`)")
-    started = Rig.start(Options(scheduler=False), die_with_parent=True)
-    yield started
-    started.stop()
+def extended(cluster: Cluster) -> Iterator[Callable[[str], OurScheduler]]:
+    """`extended(more)` starts our extender and a kube-scheduler that asks it; the usual one comes back afterwards."""
+    rig: Rig = cluster.own()
+    with contextlib.ExitStack() as stack:
+        yield lambda more: _start(rig, stack, more)
 
 
-def test_kube_scheduler_binds_where_our_policy_would(rig: Rig) -> None:
-    profiles = {"one": "ichnos:gpgnode-05/performance", "other": "ccf:epyc-7763-dl325"}
-    curves = {name: resolve_profile(profile, 8) for name, profile in profiles.items()}
-    cheap = min(curves, key=lambda name: curves[name].at(8) - curves[name].at(0))
-    shapes = [Shape(name, cpu="8", labels={PROFILE: name_as_label(profile)}) for name, profile in profiles.items()]
-    rig.add_kwok_nodes(4, shapes)
-    rig.api.await_one("/api/v1/namespaces/default/serviceaccounts", "default", lambda _: True, 30)
-    pods = "/api/v1/namespaces/default/pods"
-    with OurScheduler(rig, text=CONFIG) as ours:
-        rig.start_scheduler(extender=ours.url)
-        rig.api.create_many(pods, [pod(f"p{i}", scheduler="default-scheduler") for i in range(20)])
-        rig.api.await_each(pods, bound, 20, 120)
-    on = Counter(one["spec"]["nodeName"].rpartition("-")[0] for one in rig.api.items(pods))
-    print(f"bound: {dict(on)}")
-    assert on[cheap] == 16, "sixteen fit there; kube-scheduler alone would have spread them"
-    assert max(Counter(one["spec"]["nodeName"] for one in rig.api.items(pods)).values()) <= 8
+def _start(rig: Rig, stack: contextlib.ExitStack, more: str) -> OurScheduler:
+    ours = stack.enter_context(OurScheduler(rig, text=CONFIG.format(more=more)))
+    verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 10}
+    rig.stop_scheduler()
+    stack.callback(rig.start_scheduler)
+    stack.callback(rig.stop_scheduler)
+    rig.start_scheduler(extenders=[{"urlPrefix": f"{ours.url}/extender", "nodeCacheCapable": True, **verbs}])
+    return ours
+
+
+def test_pods_of_kube_scheduler_go_where_our_policy_wants_them(
+    cluster: Cluster, namespace: str, kwok_nodes: Callable[..., list[str]], extended: Callable[..., OurScheduler]
+) -> None:
+    labels = "wattflow.io/power-profile"
+    dear, cheap = Shape("dear", cpu="4", labels={labels: DEAR}), Shape("cheap", cpu="4", labels={labels: CHEAP})
+    kwok_nodes(4, (dear, cheap))
+    extended("")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    kinds = []
+    for i in range(10):
+        cluster.api.create(pods, pod(f"p{i}", cpu="1", scheduler="default-scheduler"))
+        kinds.append(cluster.api.await_one(pods, f"p{i}", bound, 60)["spec"]["nodeName"].rsplit("-", 1)[0])
+    # eight cores are cheap; what is left over goes to the dear ones, since it is kube-scheduler that filters
+    assert kinds == ["cheap"] * 8 + ["dear"] * 2
+
+
+def test_a_cap_keeps_pods_of_kube_scheduler_waiting_with_the_reason(
+    cluster: Cluster, namespace: str, kwok_nodes: Callable[..., list[str]], extended: Callable[..., OurScheduler]
+) -> None:
+    kwok_nodes(1, (Shape("dear", cpu="4", labels={"wattflow.io/power-profile": DEAR}),))
+    extended("node_cap_w = 100")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    cluster.api.create(pods, pod("capped", cpu="1", scheduler="default-scheduler"))
+
+    def told(found: dict[str, object]) -> bool:
+        conditions = found["status"].get("conditions", [])  # type: ignore[attr-defined]
+        return any("power cap" in one.get("message", "") for one in conditions)
+
+    assert not bound(cluster.api.await_one(pods, "capped", told, 60))

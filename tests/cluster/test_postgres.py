@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
     """A server of our own in a folder of its own, on loopback."""
     initdb, postgres = _program("initdb"), _program("postgres")
     if initdb is None or postgres is None:
-        pytest.skip("needs PostgreSQL's initdb and postgres")
+        pytest.skip("needs PostgreSQL's initdb and postgres (`make cluster-tools`)")
     folder = Path(tempfile.mkdtemp(prefix="wattflow-pg-"))
     as_user: list[str] = []
     if os.geteuid() == 0:  # PostgreSQL does not run as root
@@ -141,5 +141,5 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
     assert [row["energy_j"] for row in rows] == [1.5] * 5
     assert len(reads.energy(database, 0.0, 100.0)) == 5
     assert len(reads.outcomes(database, "w", 0, 10)) == 5
-    assert reads.expire(database, 1e12)
+    assert list(reads.expire(database, 1e12))
     database.dispose()

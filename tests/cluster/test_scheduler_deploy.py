@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,9 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from kuberig.api import JSON, ApiError
-from under_test import Cluster, unavailable
-
-from wattflow.kube import settings
+from under_test import Cluster
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PATHS = {
@@ -91,49 +87,6 @@ def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: 
 def test_what_comes_on_top_of_the_base_is_accepted(cluster: Cluster, applied: None, folder: str) -> None:
     for document in documents(folder):
         cluster.api.create(f"{path_of(document)}?dryRun=All", document)
-
-
-@pytest.mark.parametrize("everything", [False, True])
-def test_the_chart_makes_what_the_base_has_and_is_accepted(cluster: Cluster, applied: None, everything: bool) -> None:
-    chart = DEPLOY / "helm" / "wattflow"
-    values = yaml.safe_load((chart / "values.yaml").read_text()) | {"image": "wattflow"}  # kustomize adds the tag
-    if everything:
-        values |= {"resize": True, "claims": True, "carbonForecast": "/forecast.csv", "policy": "least-energy"}
-    data = json.dumps({"Values": values, "Release": {"Namespace": "wattflow"}})
-    source = DEPLOY.parent / "tools" / "kube-rig" / "chart" / "main.go"
-    files = sorted(map(str, (chart / "templates").glob("*.yaml")))
-    if shutil.which("go") is None:
-        unavailable("Go renders the chart, and it is not here")
-    done = subprocess.run(["go", "run", str(source), data, *files], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    made = [one for one in yaml.safe_load_all(done.stdout) if one]
-    for document in made:
-        path = PATHS.get(document["kind"], "/api/v1/namespaces/{namespace}/configmaps")
-        with contextlib.suppress(Exists):
-            create(cluster, path.format(namespace=document["metadata"].get("namespace", "")), document)
-    (config,) = [one["data"]["scheduler.toml"] for one in made if one["kind"] == "ConfigMap"]
-    read = settings.parse(config)
-    assert read.resize is everything and read.claim is everything and read.lease_namespace == "wattflow"
-    if not everything:
-        base = {(one["kind"], one["metadata"]["name"]): one for one in documents("base")}
-        for document in made:
-            if document["kind"] != "ConfigMap":
-                assert document == base[document["kind"], document["metadata"]["name"]], document["metadata"]
-    crd = "nodepowerprofile.yaml"
-    assert (chart / "crds" / crd).read_text() == (DEPLOY / "base" / crd).read_text()
-
-
-class Exists(Exception):
-    """It is there already, made by the base."""
-
-
-def create(cluster: Cluster, path: str, document: JSON) -> None:
-    try:
-        cluster.api.create(f"{path}?dryRun=All", document)
-    except ApiError as error:
-        if error.status == 409:
-            raise Exists from error
-        raise
 
 
 def test_a_measured_curve_is_written_and_a_cap_beside_it_stays(cluster: Cluster, applied: None, tmp_path: Path) -> None:

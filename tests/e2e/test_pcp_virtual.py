@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.xdist_group("pcp"),
     pytest.mark.skipif(
         not ((PCP / "pmcd").exists() and (PMDAS / "denki" / "pmdadenki").exists()),
-        reason="needs Performance Co-Pilot with pmdadenki (scripts/install-pcp.sh could not install it)",
+        reason="needs Performance Co-Pilot with pmdadenki (`make tools`)",
     ),
 ]
 

@@ -320,7 +320,7 @@ class _Builder:
             "variant_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "masks": np.zeros((1, 1), np.uint64), "timers": record_table(tables.TIMERS, 1),
             "ended": record_table(tables.ENDED, 1),
-            "blocks": np.full(64, -1, np.int64), **tables.no_rules(),
+            "blocks": np.full(64, -1, np.int64), **tables.no_rules(), **tables.no_boards(),
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:

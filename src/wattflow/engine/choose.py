@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import fit, tallies
+from wattflow.engine import boards, fit, tallies
 from wattflow.kernel.jit import inner
 
 # Outcomes of one try
@@ -26,9 +26,18 @@ def choose(state, task, score):
     limit = rules.score_limit
     fits = False
     pinned = task_row.pinned_variant
+    kept = boards.serves(state, task)
     for v in range(first, first + form.variant_n):
         if pinned >= 0 and v - first != pinned:
             continue
+        if kept and boards.suits(state, v):
+            result = _ask_board(state, task, v, score)
+            if result == BAD:
+                return BAD
+            if result != NO_FIT:
+                fits = True
+            if result != NO_FIT or counts.asleep_n == 0:
+                continue
         if limit > 0:
             choice.scan_left = counts.active_n
             if choice.scan_at >= counts.active_n:
@@ -62,6 +71,34 @@ def choose(state, task, score):
         return NO_FIT
     counts.decisions += 1
     return HELD if choice.best_node < 0 else TAKEN
+
+
+@inner
+def _ask_board(state, task, variant, score):
+    """The cheapest place of a variant by the costs that are kept; NO_FIT without any, HELD when all cost `inf`."""
+    choice = state.choice[0]
+    constraint = state.shapes[state.tasks[task].form].constraint
+    b = boards.board_of(state, variant)
+    if state.rules[0].score_limit > 0:
+        cost, node = boards.best_of_some(state, b, variant, task, score)
+    elif boards.sync(state, b, variant, task, score):
+        cost, node = boards.best_place(state, b, constraint)
+    else:
+        cost, node = math.nan, -1
+    if math.isnan(cost):
+        choice.bad_task = task
+        choice.bad_variant = variant
+        return BAD
+    if node < 0:
+        return NO_FIT
+    if cost == boards.HELD_COST:
+        return HELD
+    if choice.best_node < 0 or cost < choice.best_cost or (cost == choice.best_cost and node < choice.best_node):
+        choice.best_cost = cost
+        choice.best_node = node
+        choice.best_device = -1
+        choice.best_variant = variant
+    return TAKEN
 
 
 @inner

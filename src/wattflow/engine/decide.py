@@ -20,7 +20,7 @@ def never_was(state, epoch):
     """Placements were undone: no node has gained room since that epoch. What the ring lost by it is noted."""
     clock = state.clock[0]
     if clock.epoch > epoch:
-        state.choice[0].floor = clock.epoch - state.freed.size
+        state.choice[0].floor = max(state.choice[0].floor, clock.epoch - state.freed.size)
         clock.epoch = epoch
 
 

@@ -118,6 +118,14 @@ def _find_or_make(state, key, n):
 
 @jit
 def rebuild(state):
+    """Put every node into its group anew, after tables or rules have changed; costs that were kept are void."""
+    _regroup(state)
+    for b in range(state.boards.size):
+        state.boards[b].owner = _ZERO
+
+
+@inner
+def _regroup(state):
     """Forget empty groups and put every node into its group anew."""
     counts = state.counts[0]
     state.group_slots[:] = -1
@@ -245,13 +253,34 @@ def room_grew(state, node):
 
 
 @inner
+def room_grew_widely(state):
+    """Many nodes can take more than before: every shape that fitted nowhere may try again."""
+    clock = state.clock[0]
+    clock.epoch += 1
+    state.choice[0].floor = clock.epoch
+
+
+@inner
 def rejoin(state, n):
     """Move a node to the group of its changed state; `leave` was called before the change."""
     if state.counts[0].group_n >= state.groups.size:
-        # The node is in no group now; rebuild joins it with all others.
-        rebuild(state)
+        # The node is in no group now; it is joined with all others.
+        _regroup(state)
     else:
         join(state, n)
+    touch(state, n)
+
+
+@inner
+def touch(state, n):
+    """A node has changed: its costs on boards are old (`boards`)."""
+    if state.boards.size > 0:
+        turn = state.touches[0]
+        turn.now += 1
+        place = np.int64(state.classes[state.nodes[n].cls].first) + state.nodes[n].pos
+        state.touched[place] = turn.now
+        state.touch_ring[turn.now & (state.touch_ring.size - 1)] = place
+        state.touched_words[place >> 6] = turn.now
 
 
 @jit
@@ -265,3 +294,4 @@ def join_new(state, n):
 def leave_for_good(state, n):
     """A node row goes out of use."""
     leave(state, n)
+    touch(state, n)

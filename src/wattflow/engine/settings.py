@@ -26,6 +26,8 @@ class Settings:
         samples: On 100 nodes and more only some that fit are scored, from a rotating start (`fit.enough_nodes`). A live
             engine has its ``score_limit`` instead.
         parks: In a live engine, a task that is held until a time is not tried before it, whatever happens meanwhile.
+        local: The cost of a node without devices follows from the node's present state and the variant alone, not from
+            the task, the time or other nodes; so costs of nodes that did not change are kept (`boards`).
     """
 
     queue: str = "skip"
@@ -39,6 +41,7 @@ class Settings:
     pods: int = 0
     samples: bool = False
     parks: bool = False
+    local: bool = False
 
     def __post_init__(self) -> None:
         if self.queue not in QUEUES:

@@ -52,7 +52,7 @@ RULES = np.dtype([
     ("queue", "i8"), ("selection", "i8"), ("largest", "i8"), ("dynamic", "i8"), ("wakes", "i8"), ("grouped", "i8"),
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
     ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
-    ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"),
+    ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"), ("local", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use. ``bare``: a variant lacks a
 request for cores or for memory."""
@@ -113,7 +113,8 @@ SHAPES = np.dtype([
 VARIANTS = np.dtype([
     ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
-    ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"),
+    ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"), ("likeness", "u8"),
+    ("board", "i4"), ("unused", "i4"),
 ])  # fmt: skip
 TASKS = np.dtype([
     ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
@@ -163,17 +164,27 @@ NODE_MARKS = np.dtype([
 """Per-node facts that only a live engine has."""
 MASK_ROWS = np.dtype([("condition", "i4"), ("wish_first", "i4"), ("wish_n", "i4")])
 """Beside each row of ``masks``: its first condition that counts tasks (0: none), and its levels of preference."""
-TERMS = np.dtype([("total", "i8"), ("first", "i4"), ("topology", "i4"), ("condition", "i4")])
-"""A counter: tasks of one kind in each domain of a topology (−1: each node), from ``tallies[first]`` on."""
-CONDITIONS = np.dtype([
-    ("low", "i8"), ("kind", "i4"), ("term", "i4"), ("row", "i4"), ("skew", "i4"), ("own", "i4"), ("next_term", "i4"),
-    ("next_row", "i4"),
+TERMS = np.dtype([
+    ("total", "i8"), ("first", "i4"), ("topology", "i4"), ("condition", "i4"), ("bits", "i4"), ("domains", "i4"),
+    ("unused", "i4"),
 ])  # fmt: skip
-"""What a row of ``masks`` asks of a counter; ``own``: its tasks count themselves, ``low``: fewest in any domain."""
+"""A counter: tasks of one kind in each domain of a topology (−1: each node), from ``tallies[first]`` on.
+
+The nodes of its domains stand in ``domain_bits[bits:][:domains]``, as bits by place; not of single nodes."""
+CONDITIONS = np.dtype([
+    ("low", "i8"), ("at_low", "i8"), ("kind", "i4"), ("term", "i4"), ("row", "i4"), ("skew", "i4"), ("own", "i4"),
+    ("next_term", "i4"), ("next_row", "i4"),
+])  # fmt: skip
+"""What a row of ``masks`` asks of a counter; ``own``: its tasks count themselves, ``low``: fewest in any domain, which
+``at_low`` of them have."""
 COUNTED = np.dtype([("term", "i4"), ("next", "i4")])
 """Which counters a shape's tasks enter, as lists; row 0 ends them."""
 TOPOLOGIES = 8
 """Labels that domains can be made of, beside the node itself."""
+BOARDS = np.dtype([("owner", "u8"), ("synced", "i8")])
+"""Kept costs: the likeness of the variants whose they are (0: nobody's), and the stamp up to which they are right."""
+TOUCHES = np.dtype([("now", "i8"), ("following", "i8")])
+"""The latest stamp of a node's change, and the board that is given away next."""
 ENDED = np.dtype([("task", "i8"), ("tag", "i8"), ("outcome", "i8")])
 """Tasks that left a live engine in this step: id, tag, state."""
 TIMERS = np.dtype([("time", "f8"), ("sequence", "i8"), ("generation", "i8"), ("what", "i4"), ("who", "i4")])
@@ -191,6 +202,8 @@ TABLES = (
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
     "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
     "mask_rows", "bases", "wishes", "wish_weights", "terms", "conditions", "counted", "tallies", "domains",
+    "domain_bits", "boards", "board_costs", "board_lows", "board_synced", "touches", "touched",
+    "touched_words", "touch_ring",
 )  # fmt: skip
 """Tables of State."""
 
@@ -200,6 +213,16 @@ class State(Tables):
 
     __slots__ = TABLES
     NAMES = TABLES
+    UNSAVED = ("boards", "board_costs", "board_lows", "board_synced", "touched", "touched_words", "touch_ring")
+
+
+def no_boards() -> dict[str, Any]:
+    """The tables of kept costs where none are kept."""
+    return {
+        "boards": record_table(BOARDS, 0), "board_costs": np.zeros((0, 1)), "board_lows": np.zeros((0, 1)),
+        "board_synced": np.zeros((0, 1), np.int64), "touches": record_table(TOUCHES, 1),
+        "touched": np.zeros(0, np.int64), "touched_words": np.zeros(0, np.int64), "touch_ring": np.zeros(0, np.int32),
+    }  # fmt: skip
 
 
 def no_rules() -> dict[str, Any]:
@@ -209,4 +232,5 @@ def no_rules() -> dict[str, Any]:
         "wishes": np.zeros((1, 1), np.uint64), "wish_weights": np.zeros(1), "terms": record_table(TERMS, 1),
         "conditions": record_table(CONDITIONS, 1), "counted": record_table(COUNTED, 1),
         "tallies": np.zeros(1, np.int32), "domains": np.full((1, TOPOLOGIES), -1, np.int32),
+        "domain_bits": np.zeros((1, 1), np.uint64),
     }  # fmt: skip

@@ -2,8 +2,9 @@
 
 A counter (``terms``) holds how many tasks of one kind are in each domain: a node, or all nodes that share a label's
 value. A row of ``masks`` may ask several conditions of counters; ``bases`` holds what the nodes alone allow. So a
-decision looks at one bit, and a placement costs what its own counters reach: one node for rules per node, the nodes of
-one domain for others, all nodes where the fewest in any domain changed (spread) or a group begins or ends (together).
+decision looks at one bit, and a placement costs what its own counters reach: one node for rules per node, the words of
+one domain for others, all domains where the fewest in any changed (spread), all nodes where a group begins or ends
+(together).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from wattflow.kernel.jit import inner, jit
 NOTHING, APART, TOGETHER, SPREAD = 0, 1, 2, 3
 """Kinds of conditions; NOTHING is a row that is out of use."""
 _ONE = np.uint64(1)
+_ZERO = np.uint64(0)
 
 
 @inner
@@ -52,15 +54,113 @@ def change(state, term, node, more):
 def _follow(state, c, domain, before, after):
     """What a condition makes of a counter's change in a domain."""
     condition = state.conditions[c]
-    term = state.terms[condition.term]
     if condition.kind == SPREAD:
         low = condition.low
-        if before == low or after < low:
-            condition.low = _fewest(state, c)
-        _rewrite(state, condition.row, term.topology, domain if condition.low == low else np.int64(-1))
-    elif condition.kind != NOTHING and (before == 0 or after == 0):
-        first_or_last = condition.kind == TOGETHER and condition.own == 1 and term.total == after
-        _rewrite(state, condition.row, term.topology, np.int64(-1) if first_or_last else domain)
+        _follow_low(state, c, domain, before, after)
+        if condition.low == low:
+            _turn(state, c, domain, _within(state, c, before, low), _within(state, c, after, low))
+        else:
+            _turn_all(state, c, domain, before, low)
+    elif condition.kind == APART:
+        _turn(state, c, domain, before == 0, after == 0)
+    elif condition.kind == TOGETHER and (before == 0 or after == 0):
+        if condition.own == 1 and state.terms[condition.term].total == after:
+            _rewrite(state, condition.row)  # the group begins or ends
+        else:
+            _turn(state, c, domain, before > 0, after > 0)
+
+
+@inner
+def _within(state, c, found, low):
+    """Whether one more task in a domain with so many keeps the counts together."""
+    condition = state.conditions[c]
+    return found + condition.own - low <= condition.skew
+
+
+@inner
+def _follow_low(state, c, domain, before, after):
+    """Keep the fewest in any domain, and in how many domains it is found."""
+    condition = state.conditions[c]
+    if (before != condition.low and after > condition.low) or not _is_open(state, c, domain):
+        return
+    if before == condition.low:
+        condition.at_low -= 1
+    if after < condition.low:
+        condition.low = after
+        condition.at_low = 1
+    elif after == condition.low:
+        condition.at_low += 1
+    if condition.at_low == 0:
+        _find_fewest(state, c)
+
+
+@inner
+def _is_open(state, c, domain):
+    """Whether a domain has a node which the row allows by itself."""
+    condition = state.conditions[c]
+    term = state.terms[condition.term]
+    if term.topology < 0:
+        return state.nodes[domain].pos >= 0 and _bit(state.bases, condition.row, _place(state, domain))
+    bits = state.domain_bits[term.bits + domain]
+    base = state.bases[condition.row]
+    both = _ZERO
+    for w in range(bits.size):
+        both |= bits[w] & base[w]
+    return both != _ZERO
+
+
+@inner
+def _turn(state, c, domain, was, now):
+    """A condition begins or ceases to hold in a domain: the bits of its nodes."""
+    if was == now:
+        return
+    condition = state.conditions[c]
+    term = state.terms[condition.term]
+    if term.topology < 0:
+        _set(state, condition.row, domain)
+        return
+    bits = state.domain_bits[term.bits + domain]
+    mask = state.masks[condition.row]
+    if not now:
+        for w in range(bits.size):
+            mask[w] &= ~bits[w]
+        return
+    base = state.bases[condition.row]
+    alone = condition.next_row == 0 and state.mask_rows[condition.row].condition == c
+    more = _ZERO
+    for w in range(bits.size):
+        risen = bits[w] & base[w] & ~mask[w]
+        if risen != _ZERO and not alone:
+            risen = _permitted(state, condition.row, w, risen)
+        mask[w] |= risen
+        more |= risen
+    if more != _ZERO:
+        groups.room_grew_widely(state)
+
+
+@inner
+def _permitted(state, row, word, bits):
+    """Those of a word's places whose nodes all conditions of a row allow."""
+    kept = _ZERO
+    for at in range(64):
+        bit = _ONE << np.uint64(at)
+        if bits & bit != _ZERO and permits(state, row, state.class_nodes[(word << 6) + at]):
+            kept |= bit
+    return kept
+
+
+@inner
+def _turn_all(state, c, changed, before, low):
+    """The fewest in any domain is another than ``low``; one domain held ``before`` until now."""
+    condition = state.conditions[c]
+    term = state.terms[condition.term]
+    if term.topology < 0:
+        _rewrite(state, condition.row)
+        return
+    for domain in range(term.domains):
+        found = np.int64(state.tallies[term.first + domain])
+        held = before if domain == changed else found
+        _turn(state, c, domain, _within(state, c, held, low), _within(state, c, found, condition.low))
 
 
 @inner
@@ -75,31 +175,26 @@ def _bit(masks, row, place):
 
 
 @inner
-def _fewest(state, c):
-    """The smallest count in any domain that has a node which the row allows by itself."""
+def _find_fewest(state, c):
+    """The smallest count in any domain that has a node which the row allows by itself, and how many have it."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
-    low = np.int64(-1)
-    for node in range(state.nodes.size):
-        if state.nodes[node].pos < 0 or not _bit(state.bases, condition.row, _place(state, node)):
+    condition.low = 0
+    condition.at_low = 0
+    for domain in range(state.nodes.size if term.topology < 0 else np.int64(term.domains)):
+        found = np.int64(state.tallies[term.first + domain])
+        if condition.at_low > 0 and found > condition.low:
             continue
-        domain = _domain(state, term.topology, node)
-        if domain >= 0:
-            found = np.int64(state.tallies[term.first + domain])
-            if low < 0 or found < low:
-                low = found
-    return max(low, np.int64(0))
+        if _is_open(state, c, domain):
+            condition.at_low = condition.at_low + 1 if condition.at_low > 0 and found == condition.low else 1
+            condition.low = found
 
 
 @inner
-def _rewrite(state, row, topology, domain):
-    """Set a mask's bits anew for the nodes of a domain; −1: for all nodes."""
-    if topology < 0 and domain >= 0:
-        _set(state, row, domain)
-        return
+def _rewrite(state, row):
+    """Set a mask's bits anew for all nodes."""
     for node in range(state.nodes.size):
-        if state.nodes[node].pos >= 0 and (domain < 0 or state.domains[node, topology] == domain):
-            _set(state, row, node)
+        _set(state, row, node)
 
 
 @inner
@@ -144,7 +239,7 @@ def holds(state, c, node):
         return found == 0
     if kind == TOGETHER:
         return found > 0 or (condition.own == 1 and term.total == 0)
-    return found + condition.own - condition.low <= condition.skew
+    return _within(state, c, found, condition.low)
 
 
 @jit
@@ -153,9 +248,9 @@ def refresh(state, row):
     c = state.mask_rows[row].condition
     while c > 0:
         if state.conditions[c].kind == SPREAD:
-            state.conditions[c].low = _fewest(state, c)
+            _find_fewest(state, c)
         c = state.conditions[c].next_row
-    _rewrite(state, row, -1, np.int64(-1))
+    _rewrite(state, row)
 
 
 @jit

@@ -47,6 +47,8 @@ class Tables:
 
     __slots__ = ("__weakref__", "_handle")
     NAMES: ClassVar[tuple[str, ...]] = ()
+    UNSAVED: ClassVar[tuple[str, ...]] = ()
+    """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
     _kinds: ClassVar[dict[Any, TablesType]] = {}
 
     if TYPE_CHECKING:

@@ -35,7 +35,9 @@ def dump(tables: Tables) -> bytes:
 def write(tables: Tables, file: IO[bytes]) -> None:
     """Write the archive; `numpy.load` reads it too."""
     tables._refuse_if_busy("saved")
-    arrays: dict[str, Any] = {name: _plain_rows(getattr(tables, name)) for name in tables.NAMES}
+    kept = {name: getattr(tables, name) for name in tables.NAMES}
+    kept |= {name: kept[name][:0] for name in tables.UNSAVED}
+    arrays: dict[str, Any] = {name: _plain_rows(table) for name, table in kept.items()}
     arrays[_SCHEMA] = np.frombuffer(schema(tables).encode(), np.uint8)
     np.savez(file, **arrays)
 

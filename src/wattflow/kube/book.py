@@ -185,16 +185,6 @@ class Book:
         finally:
             view.add(record.pod, record.amounts)
 
-    def presume(self, pod: objects.Pod, node: str) -> None:
-        """Count a pod on a node where another scheduler is likely to bind it; the watch will tell."""
-        if pod.metadata.uid not in self.records:
-            self._put(Record(pod, node, accounting.pod_requests(pod), held=False, assumed=True))
-
-    def unpresume(self, uid: str) -> None:
-        """It did not go there, as far as is known."""
-        if uid in self.records and self.records[uid].assumed:
-            self._take(uid)
-
     def look_again(self) -> None:
         """Pods that were kept back may go now."""
         for pod in list(self.kept.values()):

@@ -15,7 +15,7 @@ from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
-from wattflow.live import Engine, protocol
+from wattflow.live import Engine, protocol, wanting
 from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
@@ -181,20 +181,6 @@ class EngineDecider:
         self._tasks[uid], self._tag_of[uid] = found
         self._uids[found[1]] = uid
 
-    def ask(self, wanted: Wanted, now_s: float) -> str | None:
-        """Where a pod would go now among ``wanted.nodes``; nothing is held afterwards."""
-        self._now_s = now_s
-        shape, tag = self._shape(wanted), next(self._tags)
-        task = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
-        chosen = None
-        for placement in self.engine.step(now_s).placements:
-            if placement.tag == tag:
-                chosen = self._names.get(placement.node)
-            self.engine.put(protocol.REFUSED, placement.attempt)
-        self.engine.put(protocol.CANCEL, task)
-        self._forget(wanted.pod.metadata.uid)
-        return chosen
-
     def past(self, pods: Sequence[objects.Pod]) -> None:
         """Pods that ended well before we came."""
         if self._structure is not None:
@@ -327,6 +313,26 @@ class EngineDecider:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
         return Chosen(choices, result.wake_at, *ordered.values())
+
+    def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
+        """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
+        self._now_s = now_s
+        task = self.engine.put(protocol.TASK, self._shape(wanted), estimate_s=wanted.estimate_s)
+        hand = self.engine.by_hand(rows=max(1, len(self._nodes)))
+        hand.open(now_s)
+        found, rows = hand.wanted()
+        groups = self.engine.state.nodes.group
+        shown = rows[rows["kind"] == wanting.PLACE] if found == task else rows[:0]
+        by_group = dict(zip(groups[shown["node_row"]].tolist(), shown["cost"].tolist(), strict=True))
+        while found >= 0:
+            found, _ = hand.wanted()
+        for action in hand.close().actions:
+            if action.kind is protocol.Act.SLEEP:  # not ours to order here
+                self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
+        self.engine.put(protocol.CANCEL, task)
+        at = {name: int(groups[protocol.row_of(id)]) for name, id in self._nodes.items()}
+        self._forget(wanted.pod.metadata.uid)
+        return {name: by_group[group] for name, group in at.items() if group in by_group}
 
     def why(self, uid: str) -> str:
         """Why a wanted pod is not placed."""

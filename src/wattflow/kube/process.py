@@ -47,8 +47,9 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
-    binds = chosen.mode == "schedule"
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    if chosen.mode == "extender":
+        needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
     if chosen.resize:
@@ -59,9 +60,7 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
     for group, resource, verb in needs:
-        if resource == "leases" and not (chosen.leader_elect and binds):
-            continue
-        if verb in ("create", "patch") and not binds:
+        if resource == "leases" and not chosen.leader_elect:
             continue
         name, _, sub = resource.partition("/")
         asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
@@ -72,7 +71,10 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
         raw = await client.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
         if msgspec.json.decode(raw)["status"].get("allowed") is not True:
             found.append(Problem("permission", f"may not {verb} {resource}{' of ' + group if group else ''}"))
-    optional = ((chosen.profiles, GROUP, "energy.profiles"), (chosen.argo, f"{ARGO}/workflows", "workflows.argo"))
+    optional = (
+        (chosen.profiles, GROUP, "energy.profiles"),
+        (chosen.argo and chosen.mode != "extender", f"{ARGO}/workflows", "workflows.argo"),
+    )
     for wanted, path, key in optional:
         if wanted:
             try:
@@ -96,14 +98,15 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
     decide.warm(policy)
-    flows, estimates = Flows() if chosen.argo else None, Estimates()
+    extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
     twin = Twin.beside(policy) if chosen.twin else None
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
-        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
+        policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
         lambda node: sleep if sleeping.may_sleep(node) else None, twin,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)

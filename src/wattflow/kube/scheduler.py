@@ -89,7 +89,8 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        mine = {"shadow": settings.shadow_of, "schedule": settings.name}.get(settings.mode)  # an extender owns none
+        # an extender decides for none: all that runs is load to it
+        mine = {"shadow": settings.shadow_of, "extender": None}.get(settings.mode, settings.name)
         self.book = Book(
             self.decider,
             owns=lambda pod: pod.spec.scheduler_name == mine and (self.role is None or self.role.owns(pod)),

@@ -43,13 +43,10 @@ def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:
 async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port (of use where 0 was asked for)."""
     _add_gauges(scheduler)
-    app = web.Application(client_max_size=64 << 20)
-    app["scheduler"] = scheduler
-    for path in ("/healthz", "/livez"):
-        app.router.add_get(path, lambda request: _answer(unhealthy(scheduler)))
-    app.router.add_get("/readyz", lambda request: _answer(unready(scheduler)))
-    app.router.add_get("/metrics", lambda request: _text(scheduler.metrics.text()))
-    app.router.add_get("/explain/{namespace}/{name}", lambda request: _explain(scheduler, request))
+    app = extender.application()
+    app.router.add_routes(_pages(scheduler))
+    if scheduler.settings.mode == "extender":
+        app.router.add_routes(extender.routes(scheduler))
     if scheduler.executions is not None:
         token = cws.read_token(Path(scheduler.settings.token_file))
         app.router.add_routes(cws.routes(scheduler.executions, token))
@@ -65,17 +62,28 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def _text(text: str) -> web.Response:
-    return web.Response(text=text)
+def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
+    async def health(request: web.Request) -> web.Response:
+        return _answer(unhealthy(scheduler))
+
+    async def ready(request: web.Request) -> web.Response:
+        return _answer(unready(scheduler))
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text=scheduler.metrics.text())
+
+    async def explained(request: web.Request) -> web.Response:
+        found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
+        return web.json_response(found, status=404 if found is None else 200)
+
+    return [
+        web.get("/healthz", health), web.get("/livez", health), web.get("/readyz", ready),
+        web.get("/metrics", metrics), web.get("/explain/{namespace}/{name}", explained),
+    ]  # fmt: skip
 
 
-async def _answer(problem: str | None) -> web.Response:
+def _answer(problem: str | None) -> web.Response:
     return web.Response(text=problem or "ok", status=500 if problem else 200)
-
-
-async def _explain(scheduler: Scheduler, request: web.Request) -> web.Response:
-    found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
-    return web.json_response(found, status=404 if found is None else 200)
 
 
 def _add_gauges(scheduler: Scheduler) -> None:

@@ -135,6 +135,8 @@ def _read(root: StrictTable) -> Settings:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
     if settings.executions and not settings.token_file:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
+    if settings.mode == "extender" and (settings.hook or settings.claim or settings.executions or settings.forecast):
+        root.problem("mode", "extender scores one pod at a time: it cannot sleep, claim, gate or follow workflows")
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings

@@ -70,6 +70,7 @@ class ConstraintBook:
         heapq.heappop(self._free)
         self.rows[rule], self.rules[row] = row, rule
         self._fill(row, rule.constraint)
+        self.counts.lay_bits()
         for one in touched:
             tallies.refresh(state.handle(), one)
         return row
@@ -90,6 +91,7 @@ class ConstraintBook:
     def node_added(self, node: int, facts: NodeFacts, first: int) -> None:
         """A node is there, or its labels or taints are others now; `freshen` must follow before the next decision."""
         self._nodes[node] = facts
+        self.counts.places_moved()
         self.counts.node_changed(node, facts.labels)
         if facts.taints:
             self.state.rules["tainted"] = 1
@@ -109,11 +111,13 @@ class ConstraintBook:
     def node_removed(self, node: int) -> None:
         """A node is no longer there."""
         self._nodes.pop(node, None)
+        self.counts.places_moved()
         self.counts.node_removed(node)
         self._stale.update(self.counts.rows)
 
     def freshen(self) -> None:
         """Make the masks of counted rules anew, after nodes have changed."""
+        self.counts.lay_bits()
         for row in sorted(self._stale & self.counts.rows.keys()):
             tallies.refresh(self.state.handle(), row)
         self._stale.clear()
@@ -146,6 +150,7 @@ class ConstraintBook:
 
     def widen(self, words: int) -> None:
         """Room for more places."""
+        self.counts.places_moved()
         self.state.replace(**{name: widened(getattr(self.state, name), words) for name in _BITS})
 
     def move_bit(self, source: int, target: int) -> None:

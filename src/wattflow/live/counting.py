@@ -56,6 +56,7 @@ class CountBook:
         self._places = Extents(used=1)
         self._used = {"terms": 1, "conditions": 1, "counted": 1}
         self._waste = 0
+        self._moved = False
 
     # Nodes
 
@@ -70,6 +71,31 @@ class CountBook:
                 self._make_room(row, term)
                 if term.topology in moved:
                     self._recount(row, term)
+
+    def places_moved(self) -> None:
+        """Nodes stand elsewhere, or in other domains: `lay_bits` must follow before the next decision."""
+        self._moved = True
+
+    def lay_bits(self) -> None:
+        """The nodes of each domain, as bits by their places."""
+        if not self._moved or not self._columns:
+            return
+        self._moved, state = False, self.state
+        counts = [len(values) for values in self._values]
+        firsts = np.concatenate([[0], np.cumsum(counts)])
+        bits = np.zeros((max(1, int(firsts[-1])), state.masks.shape[1]), np.uint64)
+        nodes = np.flatnonzero(state.nodes.pos >= 0)
+        places = state.classes.first[state.nodes.cls[nodes]].astype(np.int64) + state.nodes.pos[nodes]
+        for column, first in enumerate(firsts[:-1].tolist()):
+            domains = state.domains[nodes, column]
+            there = domains >= 0
+            at = first + domains[there], places[there] // 64
+            np.bitwise_or.at(bits, at, np.uint64(1) << (places[there] % 64).astype(np.uint64))
+        state.replace(domain_bits=bits)
+        for term, row in self.terms.items():
+            if term.topology != NODE:
+                column = self._columns[term.topology]
+                state.terms.bits[row], state.terms.domains[row] = firsts[column], counts[column]
 
     def node_removed(self, node: int) -> None:
         """A node is no longer there."""
@@ -198,6 +224,7 @@ class CountBook:
             entry = self.state.terms[row]
             entry.total, entry.topology, entry.condition, entry.first = 0, column, 0, 0
             self.terms[term] = row
+            self._moved = True
             self._make_room(row, term)
             for shape, rule in self.shapes.items():
                 if term.counts(rule):
@@ -265,6 +292,7 @@ class CountBook:
             self.shape_added(shape, rule)
         for row, rule in rows.items():
             self.row_added(row, rule)
+        self.lay_bits()
         for row in rows:
             tallies.refresh(self.state.handle(), row)
 

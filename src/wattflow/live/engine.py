@@ -104,8 +104,9 @@ class Engine:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
         state.rules["selection"] = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped", "parks"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "parks", "local"):
             state.rules[flag] = int(getattr(settings, flag))
+        growth.fit_boards(state)
         # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.
         pods = _ANY_PODS if settings.pods else 0
         if int(state.rules["pods"][0]) != pods:

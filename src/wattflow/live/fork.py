@@ -13,19 +13,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from wattflow.engine.tables import State
 from wattflow.files.whole import whole_file
 from wattflow.kernel import snapshot
 from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder, Encoder, cloned
-from wattflow.live.growth import grown
+from wattflow.live.growth import fit_boards, grown
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
 VERSION = 2
 Kind = TypeVar("Kind", bound=Tables)
-_STATE_SCRATCH = ("timers", "actions", "ended", "candidates", "cost", "gang", "scratch", "placed")
+_STATE_SCRATCH = ("timers", "actions", "ended", "candidates", "cost", "gang", "scratch", "placed", *State.UNSAVED)
 _DESK_SCRATCH = ("events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 """Tables that hold nothing between two steps, but for the first timers and events."""
 _MADE_ANEW = ("_inbox", "_words", "_kernels", "_functions", "policy", "state", "_desk")
@@ -115,6 +116,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
     for name, data in head["kept"].items():
         setattr(made, name, decoder.decode(data))
+    fit_boards(made.state)
     made._functions = bind.bind(made.policy, made.state)
     made._take_up()
     made._told = head["told"]

@@ -12,6 +12,10 @@ from wattflow.kernel.records import record_table
 
 _LEVELS = 4
 """Frequency levels that the tables have room for at first."""
+_RING = 4096
+"""Changes of nodes that are remembered one by one."""
+_BOARDS = 256
+"""Variants whose costs are kept; 2 KB of each node's memory when all are in use."""
 
 
 def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> State:
@@ -37,7 +41,7 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     made |= {"node_counts": np.zeros((0, COUNTABLE), np.int64), "gang": np.zeros(0, np.int32), "cost": np.zeros(0)}
     made |= {"group_bits": np.zeros((0, 1), np.uint64), "group_slots": np.zeros(0, np.int32)}
     made |= {"active_groups": np.zeros(0, np.int32)}
-    made |= tables.no_rules() | {"bases": made["masks"].copy()}
+    made |= tables.no_boards() | tables.no_rules() | {"bases": made["masks"].copy()}
     state = State(**made)
     for head in ("held_first", "free_attempt", "free_container", "hot_container", "free_task", "free_workflow"):
         state.counts[head] = -1
@@ -162,6 +166,18 @@ def grow_candidates(state: State) -> None:
         state.replace(
             candidates=record_table(tables.CANDIDATES, count), cost=np.zeros(count), gang=np.zeros(2 * count, np.int32)
         )
+
+
+def fit_boards(state: State) -> None:
+    """Kept costs for all places there are, where the policy in use lets costs be kept; all void."""
+    count, places = _BOARDS if state.rules.local[0] else 0, len(state.class_nodes)
+    state.touches["now"] = 1
+    state.replace(
+        boards=record_table(tables.BOARDS, count), board_costs=np.zeros((count, places)),
+        board_lows=np.zeros((count, places // 64)), touched=np.ones(places, np.int64),
+        board_synced=np.zeros((count if state.rules.score_limit[0] else 0, places // 64), np.int64),
+        touched_words=np.ones(places // 64, np.int64), touch_ring=np.zeros(_RING, np.int32),
+    )  # fmt: skip
 
 
 def double_edges(state: State) -> None:

@@ -236,6 +236,7 @@ class NodeBook:
         if self._places.used > len(table):
             self.state.replace(class_nodes=grown(table, 2 * self._places.used, -1))
             self.rules.widen(len(self.state.class_nodes) // _WORD)
+            growth.fit_boards(self.state)
         return first
 
     def _stand(self, row: int, kind: _Class) -> None:
@@ -256,6 +257,7 @@ class NodeBook:
         first = self._take_places(2 * room)
         state.class_nodes[first : first + room] = state.class_nodes[old : old + room]
         state.class_nodes[first + room : first + 2 * room] = -1
+        state.class_nodes[old : old + room] = -1
         self.rules.move_words(old // _WORD, first // _WORD, room // _WORD)
         self._places.give(old, room)
         state.classes.first[kind.row], state.classes.room[kind.row] = first, 2 * room

@@ -91,6 +91,6 @@ KUBERNETES = Policy(
     "kubernetes",
     "kube-scheduler's default scoring: least allocated and balanced",
     score=score,
-    settings=Settings(pods=PODS, samples=True),
+    settings=Settings(pods=PODS, samples=True, local=True),
     terms={"allocated": allocated, "imbalance": imbalance},
 )

@@ -5,6 +5,7 @@ O(candidates) per task; ties go to the lower index.
 
 from __future__ import annotations
 
+from wattflow.engine.settings import Settings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
@@ -15,4 +16,6 @@ def score(state, task, variant, out):
         out[c] = 1.0 - 0.5 * (view.core_share(state, variant, c) + view.memory_share(state, variant, c))
 
 
-MOST_ALLOCATED = Policy("most-allocated", "the fullest node that still has room", score=score)
+MOST_ALLOCATED = Policy(
+    "most-allocated", "the fullest node that still has room", score=score, settings=Settings(local=True)
+)

@@ -88,6 +88,8 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
     from wattflow.runtime.hooks import CommandHook, WakeOnLan
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
+    if "redfish" in options:
+        return _redfish(options)
     if suspend is None:
         if resume is not None or lan is not None:
             raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
@@ -97,6 +99,17 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
     if resume is None:
         raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
     return CommandHook(suspend, resume)
+
+
+def _redfish(options: dict[str, str]) -> PowerHook:
+    from wattflow.runtime.redfish import RedfishHook
+
+    if any(name in options for name in ("suspend_command", "resume_command", "wake_on_lan")):
+        raise WattflowError("--redfish both puts machines to sleep and wakes them; leave the other ways out")
+    if "redfish_login" not in options:
+        raise WattflowError("--redfish needs --redfish-login FILE, a private file with one line USER:PASSWORD")
+    ca = options.get("redfish_ca")
+    return RedfishHook(options["redfish"], Path(options["redfish_login"]), Path(ca) if ca else None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,11 +137,12 @@ def _start_manager(folder: Path, processes: Processes, users: Accounts, port: in
 
 
 def start_scheduler(
-    folder: Path, processes: Processes, users: Accounts, qps: float | None = None, extender: str = ""
+    folder: Path, processes: Processes, users: Accounts, qps: float | None = None, extenders: Sequence[JSON] = ()
 ) -> tuple[Process, int]:
     """Starts kube-scheduler: as shipped (50 requests a second), or with its client limit at `qps`; does not wait.
 
-    `extender` is the URL of one that knows nodes by name and both filters and prioritizes.
+    Args:
+        extenders: Entries of its configuration for programs that it asks over HTTP.
 
     Returns:
         The process, and the port of its `/metrics` (HTTPS).
@@ -149,15 +151,13 @@ def start_scheduler(
     connection: JSON = {"kubeconfig": str(users.config("kube-scheduler"))}
     if qps is not None:
         connection |= {"qps": qps, "burst": int(2 * qps)}
-    config: JSON = {
+    config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
         "leaderElection": {"leaderElect": False},
+        "extenders": list(extenders),
     }
-    if extender:
-        verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1000, "nodeCacheCapable": True}
-        config["extenders"] = [{"urlPrefix": extender, "httpTimeout": "5s", **verbs}]
     file = folder / "kube-scheduler.json"
     file.write_text(json.dumps(config, indent=1))
     process = processes.start(
