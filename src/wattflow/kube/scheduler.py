@@ -139,7 +139,7 @@ class Scheduler:
         name, pods = self.settings.name, self._pods
         if role.shared:
             space, limit_s = self.settings.lease_namespace, self.binder.timeout_s
-            self.ledger = Ledger(self.client, space, name, role.index, self.book, pods.items.get, limit_s)
+            self.ledger = Ledger(self.client, space, name, role.index, role.count, self.book, pods.items.get, limit_s)
             pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
             self.mirrors.append(pages)
         if role.asks:
