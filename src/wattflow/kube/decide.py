@@ -20,6 +20,7 @@ from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
@@ -28,6 +29,17 @@ _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 SleepOf = Callable[[objects.Node], Sleep | None]
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
+
+
+def as_requested(policy: Policy | str) -> Policy:
+    """A policy as it can run here: whole requests at nominal frequency.
+
+    What a pod is guaranteed stands in its requests, which a scheduler may not edit, and nobody sets a frequency for
+    one pod. A policy that would give less than is requested (the HPE rule and what is built on it) would else place
+    pods where they have no room; the rule is applied at admission instead.
+    """
+    made = registry.load(policy) if isinstance(policy, str) else policy
+    return made.with_settings(guarantees=(1.0,), frequencies=(0,))
 
 
 def warm(policy: Policy) -> None:
@@ -59,7 +71,7 @@ class EngineDecider:
         sleep_of: SleepOf = lambda node: None,
         twin: Twin | None = None,
     ) -> None:
-        self.engine = Engine(policy, score_limit=score_limit)
+        self.engine = Engine(as_requested(policy), score_limit=score_limit)
         self.twin = twin
         self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
@@ -90,6 +102,10 @@ class EngineDecider:
             self._structure = Structure(
                 self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
             )
+
+    def use(self, policy: Policy) -> None:
+        """Another policy from now on."""
+        self.engine.use(as_requested(policy))
 
     # nodes
 
@@ -296,7 +312,7 @@ class EngineDecider:
         result = self.engine.step(now_s)
         chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
         if chosen is not None:
-            self.engine.use(chosen)
+            self.use(chosen)
         choices = []
         for placement in result.placements:
             whose = self._uids.get(placement.tag)
