@@ -70,7 +70,7 @@ class Machines:
             jobs = self.running(name)
             assert node.power is not None
             watts += node.power.at(min(len(jobs), node.cores * node.threads_per_core))
-            watts += sum(device.power.idle_w for device in node.devices)  # its GPUs have nothing to do
+            watts += sum(device.power.watts[0] for device in node.devices)  # its GPUs have nothing to do
             rate = throughput(node, len(jobs)) / len(jobs) if jobs else 0.0
             for job in jobs:
                 self.left_s[job] -= rate * step_s
