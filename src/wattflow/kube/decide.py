@@ -77,6 +77,7 @@ class EngineDecider:
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
         self._loads: dict[str, accounting.Amounts] = {}
+        self._offered: dict[str, accounting.Amounts] = {}
         self._names: dict[int, str] = {}
         self._tasks: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
@@ -121,7 +122,7 @@ class EngineDecider:
                 self.engine.put(protocol.GONE, self._nodes[name])
                 del self._names[self._nodes.pop(name)]
         self._curves[name] = profile
-        offered = self._capped(name, allocatable)
+        offered = self._offered[name] = self._capped(name, allocatable)
         threads = power.threads_of(node)
         facts = Node(
             name,
@@ -137,9 +138,8 @@ class EngineDecider:
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
-        again = name not in self._nodes and name in self._loads
         self._nodes[name], self._names[id] = id, name
-        if again:
+        if name in self._loads:  # the engine's node may be a new one, or have less than before
             self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
@@ -150,7 +150,7 @@ class EngineDecider:
         for uid in list(self._on_node.pop(name, ())):
             self.ended(uid)
         self._names.pop(id, None)
-        for known in (self._curves, self._loads, self._later):
+        for known in (self._curves, self._loads, self._offered, self._later):
             known.pop(name, None)
         self.engine.put(protocol.GONE, id)
 
@@ -164,11 +164,15 @@ class EngineDecider:
         return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
-        """What pods that were not chosen here use on a node."""
+        """What pods that were not chosen here use on a node.
+
+        Of what is overbooked no more is told than there is: it bars pods that ask for some of it, not the others.
+        """
         id = self._nodes.get(name)
         if id is None:
             return
         self._loads[name] = amounts
+        amounts = {key: min(value, self._offered[name].get(key, 0)) for key, value in amounts.items()}
         cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
