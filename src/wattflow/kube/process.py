@@ -52,6 +52,8 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
+    if chosen.publish:
+        needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
         needs = (*needs, ("", "pods/resize", "patch"))
         offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
@@ -177,7 +179,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "resize",
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
              "resize_after_s")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):

@@ -30,6 +30,7 @@ from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import Settings
@@ -217,6 +218,8 @@ class Scheduler:
                 tasks.create_task(self.thief.run(idle, self._pods.items.values, self.clock))
             if self.raiser is not None:
                 tasks.create_task(self.raiser.run(lambda: self.may_bind))
+            if self.settings.publish:
+                tasks.create_task(Publisher(self.client, self.book, self.watts).run(lambda: self.may_bind))
             if self.holds is not None:
                 tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
