@@ -2,11 +2,13 @@
 bench-runtime: $(BIN)/.dev ## The runtime beside Dask, Parsl and a process pool: rate, round trip, warm start, steps, joules
 	$(RUN) benchmarks/runtime.py
 
-chaos: $(BIN)/.dev ## Server, agents and workers killed at random (300 kills), cuts, full disk, clock steps: nothing lost, nothing twice
-	$(RUN) benchmarks/chaos.py --kills 300
+CHAOS_KILLS ?= 300
+CHAOS_SEED ?= 1
+chaos: $(BIN)/.dev ## Server, agents and workers killed at random (CHAOS_KILLS=300, CHAOS_SEED=1), cuts, full disk, clock steps; portions add up in out/chaos.json
+	$(RUN) benchmarks/chaos.py --kills $(CHAOS_KILLS) --seed $(CHAOS_SEED) --record out/chaos.json
 
 .PHONY: cluster-tools
-cluster-tools: ## Slurm, munge and PostgreSQL, where apt can install them
-	sh scripts/install-tools.sh slurm postgres
+cluster-tools: ## Slurm, munge and PostgreSQL, where apt can install them; an S3-compatible server, where Go can
+	sh scripts/install-tools.sh slurm postgres s3
 
 test-cluster: cluster-tools

@@ -48,7 +48,9 @@ def up(
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
     ] = None,
-    objects: Annotated[str | None, typer.Option("--objects", metavar="DIR", help="Where large data are kept.")] = None,
+    objects: Annotated[
+        str | None, typer.Option("--objects", metavar="DIR|URL", help="Where large data are kept: a folder, or s3://….")
+    ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
@@ -62,6 +64,9 @@ def up(
     resume_command: Annotated[str | None, typer.Option("--resume-command", metavar="CMD", help="Wakes {node}.")] = None,
     wake_on_lan: Annotated[
         str | None, typer.Option("--wake-on-lan", metavar="NODE=MAC,…", help="Wakes by packet instead.")
+    ] = None,
+    redfish: Annotated[
+        str | None, typer.Option("--redfish", metavar="NODE=URL,…", help="Sleep and waking by their controllers.")
     ] = None,
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
@@ -93,7 +98,7 @@ def up(
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
-                        ("wake_on_lan", wake_on_lan)):  # fmt: skip
+                        ("wake_on_lan", wake_on_lan), ("redfish", redfish)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
     listener.close()

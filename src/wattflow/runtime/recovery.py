@@ -33,6 +33,7 @@ def restore(
     decider.twin = Twin.beside(policy) if twin else None
     if after == 0:
         decider.began_with(policy)
+    decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.

@@ -35,7 +35,7 @@ from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
-PIECE = 64
+PIECE = 32
 """Tasks of one submission that are taken in before others have a turn of the loop."""
 REFUSED_FOR_S = 1.0
 """A refused attempt's task is tried again after this long."""

@@ -88,15 +88,29 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
     from wattflow.runtime.hooks import CommandHook, WakeOnLan
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
+    if "redfish" in options:
+        from wattflow.runtime.redfish import RedfishHook
+
+        if suspend or resume or lan:
+            raise WattflowError("--redfish does both, sleep and waking: leave the other options out")
+        return RedfishHook(_pairs("--redfish", options["redfish"]))
     if suspend is None:
         if resume is not None or lan is not None:
             raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
         return None
     if lan is not None:
-        return WakeOnLan(suspend, dict(one.split("=", 1) for one in lan.split(",")))
+        return WakeOnLan(suspend, _pairs("--wake-on-lan", lan))
     if resume is None:
         raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
     return CommandHook(suspend, resume)
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    """``node=value,node=value``."""
+    found = dict(one.partition("=")[::2] for one in text.split(","))
+    if not all(found) or not all(found.values()):
+        raise WattflowError(f"{option}: {text!r} is not NODE=VALUE,NODE=VALUE")
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -32,6 +32,13 @@ def object_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def checked_name(name: str) -> str:
+    """The name, if it is one: nothing else leads anywhere."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
+    return name
+
+
 class FolderObjects:
     """Objects in a folder, 256 folders deep so that none grows large."""
 
@@ -71,13 +78,16 @@ class FolderObjects:
 
     def path(self, name: str) -> Path:
         """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""
-        if _NAME.fullmatch(name) is None:
-            raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
+        name = checked_name(name)
         return self.root / name[:2] / name[2:]
 
 
 def open_objects(url: str | Path) -> Objects:
-    """A folder; other places by URL are not known yet."""
+    """A folder, or a bucket by ``s3://…``."""
+    if str(url).startswith("s3://"):
+        from wattflow.store.s3 import S3Objects
+
+        return S3Objects(str(url))
     if "://" in str(url):
-        raise InvalidInput(str(url), "objects are kept in a folder; give its path")
+        raise InvalidInput(str(url), "objects are kept in a folder or in s3://bucket/prefix?endpoint=…")
     return FolderObjects(Path(url))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -24,6 +25,8 @@ LOST_AFTER_S = 3.0
 LOOK_EVERY_S = 0.1
 """How often the driver looks for lost agents; adds to the time until a loss is noticed."""
 RESEND_AFTER_S = 2.0
+PIECE = 32
+"""Reports that are taken in before others have a turn of the loop."""
 FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKE_S = 60.0
@@ -174,21 +177,27 @@ class AgentsDriver:
             agent.boot = boot
         return agent is not None and agent.boot == boot
 
-    def report(self, sync: Sync) -> None:
-        """What happened on a node."""
+    async def report(self, sync: Sync) -> None:
+        """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.seen_s = self.sink.now()
-        for fence, started_s, cold_s in sync.started:
-            self.sink.started(fence, started_s, cold_s)
-        for end in sync.ended:
-            self._forget(agent, end.fence)
-            self.sink.ended(end)
-        for joules in sync.energy:
-            self.sink.energy(joules)
-        for window in sync.windows:
-            self.sink.window(sync.node, window)
         if sync.load is not None:
             self.sink.load(sync.node, sync.load)
+        for window in sync.windows:
+            self.sink.window(sync.node, window)
+        for number, tell in enumerate(self._news_of(agent, sync), start=1):
+            tell()
+            if number % PIECE == 0:
+                await asyncio.sleep(0)
+
+    def _news_of(self, agent: _Agent, sync: Sync) -> Iterator[Callable[[], None]]:
+        for fence, started_s, cold_s in sync.started:
+            yield partial(self.sink.started, fence, started_s, cold_s)
+        for end in sync.ended:
+            self._forget(agent, end.fence)
+            yield partial(self.sink.ended, end)
+        for joules in sync.energy:
+            yield partial(self.sink.energy, joules)
 
     async def orders(self, sync: Sync) -> Orders:
         """What the agent is to do; waits for something while its turn allows."""
