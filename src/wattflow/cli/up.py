@@ -57,7 +57,7 @@ def up(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
-    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps.")] = "exclusive",
+    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
     suspend_command: Annotated[
         str | None, typer.Option("--suspend-command", metavar="CMD", help="Puts {node} to sleep.")
     ] = None,
