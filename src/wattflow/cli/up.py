@@ -65,6 +65,9 @@ def up(
     wake_on_lan: Annotated[
         str | None, typer.Option("--wake-on-lan", metavar="NODE=MAC,…", help="Wakes by packet instead.")
     ] = None,
+    watts_command: Annotated[
+        str | None, typer.Option("--watts-command", metavar="CMD", help="Prints what {node} draws, while it wakes.")
+    ] = None,
     redfish: Annotated[
         str | None, typer.Option("--redfish", metavar="NODE=URL,…", help="Sleep and waking by their controllers.")
     ] = None,
@@ -98,7 +101,8 @@ def up(
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
-                        ("wake_on_lan", wake_on_lan), ("redfish", redfish)):  # fmt: skip
+                        ("wake_on_lan", wake_on_lan), ("redfish", redfish),
+                        ("watts_command", watts_command)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
     listener.close()

@@ -170,7 +170,9 @@ class Agent:
         return not orders.announce
 
     def _sync(self, **news: object) -> m.Sync:
-        load = self._load.read(self._energy.watts) if "wait_s" in news else None
+        load = None
+        if "wait_s" in news:
+            load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
         return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
 
     async def _until_it_works(self, call: Callable[[], object]) -> None:

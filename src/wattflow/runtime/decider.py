@@ -155,7 +155,7 @@ def model_node(node: m.Node) -> model.Node:
         model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
                      slots=device.slots) for device in node.devices
     )  # fmt: skip
-    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s) if node.sleeps else None
+    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
         architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,

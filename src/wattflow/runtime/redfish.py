@@ -56,6 +56,22 @@ class RedfishHook:
         """Begin to wake it."""
         await asyncio.to_thread(self._reset, node, WAKE, asleep=False)
 
+    async def watts(self, node: str) -> float | None:
+        """What its chassis draws, where the controller measures it."""
+        return await asyncio.to_thread(self._drawn, node)
+
+    def _drawn(self, node: str) -> float | None:
+        system = self._systems[node]
+        for chassis in self._call("GET", system).get("Links", {}).get("Chassis", []):
+            about = self._call("GET", urllib.parse.urljoin(system, chassis["@odata.id"]))
+            if "Power" not in about:
+                continue
+            power = self._call("GET", urllib.parse.urljoin(system, about["Power"]["@odata.id"]))
+            for control in power.get("PowerControl", []):
+                if isinstance(control.get("PowerConsumedWatts"), int | float):
+                    return float(control["PowerConsumedWatts"])
+        return None
+
     def _reset(self, node: str, kinds: tuple[str, ...], *, asleep: bool) -> None:
         system = self._call("GET", self._systems[node])
         state = str(system.get("PowerState", ""))

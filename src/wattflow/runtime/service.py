@@ -35,7 +35,7 @@ from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
-PIECE = 32
+PIECE = 16
 """Tasks of one submission that are taken in before others have a turn of the loop."""
 REFUSED_FOR_S = 1.0
 """A refused attempt's task is tried again after this long."""
@@ -174,7 +174,7 @@ class Service:
         """A node is here, changed, or on again."""
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
-            identity = self.decider.node(node)
+            identity = self.decider.node(self.learning.as_learned(node))
             known = self.nodes.add(node, identity)
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
@@ -252,6 +252,7 @@ class Service:
         """What a node looks like."""
         if node in self.nodes:
             self.nodes[node].load = load
+            self.learning.drew(self.nodes[node].spec, load)
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""

@@ -99,10 +99,10 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
             raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
         return None
     if lan is not None:
-        return WakeOnLan(suspend, _pairs("--wake-on-lan", lan))
+        return WakeOnLan(suspend, _pairs("--wake-on-lan", lan), watts=options.get("watts_command"))
     if resume is None:
         raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
-    return CommandHook(suspend, resume)
+    return CommandHook(suspend, resume, options.get("watts_command"))
 
 
 def _pairs(option: str, text: str) -> dict[str, str]:

@@ -80,6 +80,10 @@ class AmdExecutor:
         joules = self._joules.pop(fence, None)
         return None if joules is None else (joules, "attributed")
 
+    def busy(self) -> Sequence[float]:
+        """Nobody tells yet."""
+        return []
+
     async def close(self) -> None:
         """Nothing to let go of."""
 

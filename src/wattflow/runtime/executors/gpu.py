@@ -136,6 +136,10 @@ class GpuExecutor:
         joules = self._joules.pop(fence, None)
         return None if joules is None else (joules, "attributed")
 
+    def busy(self) -> Sequence[float]:
+        """Share of the last moments in which each GPU ran a kernel, as NVML tells it."""
+        return [] if self._meter.name != "nvml" else [_busy(gpu.index) for gpu in self._gpus]
+
     async def close(self) -> None:
         """Stop the daemons."""
         for gpu in self._gpus:
@@ -182,6 +186,15 @@ def _slices(index: int) -> list[Slice]:
         return slices_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
     except ImportError:
         raise MissingExtra("MIG slices need nvidia-ml-py: pip install 'wattflow[meters]'") from None
+
+
+def _busy(index: int) -> float:
+    try:
+        import pynvml
+
+        return float(pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(index)).gpu) / 100
+    except Exception:
+        return 0.0
 
 
 def _memory_bytes(index: int) -> int:
