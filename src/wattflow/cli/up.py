@@ -93,7 +93,7 @@ def up(
     settings = Settings(home=place, host=host, port=port)
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--store": store, "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--twin"] if twin else []
@@ -104,7 +104,8 @@ def up(
                         ("wake_on_lan", wake_on_lan), ("redfish", redfish),
                         ("watts_command", watts_command)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
-    process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
+    secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
+    process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
     _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
@@ -134,11 +135,14 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
     remark("stopped", quiet)
 
 
-def _spawn(command: list[str], log: Path, fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
+            env={**os.environ, **(more or {})},
+        )  # fmt: skip
 
 
 def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:

@@ -258,7 +258,7 @@ class Agent:
         work = Work(
             fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
             environment=environment, folder=str(folder) if folder else None, isolate=isolate,
-            cpus=variant.cpus if variant.memory_bytes or spec.command is not None else 0.0,
+            cpus=variant.cpus,
             memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
         )  # fmt: skip
         return await self._devices.run(lease, work, self._executor)

@@ -83,6 +83,18 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
 
 
+def wanted_objects(database: sa.Engine) -> set[str]:
+    """Names of all objects that a task in the store has to do with."""
+    wanted: set[str | None] = set()
+    for row in reads.payloads(database):
+        _, spec = _TASK.decode(row["spec"])
+        wanted.add(spec.function)
+        wanted.update(variant.function for variant in spec.variants)
+        wanted.add(spec.call.object if spec.call is not None else None)
+        wanted.add(_BLOB.decode(row["result"]).object if row["result"] else None)
+    return {name for name in wanted if name is not None}
+
+
 def outcome_of(row: Found) -> m.Outcome:
     """A stored end as a client sees it."""
     result = _BLOB.decode(row["result"]) if row["result"] else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import socket
 import sys
 import threading
@@ -121,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
     parser.add_argument("--twin", action="store_true")
-    parser.add_argument("--store")
+    parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")
     parser.add_argument("--driver-option", action="append", default=[])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +22,18 @@ from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.pulse import Pulse
+from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
 from wattflow.server.hot import Hot
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
 from wattflow.store.database import StoreTrouble
-from wattflow.store.objects import Objects
+from wattflow.store.objects import FolderObjects, Objects
 
 log = logging.getLogger(__name__)
+LEAST_KEPT_S = 3600.0
+"""An object is put before the task that names it: nothing younger is swept away."""
 SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
@@ -171,9 +175,14 @@ async def _housekeeping(house: House) -> None:
 
 
 def _expire(house: House, before_s: float) -> None:
-    """What ended before a time leaves the store, and its output the disk."""
-    for gone in reads.expire(house.database, before_s):
-        house.service.logs.drop(gone)
+    """What ended before a time leaves the store, its output and its objects the disk."""
+    gone = 0
+    for attempts in reads.expire(house.database, before_s):
+        house.service.logs.drop(attempts)
+        gone += len(attempts)
+    if gone and isinstance(house.objects, FolderObjects):  # a bucket has rules of its own for what is old
+        old_s = time.time() - max(house.keep_s, LEAST_KEPT_S)
+        house.objects.sweep(old_s, lambda: wanted_objects(house.database))
 
 
 def forget_closed(service: Service, after_s: float = 60.0) -> None:

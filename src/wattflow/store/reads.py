@@ -57,6 +57,15 @@ def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_0
     return rows(database, query.order_by(table.c.id).limit(most))
 
 
+def payloads(database: sa.Engine) -> Iterator[Found]:
+    """What every task was given and gave back, one after the other."""
+    table = schema.tasks
+    with database.connect() as connection:
+        query = sa.select(table.c.spec, table.c.result)
+        for row in connection.execution_options(stream_results=True).execute(query):
+            yield dict(row._mapping)
+
+
 def task(database: sa.Engine, identity: int) -> Found | None:
     """One task."""
     found = rows(database, sa.select(schema.tasks).where(schema.tasks.c.id == identity))

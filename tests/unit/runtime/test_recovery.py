@@ -12,10 +12,11 @@ from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.recovery import restore
+from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.database import open_store
+from wattflow.store.objects import FolderObjects
 from wattflow.store.writer import Writer
 
 
@@ -247,3 +248,21 @@ def test_thousands_of_placements_are_made_in_pieces_and_a_loss_between_loses_non
         await closed(again, writer)
 
     asyncio.run(body())
+
+
+def test_objects_that_no_task_names_are_swept_away_when_they_are_old(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "objects")
+    function, call, orphan = (objects.put(text) for text in (b"function", b"call", b"orphan"))
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        spec = m.Task(key="a", name="a", function=function, call=m.Blob(object=call), python="3.11")
+        await service.submit(m.Submission(workflow="w", tasks=[spec]), "me")
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert wanted_objects(database) == {function, call}
+    assert objects.sweep(0.0, lambda: set()) == 0
+    assert objects.sweep(1e12, lambda: wanted_objects(database)) == 1
+    assert objects.has(function) and objects.has(call) and not objects.has(orphan)
