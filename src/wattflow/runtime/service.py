@@ -28,7 +28,7 @@ from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord
+from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.turns import UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
 from wattflow.store.schema import Row
@@ -154,7 +154,9 @@ class Service:
             return task.reason or task.state
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
-        return str(self.decider.why(task.engine))
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        parents = [self.tasks[task.workflow.keys[key]] for key in keys]
+        return waits_for(parents) or str(self.decider.why(task.engine))
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""

@@ -36,12 +36,18 @@ def workflows(database: sa.Engine, owner: str | None = None, state: str | None =
     if state is not None:
         query = query.where(table.c.state == state)
     found = rows(database, query)
+    counts = task_counts(database, [row["id"] for row in found])
+    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+
+
+def task_counts(database: sa.Engine, workflow_ids: list[str]) -> dict[str, dict[str, int]]:
+    """How many tasks of each workflow are in each state."""
     counted = sa.select(schema.tasks.c.workflow, schema.tasks.c.state, sa.func.count().label("count"))
-    counted = counted.where(schema.tasks.c.workflow.in_([row["id"] for row in found]))
+    counted = counted.where(schema.tasks.c.workflow.in_(workflow_ids))
     counts: dict[str, dict[str, int]] = {}
     for row in rows(database, counted.group_by(schema.tasks.c.workflow, schema.tasks.c.state)):
         counts.setdefault(row["workflow"], {})[row["state"]] = row["count"]
-    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+    return counts
 
 
 def workflow(database: sa.Engine, identity: str) -> Found | None:

@@ -140,6 +140,7 @@ def test_submitting_again_changes_nothing_and_mistakes_are_all_told(tmp_path: Pa
         with pytest.raises(InvalidInput, match="somebody else"):
             await service.submit(submission, "you")
         assert driver.leases == [] and service.why(service.tasks[1])
+        assert service.why(service.tasks[2]) == "it waits for a (waiting)"
         await closed(service, writer)
 
     asyncio.run(body())
