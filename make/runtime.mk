@@ -12,3 +12,7 @@ cluster-tools: ## Slurm, munge and PostgreSQL, where apt can install them; an S3
 	sh scripts/install-tools.sh slurm postgres s3
 
 test-cluster: cluster-tools
+
+.PHONY: bench-runtime-gpu
+bench-runtime-gpu: $(BIN)/.dev ## The GPU executor on a real NVIDIA GPU: shares, memory limits, joules
+	$(RUN) benchmarks/runtime_gpu.py

@@ -359,8 +359,7 @@ class Service:
         if not (leases or outcomes or step.actions or waiters):
             return
         loop = asyncio.get_running_loop()
-        actions = list(step.actions)
-        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, actions))
+        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, step.actions))
 
     def _release(
         self,
@@ -373,7 +372,8 @@ class Service:
         settle(waiters)
         for attempt in placed:
             attempt.released = True
-        self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+        if not self._closed:  # else they are begun by the next start
+            self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()

@@ -58,8 +58,8 @@ class House:
     pulse: Pulse = field(default_factory=Pulse)
 
 
-def make_app(house: House) -> FastAPI:
-    """The application over a house."""
+def make_app(house: House) -> Door:
+    """The application over a house, behind its door."""
     from wattflow.server import agent_routes, routes
 
     @contextlib.asynccontextmanager
@@ -73,7 +73,6 @@ def make_app(house: House) -> FastAPI:
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.house = house
-    app.add_middleware(_Door, tokens=house.tokens)
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
     app.add_exception_handler(WattflowError, _refused)
@@ -83,9 +82,9 @@ def make_app(house: House) -> FastAPI:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return JSONResponse(describe(app))
+        return JSONResponse(await asyncio.to_thread(describe, app))
 
-    return app
+    return Door(app, house.tokens)
 
 
 def _name_endpoints(app: FastAPI) -> None:
@@ -112,10 +111,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-class _Door:
-    """Nobody passes without a token. A plain ASGI wrapper costs microseconds; a middleware function, hundreds."""
+class Door:
+    """Nobody passes without a token. It stands before the framework, whose layers cost more than what most calls do."""
 
-    def __init__(self, app: Any, tokens: Tokens) -> None:
+    def __init__(self, app: FastAPI, tokens: Tokens) -> None:
         self._app, self._tokens, self._hot = app, tokens, Hot(_refused, _http)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -131,6 +130,7 @@ class _Door:
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
+        scope["app"] = self._app
         if not await self._hot.answered(scope, receive, send):
             await self._app(scope, receive, send)
 
