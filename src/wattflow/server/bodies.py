@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,10 +34,11 @@ async def raw(request: Request, most: int = MESSAGE_BYTES) -> bytes:
 
 
 @functools.cache
-def decoders(kind: Any) -> tuple[Any, Any]:
+def decoders(kind: Hashable) -> tuple[Any, Any]:
     """MessagePack's and JSON's decoder of a message. Making them takes milliseconds, so that is done before they are
     needed."""
-    return msgspec.msgpack.Decoder(kind), msgspec.json.Decoder(kind)
+    made: Any = kind
+    return msgspec.msgpack.Decoder(made), msgspec.json.Decoder(made)
 
 
 async def typed(request: Request, kind: type[T], most: int = MESSAGE_BYTES) -> T:
@@ -44,7 +46,8 @@ async def typed(request: Request, kind: type[T], most: int = MESSAGE_BYTES) -> T
     data = await raw(request, most)
     try:
         packed = request.headers.get("content-type", "").startswith(MSGPACK)
-        decoded: T = decoders(kind)[0 if packed else 1].decode(data)
+        wanted: Any = kind
+        decoded: T = decoders(wanted)[0 if packed else 1].decode(data)
         return decoded
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise HTTPException(422, f"the body is not a {kind.__name__}: {error}") from None
