@@ -1,12 +1,11 @@
 #!/bin/sh
 # Installs outside programs that tests use, where apt can and only what is missing.
 #
-#   scripts/install-tools.sh NAME…   of: pcp stress-ng verilator chromium openssl postgres slurm s3
+#   scripts/install-tools.sh NAME…   of: pcp stress-ng verilator chromium openssl postgres slurm
 #
 # Without apt, root or network it says what is missing and ends with 0: the tests that need it skip by name. With
 # WATTFLOW_REQUIRE=1, where no test may skip, it ends with 1.
 set -u
-s3=${WATTFLOW_S3_SERVER:-out/tools/versitygw} # an S3-compatible server (Apache-2.0), for tests of the object store
 
 here() { # whether a tool is here
     case "$1" in
@@ -15,7 +14,6 @@ here() { # whether a tool is here
         verilator) command -v verilator && command -v g++ && command -v make ;;
         chromium) command -v chromium || command -v chromium-browser || command -v google-chrome ;;
         postgres) command -v postgres || ls /usr/lib/postgresql/*/bin/postgres ;;
-        s3) [ -x "$s3" ] ;;
         slurm) command -v slurmctld && command -v slurmd && command -v sbatch && command -v munged ;;
         *) false ;;
     esac >/dev/null 2>&1
@@ -25,7 +23,6 @@ packages() { # what Debian calls it
     case "$1" in
         verilator) echo verilator g++ make ;;
         postgres) echo postgresql ;;
-        s3) ;; # no package: built from its sources below
         slurm) echo slurmctld slurmd slurm-client munge ;;
         pcp | stress-ng | chromium | openssl) echo "$1" ;;
         *) echo "install-tools.sh: knows no $1" >&2; exit 2 ;;
@@ -59,16 +56,8 @@ if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
     [ -f "$log" ] && echo "install-tools.sh: apt failed; $log has its words" >&2
 fi
 
-case " $wanted " in *" s3 "*)
-    PATH="$PATH:/usr/local/go/bin"
-    if command -v go >/dev/null 2>&1; then
-        mkdir -p "$(dirname "$s3")"
-        GOBIN=$(cd "$(dirname "$s3")" && pwd) GOFLAGS=-mod=mod go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
-    fi ;;
-esac
-
 # shellcheck disable=SC2086
 still=$(missing $wanted)
 [ -z "$still" ] && exit 0
-echo "install-tools.sh: not here and not installed (needs apt-get and root, for s3 Go, and a network):$still" >&2
+echo "install-tools.sh: not here and not installed (needs apt-get, root and a network):$still" >&2
 [ "${WATTFLOW_REQUIRE:-}" != 1 ]

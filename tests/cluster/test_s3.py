@@ -1,80 +1,89 @@
-"""Objects in a real S3-compatible server (versitygw, which checks signatures) on loopback."""
+"""A real S3 server (versitygw, which checks every signature): objects come and go, and a whole server runs on it."""
 
 from __future__ import annotations
 
 import os
-import socket
+import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
+from kuberig import parts
+from kuberig.processes import free_ports
+from under_test import unavailable
 
-from wattflow.model.errors import InvalidInput
-from wattflow.store.database import StoreTrouble
-from wattflow.store.objects import object_name
-from wattflow.store.s3 import S3Objects
-
-pytestmark = pytest.mark.xdist_group("runtime-s3")
-SERVER = Path(os.environ.get("WATTFLOW_S3_SERVER", Path(__file__).parents[2] / "out" / "tools" / "versitygw"))
-KEYS = {"AWS_ACCESS_KEY_ID": "wattflow", "AWS_SECRET_ACCESS_KEY": "only-for-this-test"}
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.store.objects import open_objects
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The server's address and process; one bucket is a folder of its."""
-    if not SERVER.exists():
-        pytest.skip("needs an S3-compatible server (`make cluster-tools`, which needs Go)")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server over a folder with one bucket, `b`; its keys are in the environment."""
+    if parts.missing(("versitygw",)):
+        unavailable("the rig lacks versitygw (`make kube-rig`)")
+    (port,) = free_ports(1)
     folder = tmp_path_factory.mktemp("s3")
-    (folder / "objects").mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    environment = os.environ | {"ROOT_ACCESS_KEY": "wattflow", "ROOT_SECRET_KEY": "only-for-this-test"}
-    command = [str(SERVER), "--port", address, "posix", str(folder)]
-    with (folder.parent / "s3.log").open("wb") as out:
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+    (folder / "b").mkdir()
+    keys = {"AWS_ACCESS_KEY_ID": "us", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16)}
+    environment = os.environ | {"ROOT_ACCESS_KEY": "us", "ROOT_SECRET_KEY": keys["AWS_SECRET_ACCESS_KEY"]}
+    words = [parts.program("versitygw"), "--port", f"127.0.0.1:{port}", "posix", "--nometa", str(folder)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+    before = {name: os.environ.get(name) for name in keys}
+    os.environ.update(keys)
     try:
-        _until_it_listens(address, process)
-        yield address, process
+        _await(f"http://127.0.0.1:{port}/", process, folder / "log")
+        yield f"http://127.0.0.1:{port}"
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        process.wait(10)
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
-def _until_it_listens(address: str, process: subprocess.Popen[bytes]) -> None:
-    host, port = address.split(":")
-    end_s = time.monotonic() + 30
-    while time.monotonic() < end_s and process.poll() is None:
+def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    ends = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < ends:
         try:
-            socket.create_connection((host, int(port)), 1).close()
-            return
-        except OSError:
+            urlopen(url, timeout=2)
+        except HTTPError:
+            return  # it answers; without keys it refuses
+        except URLError:
             time.sleep(0.05)
-    pytest.fail(f"the S3 server does not listen (it ended with {process.poll()})")
+    raise RuntimeError(f"the S3 server does not answer: {log.read_text()[-2000:]}")
 
 
-def test_objects_come_back_as_they_went(server: tuple[str, subprocess.Popen[bytes]]) -> None:
-    address, process = server
-    url = f"s3://objects/some/place?endpoint=http://{address}"
-    objects = S3Objects(url, KEYS)
+def test_objects_come_and_go(endpoint: str) -> None:
+    store = open_objects(f"s3://b/deep/down?endpoint={endpoint}")
     large = os.urandom(3 << 20)
-    for data in (b"", b"small", large):
-        name = objects.put(data)
-        assert name == object_name(data) and objects.put(data) == name
-        assert objects.has(name) and S3Objects(url, KEYS).get(name) == data
-    absent = object_name(b"never put")
-    assert not objects.has(absent)
+    names = [store.put(data) for data in (b"", b"small", large, b"small")]
+    assert names[1] == names[3] and [store.get(name) for name in names] == [b"", b"small", large, b"small"]
+    assert store.has(names[0]) and not store.has("0" * 64)
     with pytest.raises(KeyError):
-        objects.get(absent)
-    with pytest.raises(InvalidInput, match="not the name"):
-        objects.get("../other")
-    with pytest.raises(InvalidInput, match="not taken"):
-        S3Objects(url, KEYS | {"AWS_SECRET_ACCESS_KEY": "another"})
+        store.get("0" * 64)
+    other = open_objects(f"s3://b/elsewhere?endpoint={endpoint}")
+    assert not other.has(names[0])
+
+
+def test_many_threads_share_it(endpoint: str) -> None:
+    store = open_objects(f"s3://b?endpoint={endpoint}")
+    data = [os.urandom(1000 + i) for i in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(store.put, data))
+        assert list(pool.map(store.get, names)) == data
+
+
+def test_wrong_keys_and_a_missing_bucket_are_told(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInput, match="no such bucket"):
-        S3Objects(f"s3://absent?endpoint=http://{address}", KEYS)
-    process.kill()
-    process.wait()
-    with pytest.raises(StoreTrouble, match="does not answer"):
-        objects.get(name)
+        open_objects(f"s3://nowhere?endpoint={endpoint}")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises((InvalidInput, WattflowError), match="may not use it") as told:
+        open_objects(f"s3://b?endpoint={endpoint}")
+    assert "wrong" not in str(told.value)

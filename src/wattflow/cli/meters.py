@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 def meters(
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="Also read each meter twice, so far apart, and show the watts.")
+        float,
+        typer.Option(
+            "--seconds", min=0.0, max=3600.0, help="Also read each meter twice, so far apart, and show the watts."
+        ),
     ] = 0.0,
     output: o.Output = None,
     out: o.Out = None,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from wattflow.sim import SimOptions
 
 
+LARGEST_SEED = (1 << 63) - 1
+
+
 class Form(StrEnum):
     """How results are printed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from wattflow.runtime.home import Home
 
+DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 COMPILING_S = 4.0
@@ -49,7 +51,10 @@ def up(
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
     ] = None,
     objects: Annotated[
-        str | None, typer.Option("--objects", metavar="DIR|URL", help="Where large data are kept: a folder, or s3://….")
+        str | None,
+        typer.Option(
+            "--objects", metavar="DIR|s3://…", help="Where large data are kept: a folder, or an S3-compatible store."
+        ),
     ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
@@ -69,7 +74,14 @@ def up(
         str | None, typer.Option("--watts-command", metavar="CMD", help="Prints what {node} draws, while it wakes.")
     ] = None,
     redfish: Annotated[
-        str | None, typer.Option("--redfish", metavar="NODE=URL,…", help="Sleep and waking by their controllers.")
+        str | None,
+        typer.Option("--redfish", metavar="URL", help="Controllers that power {node} off and on: https://{node}-bmc."),
+    ] = None,
+    redfish_login: Annotated[
+        Path | None, typer.Option("--redfish-login", metavar="FILE", help="A private file with USER:PASSWORD.")
+    ] = None,
+    redfish_ca: Annotated[
+        Path | None, typer.Option("--redfish-ca", metavar="FILE", help="Certificates of the controllers.")
     ] = None,
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
@@ -84,6 +96,10 @@ def up(
     place = home_of(home)
     if policy not in registry.POLICIES:  # a known one need not be loaded to know that it is there
         registry.load(policy)
+    if driver not in DRIVERS:
+        raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
+    if cpus is not None and not 0 < cpus < math.inf:
+        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if place.server() is not None:
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):
@@ -101,8 +117,8 @@ def up(
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
-                        ("wake_on_lan", wake_on_lan), ("redfish", redfish),
-                        ("watts_command", watts_command)):  # fmt: skip
+                        ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
+                        ("redfish_ca", redfish_ca), ("watts_command", watts_command)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)

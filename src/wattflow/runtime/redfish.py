@@ -1,105 +1,130 @@
-"""Sleep and waking through a machine's own controller, by DMTF's Redfish (DSP0266): one action on its system resource.
+"""Machines put to sleep and woken by their board's controller, over Redfish (DMTF DSP0266).
 
-A controller says which kinds of reset it takes; the gentlest that fits is used. Certificates are checked; those of
-controllers are often their own, so ``WATTFLOW_REDFISH_CA`` may name a file. User and password come from
-``WATTFLOW_REDFISH_USER`` and ``WATTFLOW_REDFISH_PASSWORD``.
+The system is found from the service's root, and what it is told is taken from what it says it allows: a graceful
+shutdown where there is one, else power off; power on. "Asleep" is therefore off, and waking takes a whole start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
-import os
 import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.hooks import HookFailed
 
-TIMEOUT_S = 20.0
-SLEEP = ("Suspend", "GracefulShutdown")
-"""Kinds of reset that put a machine to sleep, the better first. Power is never cut from a machine that runs."""
-WAKE = ("Resume", "On", "ForceOn")
-ASLEEP_STATES = ("Off", "PoweringOff", "Paused")
+_TIMEOUT_S = 30.0
+_SLEEP, _WAKE = ("GracefulShutdown", "ForceOff"), ("On", "ForceOn")
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+_DONE = (200, 202, 204)
 
 
 class RedfishHook:
-    """Machines by their system resource: ``{"node1": "https://bmc1/redfish/v1/Systems/1"}``."""
+    """Tells controllers at ``url``, in which ``{node}`` is the node's name: ``https://{node}-bmc``.
 
-    def __init__(self, systems: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
-        for node, url in systems.items():
-            parts = urllib.parse.urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname or "/redfish/" not in parts.path:
-                what = f"{url!r} of {node!r} is not a system such as https://bmc1/redfish/v1/Systems/1"
-                raise InvalidInput("--redfish", what)
-        self._systems = {node: url.rstrip("/") for node, url in systems.items()}
-        user, password = environment.get("WATTFLOW_REDFISH_USER"), environment.get("WATTFLOW_REDFISH_PASSWORD", "")
-        self._headers = {"accept": "application/json", "content-type": "application/json", "OData-Version": "4.0"}
-        if user:
-            self._headers["authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._context = ssl.create_default_context(cafile=environment.get("WATTFLOW_REDFISH_CA") or None)
+    Args:
+        login: A file with one line ``USER:PASSWORD``, readable by its owner alone.
+        ca: Certificates that the controllers' are checked by, where the system's do not do.
+    """
+
+    def __init__(self, url: str, login: Path, ca: Path | None = None) -> None:
+        parts = urlsplit(url.replace("{node}", "node"))
+        if parts.scheme not in ("https", "http") or not parts.hostname:
+            raise InvalidInput("--redfish", f"{url!r} is not a URL such as https://{{node}}-bmc")
+        if parts.scheme == "http" and parts.hostname not in _LOCAL:
+            raise InvalidInput("--redfish", "a password must not travel in the clear: use https")
+        self._url, self._authorization = url, _authorization(login)
+        self._context = ssl.create_default_context(cafile=str(ca) if ca else None) if parts.scheme == "https" else None
 
     def covers(self, node: str) -> bool:
-        """Machines whose controller is known."""
-        return node in self._systems
+        """Every node."""
+        return True
 
     async def suspend(self, node: str) -> None:
-        """Put it to sleep, or off where it cannot sleep."""
-        await asyncio.to_thread(self._reset, node, SLEEP, asleep=True)
+        """Shut the machine down."""
+        await asyncio.to_thread(self._reset, node, _SLEEP)
 
     async def resume(self, node: str) -> None:
-        """Begin to wake it."""
-        await asyncio.to_thread(self._reset, node, WAKE, asleep=False)
+        """Power it on."""
+        await asyncio.to_thread(self._reset, node, _WAKE)
 
     async def watts(self, node: str) -> float | None:
         """What its chassis draws, where the controller measures it."""
-        return await asyncio.to_thread(self._drawn, node)
+        drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
+        return drawn
 
-    def _drawn(self, node: str) -> float | None:
-        system = self._systems[node]
-        for chassis in self._call("GET", system).get("Links", {}).get("Chassis", []):
-            about = self._call("GET", urllib.parse.urljoin(system, chassis["@odata.id"]))
-            if "Power" not in about:
+    def _reset(self, node: str, wished: tuple[str, ...]) -> None:
+        self._connected(node, lambda connection, base: self._act(connection, base, wished))
+
+    def _connected(self, node: str, act: Callable[[http.client.HTTPConnection, str], Any]) -> Any:
+        """Do something over a connection to a node's controller; what goes wrong is told."""
+        address = urlsplit(self._url.replace("{node}", node))
+        try:
+            connection = (
+                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S) if self._context is None
+                else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
+            )  # fmt: skip
+            try:
+                return act(connection, address.path.rstrip("/"))
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise HookFailed(f"Redfish of {node} at {address.netloc}: {error}") from None
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise HookFailed(f"Redfish of {node} at {address.netloc} answers in another shape: {error!r}") from None
+
+    def _act(self, connection: http.client.HTTPConnection, base: str, wished: tuple[str, ...]) -> None:
+        system = self._system(connection, base)
+        action = system["Actions"]["#ComputerSystem.Reset"]
+        allowed = action.get("ResetType@Redfish.AllowableValues", wished)
+        chosen = next((one for one in wished if one in allowed), None)
+        if chosen is None:
+            raise HookFailed(f"Redfish allows {', '.join(allowed)}, and none of {', '.join(wished)}")
+        self._ask(connection, "POST", base + action["target"], {"ResetType": chosen})
+
+    def _system(self, connection: http.client.HTTPConnection, base: str) -> Any:
+        root = self._ask(connection, "GET", f"{base}/redfish/v1/")
+        systems = self._ask(connection, "GET", base + root["Systems"]["@odata.id"])
+        return self._ask(connection, "GET", base + systems["Members"][0]["@odata.id"])
+
+    def _drawn(self, connection: http.client.HTTPConnection, base: str) -> float | None:
+        for link in self._system(connection, base).get("Links", {}).get("Chassis", []):
+            chassis = self._ask(connection, "GET", base + link["@odata.id"])
+            if "Power" not in chassis:
                 continue
-            power = self._call("GET", urllib.parse.urljoin(system, about["Power"]["@odata.id"]))
+            power = self._ask(connection, "GET", base + chassis["Power"]["@odata.id"])
             for control in power.get("PowerControl", []):
                 if isinstance(control.get("PowerConsumedWatts"), int | float):
                     return float(control["PowerConsumedWatts"])
         return None
 
-    def _reset(self, node: str, kinds: tuple[str, ...], *, asleep: bool) -> None:
-        system = self._call("GET", self._systems[node])
-        state = str(system.get("PowerState", ""))
-        if state and (state in ASLEEP_STATES) == asleep:
-            return
-        action = system.get("Actions", {}).get("#ComputerSystem.Reset", {})
-        if "target" not in action:
-            raise HookFailed(f"{self._systems[node]} offers no reset")
-        allowed = action.get("ResetType@Redfish.AllowableValues") or list(kinds[1:2])
-        if state == "Off":  # nothing to go on with
-            kinds = tuple(kind for kind in kinds if kind != "Resume")
-        kind = next((kind for kind in kinds if kind in allowed), None)
-        if kind is None:
-            raise HookFailed(f"{self._systems[node]} takes {', '.join(allowed)}; wanted one of {', '.join(kinds)}")
-        self._call("POST", urllib.parse.urljoin(self._systems[node], action["target"]), {"ResetType": kind})
+    def _ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": self._authorization, "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        data = answer.read()
+        if answer.status not in _DONE:
+            why = {401: "the login is refused", 403: "this login may not do it"}.get(answer.status, "")
+            raise HookFailed(f"Redfish answers {answer.status} to {method} {path}{': ' + why if why else ''}")
+        return json.loads(data) if data and method == "GET" else {}
 
-    def _call(self, method: str, url: str, body: object = None) -> dict[str, Any]:
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(url, data, self._headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context) as answer:
-                text = answer.read(1 << 20)
-            found = json.loads(text) if text.strip() else {}
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise HookFailed(f"{url} answered {error.code} {error.reason}") from None
-        except (OSError, ValueError) as error:
-            raise HookFailed(f"{url}: {getattr(error, 'reason', error)}") from None
-        if not isinstance(found, dict):
-            raise HookFailed(f"{url} answered no resource")
-        return found
+
+def _authorization(login: Path) -> str:
+    try:
+        text = login.read_text(encoding="utf-8").strip()
+        if login.stat().st_mode & 0o077:
+            raise InvalidInput(str(login), "can be read by others; chmod 600 makes it private")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(login), f"the login cannot be read: {error}") from None
+    user, colon, _ = text.partition(":")
+    if not (user and colon) or "\n" in text:
+        raise InvalidInput(str(login), "holds no line USER:PASSWORD")
+    return f"Basic {base64.b64encode(text.encode()).decode()}"

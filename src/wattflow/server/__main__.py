@@ -90,11 +90,7 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
     if "redfish" in options:
-        from wattflow.runtime.redfish import RedfishHook
-
-        if suspend or resume or lan:
-            raise WattflowError("--redfish does both, sleep and waking: leave the other options out")
-        return RedfishHook(_pairs("--redfish", options["redfish"]))
+        return _redfish(options)
     if suspend is None:
         if resume is not None or lan is not None:
             raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
@@ -112,6 +108,17 @@ def _pairs(option: str, text: str) -> dict[str, str]:
     if not all(found) or not all(found.values()):
         raise WattflowError(f"{option}: {text!r} is not NODE=VALUE,NODE=VALUE")
     return found
+
+
+def _redfish(options: dict[str, str]) -> PowerHook:
+    from wattflow.runtime.redfish import RedfishHook
+
+    if any(name in options for name in ("suspend_command", "resume_command", "wake_on_lan")):
+        raise WattflowError("--redfish both puts machines to sleep and wakes them; leave the other ways out")
+    if "redfish_login" not in options:
+        raise WattflowError("--redfish needs --redfish-login FILE, a private file with one line USER:PASSWORD")
+    ca = options.get("redfish_ca")
+    return RedfishHook(options["redfish"], Path(options["redfish_login"]), Path(ca) if ca else None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -34,11 +34,10 @@ def object_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def checked_name(name: str) -> str:
-    """The name, if it is one: nothing else leads anywhere."""
+def checked_name(name: str) -> None:
+    """Raise InvalidInput where this is not the name of an object."""
     if _NAME.fullmatch(name) is None:
         raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
-    return name
 
 
 class FolderObjects:
@@ -93,16 +92,16 @@ class FolderObjects:
 
     def path(self, name: str) -> Path:
         """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""
-        name = checked_name(name)
+        checked_name(name)
         return self.root / name[:2] / name[2:]
 
 
 def open_objects(url: str | Path) -> Objects:
-    """A folder, or a bucket by ``s3://…``."""
+    """A folder by its path, or an S3-compatible store by ``s3://BUCKET/PREFIX?endpoint=URL``."""
     if str(url).startswith("s3://"):
-        from wattflow.store.s3 import S3Objects
+        from wattflow.store.s3 import open_s3
 
-        return S3Objects(str(url))
+        return open_s3(str(url))
     if "://" in str(url):
-        raise InvalidInput(str(url), "objects are kept in a folder or in s3://bucket/prefix?endpoint=…")
+        raise InvalidInput(str(url), "objects are kept in a folder (give its path) or in an S3 store (s3://BUCKET)")
     return FolderObjects(Path(url))

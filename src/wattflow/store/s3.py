@@ -1,8 +1,9 @@
-"""Objects in an S3-compatible store: ``s3://bucket/prefix?endpoint=http://host:9000&region=us-east-1``.
+"""Objects in an S3-compatible store: ``s3://BUCKET/PREFIX?endpoint=URL&region=NAME``.
 
-Three calls are enough (PUT, GET, HEAD), signed as Amazon's documentation of Signature Version 4 describes; an SDK of
-theirs would be a hundred times this module. Keys come from ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and, where
-given, ``AWS_SESSION_TOKEN``; they are never logged.
+Four requests are all we need (HEAD of the bucket, HEAD, GET and PUT of an object), so they are made here, signed by
+version 4 of AWS's signatures (docs.aws.amazon.com, "Authenticating Requests: Using the Authorization Header"), without
+a client library. The bytes' hash that a signature wants is the object's name already. Keys come from the usual
+variables of the environment and are never part of a URL, a message or a log.
 """
 
 from __future__ import annotations
@@ -11,67 +12,85 @@ import datetime
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import os
-import ssl
 import threading
 import time
-import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs, quote, urlsplit
 
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import checked_name, object_name
 
-TRIES = 4
-FIRST_PAUSE_S = 0.1
-TIMEOUT_S = 60.0
-_OPTIONS = ("endpoint", "region")
+_EMPTY = hashlib.sha256(b"").hexdigest()
+_TRIES, _FIRST_WAIT_S, _TIMEOUT_S = 4, 0.2, 60.0
+_KNOWN = ("endpoint", "region")
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who asks. Its text says nothing of the secret."""
+    """Who asks; the secret is not shown."""
 
     access: str
     secret: str = field(repr=False)
-    session: str | None = field(default=None, repr=False)
+    session: str = field(default="", repr=False)
 
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Keys:
-        """From the environment's usual names."""
-        try:
-            access, secret = environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]
-        except KeyError as lacking:
-            raise InvalidInput("--objects", f"s3:// needs {lacking.args[0]} in the environment") from None
-        return cls(access, secret, environment.get("AWS_SESSION_TOKEN") or None)
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A bucket on a server, and what the names of objects begin with there."""
+
+    host: str
+    secure: bool
+    bucket: str
+    prefix: str
+    region: str
+
+
+def signed(
+    keys: Keys, region: str, method: str, path: str, headers: Mapping[str, str], payload_hash: str, when: str
+) -> dict[str, str]:
+    """The headers of a request with its signature; ``when`` is as in 20130524T000000Z, the path is quoted already."""
+    everything = {key.lower(): value for key, value in headers.items()}
+    everything |= {"x-amz-content-sha256": payload_hash, "x-amz-date": when}
+    if keys.session:
+        everything["x-amz-security-token"] = keys.session
+    names = ";".join(sorted(everything))
+    lines = "".join(f"{key}:{everything[key].strip()}\n" for key in sorted(everything))
+    request = f"{method}\n{path}\n\n{lines}\n{names}\n{payload_hash}"
+    scope = f"{when[:8]}/{region}/s3/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{when}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = f"AWS4{keys.secret}".encode()
+    for part in (when[:8], region, "s3", "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    who = f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope},SignedHeaders={names},Signature={signature}"
+    return everything | {"authorization": who}
 
 
 class S3Objects:
-    """Objects in a bucket, below a prefix."""
+    """Objects of one bucket. Safe to use from several threads, each of which keeps a connection."""
 
-    def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
-        parts = urllib.parse.urlsplit(url)
-        given = dict(urllib.parse.parse_qsl(parts.query))
-        unknown = sorted(set(given) - set(_OPTIONS))
-        if not parts.netloc or unknown:
-            why = f"knows no option {unknown[0]!r}" if unknown else "names no bucket"
-            raise InvalidInput(url, f"{why}; write s3://bucket/prefix?endpoint=http://host:9000&region=us-east-1")
-        self._region = given.get("region") or environment.get("AWS_REGION") or "us-east-1"
-        endpoint = given.get("endpoint") or environment.get("AWS_ENDPOINT_URL") or _amazon(self._region)
-        self._endpoint = urllib.parse.urlsplit(endpoint)
-        if self._endpoint.scheme not in ("http", "https") or not self._endpoint.hostname:
-            raise InvalidInput(url, f"the endpoint {endpoint!r} is not a URL such as http://host:9000")
-        self._keys = Keys.of(environment)
-        self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
-        self._local = threading.local()
-        self._reach()
+    def __init__(self, place: Place, keys: Keys) -> None:
+        self.place, self._keys = place, keys
+        self._kept = threading.local()
+
+    def check(self) -> None:
+        """Raise InvalidInput where the bucket cannot be used."""
+        status, _ = self._ask("HEAD", f"/{self.place.bucket}")
+        if status != 200:
+            why = {404: "there is no such bucket", 403: "these keys may not use it"}.get(status, f"answered {status}")
+            raise InvalidInput(f"s3://{self.place.bucket} on {self.place.host}", why)
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes; returns their name. The same bytes are kept once."""
+        """Keep the bytes; returns their name. The same bytes are sent once."""
         name = object_name(data)
         if not self.has(name):
-            self._done("PUT", name, data)
+            status, said = self._ask("PUT", self._path(name), data, name)
+            if status != 200:
+                raise self._problem("keep", name, status, said)
         return name
 
     def get(self, name: str) -> bytes:
@@ -79,111 +98,93 @@ class S3Objects:
         status, data = self._ask("GET", self._path(name))
         if status == 404:
             raise KeyError(name)
-        self._judge("GET", status, data)
+        if status != 200:
+            raise self._problem("read", name, status, data)
         if object_name(data) != name:
-            raise StoreTrouble(f"{self._shown}: the object {name} was changed there")
+            raise WattflowError(f"object {name} in s3://{self.place.bucket} is damaged: its bytes have another hash")
         return data
 
     def has(self, name: str) -> bool:
         """Whether a name is here."""
-        status, data = self._ask("HEAD", self._path(name))
-        if status == 404:
-            return False
-        self._judge("HEAD", status, data)
-        return True
-
-    # ---- requests
-
-    @property
-    def _shown(self) -> str:
-        return f"s3://{self._bucket} at {self._endpoint.netloc}"
+        status, _ = self._ask("HEAD", self._path(name))
+        if status not in (200, 404):
+            raise self._problem("look for", name, status, b"")
+        return status == 200
 
     def _path(self, name: str) -> str:
-        whole = "/".join(part for part in (self._bucket, self._prefix, checked_name(name)) if part)
-        return "/" + urllib.parse.quote(whole, safe="/~-._")
+        checked_name(name)
+        return quote(f"/{self.place.bucket}/{self.place.prefix}{name[:2]}/{name[2:]}")
 
-    def _reach(self) -> None:
-        """Refuse at once what can never work: a bucket that is not there, keys that are not taken."""
-        status, data = self._ask("HEAD", f"/{urllib.parse.quote(self._bucket)}")
-        if status == 404:
-            raise InvalidInput(self._shown, "there is no such bucket; make it first")
-        if status in (301, 307, 400, 401, 403):
-            raise InvalidInput(self._shown, f"the keys or the region are not taken there (status {status})")
-        self._judge("HEAD", status, data)
+    def _problem(self, what: str, name: str, status: int, said: bytes) -> WattflowError:
+        detail = said[:300].decode(errors="replace")
+        return WattflowError(f"s3://{self.place.bucket} would not {what} {name}: answer {status} {detail}".rstrip())
 
-    def _done(self, method: str, name: str, data: bytes) -> None:
-        status, answer = self._ask(method, self._path(name), data)
-        self._judge(method, status, answer)
-
-    def _judge(self, method: str, status: int, answer: bytes) -> None:
-        if status >= 300:
-            said = answer[:200].decode(errors="replace").replace("\n", " ")
-            raise StoreTrouble(f"{self._shown} answered {method} with {status} {said}".rstrip())
-
-    def _ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """One call, made again where the store is away or busy: all of them may be made twice."""
-        pause_s = FIRST_PAUSE_S
-        for left in reversed(range(TRIES)):
+    def _ask(self, method: str, path: str, data: bytes = b"", payload_hash: str = _EMPTY) -> tuple[int, bytes]:
+        """One request, again where the connection broke or the server is overloaded; all four may be repeated."""
+        problem: object = ""
+        for turn in range(_TRIES):
+            if turn:
+                time.sleep(_FIRST_WAIT_S * 2 ** (turn - 1))
+            when = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+            about = {"host": self.place.host}
+            headers = signed(self._keys, self.place.region, method, path, about, payload_hash, when)
             try:
-                status, data = self._call(method, path, body)
-                if status < 500 or left == 0:
-                    return status, data
+                connection = self._connection()
+                connection.request(method, path, data or None, headers)
+                answer = connection.getresponse()
+                body = answer.read()
             except (OSError, http.client.HTTPException) as error:
-                self._local.connection = None
-                if left == 0:
-                    raise StoreTrouble(f"{self._shown} does not answer: {error or type(error).__name__}") from None
-            time.sleep(pause_s)
-            pause_s *= 3
-        raise AssertionError
+                self._kept.connection, problem = None, error
+                continue
+            if answer.status < 500:
+                return answer.status, body
+            problem = f"answer {answer.status}"
+        raise StoreTrouble(f"s3://{self.place.bucket} on {self.place.host} cannot be reached: {problem}")
 
-    def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        connection: http.client.HTTPConnection = getattr(self._local, "connection", None) or self._connect()
-        now = datetime.datetime.now(datetime.UTC)
-        headers = {"host": self._endpoint.netloc}
-        connection.request(
-            method, path, body or None, signed(method, path, headers, body, now, self._region, self._keys)
-        )
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._endpoint.hostname or "", self._endpoint.port
-        made: http.client.HTTPConnection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-        if self._endpoint.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=ssl.create_default_context())
-        self._local.connection = made
-        return made
+    def _connection(self) -> http.client.HTTPConnection:
+        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        if kept is None:
+            kind = http.client.HTTPSConnection if self.place.secure else http.client.HTTPConnection
+            kept = self._kept.connection = kind(self.place.host, timeout=_TIMEOUT_S)
+        return kept
 
 
-def signed(
-    method: str,
-    path: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    now: datetime.datetime,
-    region: str,
-    keys: Keys,
-) -> dict[str, str]:
-    """The headers of a request with its signature (AWS Signature Version 4, one chunk, path as it is sent)."""
-    stamp, digest = now.strftime("%Y%m%dT%H%M%SZ"), hashlib.sha256(body).hexdigest()
-    every = {name.lower(): value.strip() for name, value in headers.items()}
-    every |= {"x-amz-date": stamp, "x-amz-content-sha256": digest}
-    if keys.session is not None:
-        every["x-amz-security-token"] = keys.session
-    names = ";".join(sorted(every))
-    lines = "".join(f"{name}:{every[name]}\n" for name in sorted(every))
-    request = "\n".join((method, path, "", lines, names, digest))
-    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
-    text = "\n".join(("AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(request.encode()).hexdigest()))
-    key = f"AWS4{keys.secret}".encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
-    every["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope}, SignedHeaders={names}, Signature={signature}"
-    )
-    return every
+def parse(url: str, environment: Mapping[str, str]) -> tuple[Place, Keys]:
+    """The parts of a URL and the keys of the environment. Raises InvalidInput with what is missing."""
+    parts = urlsplit(url)
+    options = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+    shown = f"s3://{parts.hostname or ''}{parts.path}"
+    problems = [f"unknown option {key!r}; known: {', '.join(_KNOWN)}" for key in options if key not in _KNOWN]
+    if not parts.hostname:
+        problems.append("names no bucket; write s3://BUCKET/PREFIX")
+    if parts.username or parts.password:
+        problems.append("holds keys; put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+    keys = Keys(*(environment.get(name, "") for name in
+                  ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))  # fmt: skip
+    if not (keys.access and keys.secret):
+        problems.append("needs the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    region = options.get("region") or environment.get("AWS_REGION") or "us-east-1"
+    server = options.get("endpoint") or environment.get("AWS_ENDPOINT_URL") or f"https://s3.{region}.amazonaws.com"
+    end = urlsplit(server)
+    if end.scheme not in ("http", "https") or not end.hostname:
+        problems.append(f"the endpoint must be an http or https URL, not {server!r}")
+    elif end.scheme == "http" and not _is_local(end.hostname):
+        problems.append(f"the endpoint {end.hostname} is another machine: use https")
+    if problems:
+        raise InvalidInput(shown, "; ".join(problems))
+    prefix = parts.path.strip("/")
+    return Place(end.netloc, end.scheme == "https", parts.netloc, f"{prefix}/" if prefix else "", region), keys
 
 
-def _amazon(region: str) -> str:
-    return f"https://s3.{region}.amazonaws.com"
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def open_s3(url: str) -> S3Objects:
+    """The store of a URL, tried once."""
+    found = S3Objects(*parse(url, os.environ))
+    found.check()
+    return found

@@ -306,6 +306,19 @@ def test_wattflow_lets_a_node_sleep_and_packs_the_other() -> None:
     assert len(set(places(jobs([30.0] * 4), nodes, "fifo"))) == 2
 
 
+def test_wattflow_passes_a_slow_place_over_when_a_fast_one_is_about_to_come_free() -> None:
+    # f has speed 2, s 0.5. Task 0 (10 s) holds f until 5 s. Task 1 (100 s) comes at 1 s: it would end at 201 s on s,
+    # the only place with room, and at 5 + 50 s on f, so it waits. Task 2 (2 s, at 2 s) ends no later on s than on f.
+    nodes = [node("f", 1, speed=2.0), node("s", 1, speed=0.5)]
+    workload = jobs([10, 100, 2], [0, 1, 2])
+    done = run(workload, nodes, "wattflow")
+    assert done.start_s_by_task().tolist() == pytest.approx([0.0, 5.0, 2.0])
+    assert done.end_s_by_task().tolist() == pytest.approx([5.0, 55.0, 6.0])
+    # Without a runtime that is known nothing is promised, and it takes the place that is there.
+    unknown = run(jobs([10, 100], [0, 1], estimate_s=np.array([np.nan, 100.0])), nodes, "wattflow")
+    assert unknown.start_s_by_task().tolist() == pytest.approx([0.0, 1.0])
+
+
 def test_wattflow_slows_down_only_what_has_slack() -> None:
     # At level 1 a task takes twice as long on a quarter of the watts. Task 2 has the slack for it.
     levels_offered = (Frequency(), Frequency(0.5, 0.25))
