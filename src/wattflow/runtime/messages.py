@@ -144,7 +144,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Device(Struct, frozen=True, omit_defaults=True):
     """A GPU or FPGA of a node, as its agent found it."""
 
-    kind: str
+    kind: Literal["gpu", "fpga"]
     model: str = "generic"
     memory_bytes: Bytes = 0
     sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"

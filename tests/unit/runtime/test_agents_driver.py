@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+import pytest
+
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.agents import AgentsDriver
 
@@ -65,3 +68,9 @@ def test_a_long_wait_is_answered_before_the_agent_would_be_given_up() -> None:
         await driver.stop()
 
     asyncio.run(body())
+
+
+def test_devices_that_the_engine_does_not_know_are_refused_before_it_hears_of_them() -> None:
+    with pytest.raises(msgspec.ValidationError, match="kind"):
+        msgspec.convert({"kind": "abacus"}, m.Device)
+    assert msgspec.convert({"kind": "fpga"}, m.Device).slots == 1
