@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime import compaction
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
@@ -267,3 +270,26 @@ def test_objects_that_no_task_names_are_swept_away_when_they_are_old(tmp_path: P
     assert objects.sweep(0.0, lambda: set()) == 0
     assert objects.sweep(1e12, lambda: wanted_objects(database)) == 1
     assert objects.has(function) and objects.has(call) and not objects.has(orphan)
+
+
+def test_a_snapshot_that_fails_leaves_the_journal_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> subprocess.Popen[str]:
+        pipe, command = subprocess.PIPE, [sys.executable, "-c", "import sys; sys.exit('no room')"]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    monkeypatch.setattr(compaction, "_process", broken)
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        database = open_store(tmp_path / "s.db")
+        with pytest.raises(OSError, match="no room"):
+            await take_snapshot(service, database, tmp_path)
+        assert "snapshot" not in reads.meta(database) and list(reads.journal(database, 0))
+        await closed(service, writer)
+        again, second, writer = await opened(tmp_path)
+        assert [lease.fence for lease in second.resumed] == [lease.fence for lease in driver.leases]
+        await closed(again, writer)
+
+    asyncio.run(body())
