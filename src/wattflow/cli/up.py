@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+LEAST_FREE = 64 * 1024
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
 
@@ -171,9 +173,19 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
         if process.poll() is not None or waited_s > START_S:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
             lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
-            said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+            said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
+
+
+def _why_silent(folder: Path) -> str:
+    """What kept a server from saying anything: its log lies in its folder, too."""
+    free = shutil.disk_usage(folder).free
+    return (
+        f"the disk of {folder} is full ({free} bytes are free); nothing was lost"
+        if free < LEAST_FREE
+        else "it said nothing"
+    )
 
 
 def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:
