@@ -57,6 +57,9 @@ class LoadReader:
             gpu_busy=list(gpu_busy),
         )
 
+    def close(self) -> None:
+        """Nothing to let go of."""
+
     def _ticks(self) -> tuple[int, int]:
         with (self._proc / "stat").open() as file:
             values = [int(value) for value in file.readline().split()[1:9]]
