@@ -148,14 +148,15 @@ def kube_scheduler(qps: float | None) -> Starter:
     return running
 
 
-def ours(policy: str = "wattflow", workflows: bool = False) -> Starter:
+def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = False) -> Starter:
     """`wattflow kube scheduler` under an account of least rights, with node profiles by label."""
 
     @contextmanager
     def running(rig: Rig) -> Iterator[Process]:
         (port,) = free_ports(1)
         config = rig.folder / "scheduler.toml"
-        lines = [f'name = "{OURS}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]", "profiles = false"]
+        lines = [f'name = "{OURS}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]"]
+        lines += [f"profiles = {str(profiles).lower()}"]
         lines += ["[workflows]", f"argo = {str(workflows).lower()}"]
         config.write_text("\n".join(lines) + "\n")
         words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "-v", "--config", str(config)]

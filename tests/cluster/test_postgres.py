@@ -141,5 +141,5 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
     assert [row["energy_j"] for row in rows] == [1.5] * 5
     assert len(reads.energy(database, 0.0, 100.0)) == 5
     assert len(reads.outcomes(database, "w", 0, 10)) == 5
-    assert reads.expire(database, 1e12)
+    assert list(reads.expire(database, 1e12))
     database.dispose()

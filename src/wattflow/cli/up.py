@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from wattflow.runtime.home import Home
 
+DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 COMPILING_S = 4.0
@@ -91,6 +93,10 @@ def up(
     place = home_of(home)
     if policy not in registry.POLICIES:  # a known one need not be loaded to know that it is there
         registry.load(policy)
+    if driver not in DRIVERS:
+        raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
+    if cpus is not None and not 0 < cpus < math.inf:
+        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if place.server() is not None:
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):

@@ -2,13 +2,15 @@
 
 A placement changes one node, so of thousands of costs nearly all are what they were when the variant was last asked
 about. A *board* holds a variant's cost at every place (a class's first place and the node's position in it, as in
-``class_nodes``) and the least of each 64 places, which are one word of a mask. A place whose node changed bears a later
-stamp than the board, and is scored again when the board is next asked. There are fewer boards than variants may be:
-the oldest one is given away.
+``class_nodes``) and the least of each 64 places, which are one word of a mask. Changes of nodes bear stamps, and the
+latest ones stand in a ring; what changed since a board was last asked is scored again when it is asked next. Variants
+that are alike share a board. There may be fewer boards than variants: the one made first is given away.
 
 A board answers what `fit.candidates` and a pass over the costs would: the least cost, of equal ones the lowest node of
 those that stand for their groups. What else a candidate can depend on (sleep that may be ended, data and containers
-nearby, time limits, devices, preferences, a reservation, a cap on what is scored) is not on it; `serves` tells.
+nearby, time limits, devices, preferences, a reservation) is not on it; `serves` tells. Under a cap on what is scored a
+decision looks at whole words, from where the last one ended, until one more could have more finite costs than the cap;
+only these words are brought up to date.
 """
 
 from __future__ import annotations
@@ -25,16 +27,19 @@ _ONE = np.uint64(1)
 _ALL = ~np.uint64(0)
 WORTH_IT = 128
 """Fewer groups than this are looked at more quickly than a board."""
+WORD = 64
 NEVER = math.inf
 HELD_COST = 1.7976931348623157e308
-"""On a board: the node does not fit; it fits but the policy holds the task."""
+STALE = -math.inf
+"""On a board: the node does not fit; it fits but the policy holds the task; the least of a word is not known."""
+NOBODY = np.uint64(0)
 
 
 @inner
 def serves(state, task):
     """Whether boards know all that decides where this task goes."""
     rules = state.rules[0]
-    if state.boards.size == 0 or rules.local == 0 or rules.score_limit > 0 or rules.has_score == 0:
+    if state.boards.size == 0 or rules.local == 0 or rules.has_score == 0 or 0 < rules.score_limit < WORD:
         return False
     if state.counts[0].active_n < WORTH_IT or rules.grouped == 0 or rules.samples == 1:
         return False
@@ -48,32 +53,31 @@ def serves(state, task):
 
 
 @inner
-def board_of(state, variant):
-    """The board of a variant; a fresh one is given to it where it has none."""
-    b = np.int64(state.variants[variant].board)
-    if 0 <= b < state.boards.size and state.boards[b].owner == variant + 1:
-        return b
-    turn = state.touches[0]
-    b = turn.following
-    turn.following = b + 1 if b + 1 < state.boards.size else 0
-    state.variants[variant].board = b
-    state.boards[b].owner = variant + 1
-    state.boards[b].synced = -1
-    return np.int64(b)
+def suits(state, variant):
+    """Whether a variant's candidates are nodes, not devices."""
+    return state.variants[variant].device == NO_DEVICE
 
 
 @inner
-def _note_costs(state, b, n):
-    """Write the costs of the first n candidates, whose places stand in ``gang``; False when one is no number."""
-    kept = state.board_costs[b]
-    cost = state.cost
-    places = state.gang
-    bad = False
-    for c in range(n):
-        x = cost[c]
-        bad = bad or math.isnan(x)
-        kept[places[c]] = x if x < math.inf else HELD_COST
-    return not bad
+def board_of(state, variant):
+    """The board of a variant and all that are like it; a fresh one where there is none."""
+    likeness = state.variants[variant].likeness
+    b = np.int64(state.variants[variant].board)
+    if 0 <= b < state.boards.size and state.boards[b].owner == likeness:
+        return b
+    for b in range(state.boards.size):
+        if state.boards[b].owner == likeness:
+            state.variants[variant].board = b
+            return np.int64(b)
+    turn = state.touches[0]
+    b = np.int64(turn.following)
+    turn.following = b + 1 if b + 1 < state.boards.size else 0
+    state.variants[variant].board = b
+    state.boards[b].owner = likeness
+    state.boards[b].synced = -1
+    if state.rules[0].score_limit > 0:
+        state.board_synced[b][:] = -1
+    return b
 
 
 @inner
@@ -85,62 +89,112 @@ def _fits(state, variant, node):
         return False
     if row.used_u + needs.need_u > row.capacity_u or row.used_mem + needs.memory > row.capacity_mem:
         return False
-    if state.class_ok[variant, row.cls] == 0 or fit.is_full_of_pods(state, node):
+    if state.class_ok[variant, row.cls] == 0:
+        return False
+    if state.rules[0].pods > 0 and fit.is_full_of_pods(state, node):
         return False
     return needs.counts_n == 0 or fit.counts_fit(state, variant, node)
+
+
+@inner
+def _list(state, n, b, variant, place):
+    """A place to be scored again becomes a candidate if its node fits; how many there are then."""
+    node = state.class_nodes[place]
+    if node >= 0 and _fits(state, variant, node):
+        candidate = state.candidates[n]
+        candidate.node = node
+        candidate.device = -1
+        state.gang[n] = place
+        return n + 1
+    _keep(state, b, place, NEVER)
+    return n
+
+
+@inner
+def _keep(state, b, place, cost):
+    """Note a cost, and the least of its word; a word whose least rose may hold another: it is looked through later."""
+    kept = state.board_costs[b]
+    lows = state.board_lows[b]
+    w = place >> 6
+    if cost <= lows[w]:
+        lows[w] = cost
+    elif kept[place] == lows[w]:
+        lows[w] = STALE
+    kept[place] = cost
+
+
+@inner
+def _score(state, n, b, variant, task, score):
+    """Score the places listed; False when a cost is no number."""
+    if n == 0:
+        return True
+    cost = state.cost[:n]
+    state.counts[0].candidate_n = n
+    score(state, task, variant, cost)
+    state.counts[0].scored += n
+    for c in range(n):
+        x = cost[c]
+        if math.isnan(x):
+            state.boards[b].owner = NOBODY
+            return False
+        _keep(state, b, np.int64(state.gang[c]), x if x < math.inf else HELD_COST)
+    return True
+
+
+@inner
+def _find_least(state, b, w):
+    """The least of a word, in four strands that do not wait for each other."""
+    kept = state.board_costs[b]
+    a = b0 = c = d = NEVER
+    for at in range(w << 6, (w + 1) << 6, 4):
+        a = min(a, kept[at])
+        b0 = min(b0, kept[at + 1])
+        c = min(c, kept[at + 2])
+        d = min(d, kept[at + 3])
+    least = min(min(a, b0), min(c, d))
+    state.board_lows[b, w] = least
+    return least
 
 
 @inner
 def sync(state, b, variant, task, score):
     """Score what has changed since the board was last asked; False when a cost is no number."""
     board = state.boards[b]
+    now = state.touches[0].now
     since = board.synced
-    kept = state.board_costs[b]
     touched = state.touched
-    touched_words = state.touched_words
-    class_nodes = state.class_nodes
-    words = touched_words.size
     n = 0
-    for w in range(words):
-        if touched_words[w] <= since:
-            continue
-        for place in range(w << 6, (w + 1) << 6):
-            if touched[place] <= since:
-                continue
-            node = class_nodes[place]
-            if node >= 0 and _fits(state, variant, node):
-                candidate = state.candidates[n]
-                candidate.node = node
-                candidate.device = -1
-                state.gang[n] = place
-                n += 1
-            else:
-                kept[place] = NEVER
-    if n > 0:
-        state.counts[0].candidate_n = n
-        score(state, task, variant, state.cost[:n])
-        state.counts[0].scored += n
-        if not _note_costs(state, b, n):
-            board.owner = 0
-            return False
-    lows = state.board_lows[b]
-    for w in range(words):
-        if touched_words[w] > since:
-            lows[w] = _least(kept, w << 6)
-    board.synced = state.touches[0].now
-    return True
+    if since < 0 or now - since > state.touch_ring.size:
+        if since < 0:
+            state.board_lows[b][:] = NEVER
+            state.board_costs[b][:] = NEVER
+        for place in range(touched.size):
+            if touched[place] > since:
+                n = _list(state, n, b, variant, place)
+    else:
+        for stamp in range(since + 1, now + 1):
+            place = np.int64(state.touch_ring[stamp & (state.touch_ring.size - 1)])
+            if touched[place] == stamp:  # not changed again since
+                n = _list(state, n, b, variant, place)
+    board.synced = now
+    return _score(state, n, b, variant, task, score)
 
 
 @inner
-def _least(kept, first):
-    """The least of 64 costs, in four strands that do not wait for each other."""
-    a = b = c = d = NEVER
-    for at in range(first, first + 64, 4):
-        a = min(a, kept[at])
-        b = min(b, kept[at + 1])
-        c = min(c, kept[at + 2])
-        d = min(d, kept[at + 3])
-    return min(min(a, b), min(c, d))
+def sync_word(state, b, w, variant, task, score):
+    """The same for one word."""
+    since = state.board_synced[b, w]
+    if state.touched_words[w] <= since:
+        return True
+    if since < 0:
+        state.board_lows[b, w] = NEVER
+        state.board_costs[b][w << 6 : (w + 1) << 6] = NEVER
+    n = 0
+    for place in range(w << 6, (w + 1) << 6):
+        if state.touched[place] > since:
+            n = _list(state, n, b, variant, place)
+    state.board_synced[b, w] = state.touches[0].now
+    return _score(state, n, b, variant, task, score)
 
 
 @inner
@@ -149,39 +203,79 @@ def best_place(state, b, constraint):
 
     A group is stood for by the first of its nodes that the constraint allows, as among candidates.
     """
-    kept = state.board_costs[b]
     lows = state.board_lows[b]
-    free = constraint == 0 and state.rules[0].tainted == 0
-    mask = state.masks[constraint]
-    best = NEVER
-    chosen = np.int64(-1)
-    if free:
-        for w in range(lows.size):
-            best = min(best, lows[w])
+    least = NEVER
+    first = 0
     for w in range(lows.size):
-        if lows[w] > best or lows[w] == NEVER:
-            continue
-        bits = _ALL if free else mask[w]
-        if bits == np.uint64(0):
-            continue
-        for at in range(64):
-            x = kept[(w << 6) + at]
-            if x > best or x == NEVER or (bits >> np.uint64(at)) & _ONE != _ONE:
-                continue
-            node = np.int64(state.class_nodes[(w << 6) + at])
-            if chosen >= 0 and x == best and node > chosen:
-                continue
-            g = np.int64(state.nodes[node].group)
-            if state.groups[g].count > 1:
-                low = np.int64(state.groups[g].low) if free else groups.lowest_allowed(state, g, constraint)
-                if low != state.nodes[node].pos:
-                    continue
-            best = x
-            chosen = node
+        low = lows[w]
+        if low == STALE:
+            low = _find_least(state, b, w)
+        if low < least:
+            least = low
+            first = w
+    # The word with the least of all goes first: hardly another one is looked through then.
+    best, chosen = _best_of_word(state, b, first, constraint, NEVER, np.int64(-1))
+    for w in range(lows.size):
+        if lows[w] <= best and lows[w] < NEVER and w != first:
+            best, chosen = _best_of_word(state, b, w, constraint, best, chosen)
     return best, chosen
 
 
 @inner
-def suits(state, variant):
-    """Whether a variant's candidates are nodes, not devices."""
-    return state.variants[variant].device == NO_DEVICE
+def _best_of_word(state, b, w, constraint, best, chosen):
+    """The best so far, or a place of this word that is better."""
+    kept = state.board_costs[b]
+    free = constraint == 0 and state.rules[0].tainted == 0
+    bits = _ALL if free else state.masks[constraint, w]
+    for at in range(WORD if bits != np.uint64(0) else 0):
+        x = kept[(w << 6) + at]
+        if x > best or x == NEVER or (bits >> np.uint64(at)) & _ONE != _ONE:
+            continue
+        node = np.int64(state.class_nodes[(w << 6) + at])
+        if chosen >= 0 and x == best and node > chosen:
+            continue
+        g = np.int64(state.nodes[node].group)
+        if state.groups[g].count > 1:
+            low = np.int64(state.groups[g].low) if free else groups.lowest_allowed(state, g, constraint)
+            if low != state.nodes[node].pos:
+                continue
+        best = x
+        chosen = node
+    return best, chosen
+
+
+@inner
+def best_of_some(state, b, variant, task, score):
+    """The same of some words only, under a cap; cost `nan` when a cost is no number."""
+    constraint = state.shapes[state.tasks[task].form].constraint
+    choice = state.choice[0]
+    limit = state.rules[0].score_limit
+    mask = state.masks[constraint]
+    free = constraint == 0 and state.rules[0].tainted == 0
+    words = state.touched_words.size
+    kept = state.board_costs[b]
+    lows = state.board_lows[b]
+    w = choice.scan_at if choice.scan_at < words else 0
+    best = NEVER
+    chosen = np.int64(-1)
+    finite = 0
+    for _ in range(words):
+        bits = _ALL if free else mask[w]
+        if bits != np.uint64(0):
+            if not sync_word(state, b, w, variant, task, score):
+                return math.nan, chosen
+            for at in range(WORD if lows[w] != NEVER else 0):
+                x = kept[(w << 6) + at]
+                if x == NEVER or (bits >> np.uint64(at)) & _ONE != _ONE:
+                    continue
+                finite += 1 if x < HELD_COST else 0
+                if x <= best:
+                    node = np.int64(state.class_nodes[(w << 6) + at])
+                    if x < best or node < chosen:
+                        best = x
+                        chosen = node
+        w = w + 1 if w + 1 < words else 0
+        if finite + WORD > limit and best < HELD_COST:
+            break
+    choice.scan_at = w
+    return best, chosen

@@ -79,11 +79,16 @@ def _ask_board(state, task, variant, score):
     choice = state.choice[0]
     constraint = state.shapes[state.tasks[task].form].constraint
     b = boards.board_of(state, variant)
-    if not boards.sync(state, b, variant, task, score):
+    if state.rules[0].score_limit > 0:
+        cost, node = boards.best_of_some(state, b, variant, task, score)
+    elif boards.sync(state, b, variant, task, score):
+        cost, node = boards.best_place(state, b, constraint)
+    else:
+        cost, node = math.nan, -1
+    if math.isnan(cost):
         choice.bad_task = task
         choice.bad_variant = variant
         return BAD
-    cost, node = boards.best_place(state, b, constraint)
     if node < 0:
         return NO_FIT
     if cost == boards.HELD_COST:

@@ -121,7 +121,7 @@ def rebuild(state):
     """Put every node into its group anew, after tables or rules have changed; costs that were kept are void."""
     _regroup(state)
     for b in range(state.boards.size):
-        state.boards[b].owner = 0
+        state.boards[b].owner = _ZERO
 
 
 @inner
@@ -279,6 +279,7 @@ def touch(state, n):
         turn.now += 1
         place = np.int64(state.classes[state.nodes[n].cls].first) + state.nodes[n].pos
         state.touched[place] = turn.now
+        state.touch_ring[turn.now & (state.touch_ring.size - 1)] = place
         state.touched_words[place >> 6] = turn.now
 
 

@@ -113,7 +113,8 @@ SHAPES = np.dtype([
 VARIANTS = np.dtype([
     ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
-    ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"), ("board", "i4"), ("unused", "i4"),
+    ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"), ("likeness", "u8"),
+    ("board", "i4"), ("unused", "i4"),
 ])  # fmt: skip
 TASKS = np.dtype([
     ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
@@ -180,8 +181,8 @@ COUNTED = np.dtype([("term", "i4"), ("next", "i4")])
 """Which counters a shape's tasks enter, as lists; row 0 ends them."""
 TOPOLOGIES = 8
 """Labels that domains can be made of, beside the node itself."""
-BOARDS = np.dtype([("owner", "i8"), ("synced", "i8")])
-"""Kept costs: the variant whose they are, plus one (0: nobody's), and the stamp up to which they are right."""
+BOARDS = np.dtype([("owner", "u8"), ("synced", "i8")])
+"""Kept costs: the likeness of the variants whose they are (0: nobody's), and the stamp up to which they are right."""
 TOUCHES = np.dtype([("now", "i8"), ("following", "i8")])
 """The latest stamp of a node's change, and the board that is given away next."""
 ENDED = np.dtype([("task", "i8"), ("tag", "i8"), ("outcome", "i8")])
@@ -201,7 +202,8 @@ TABLES = (
     "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
     "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
     "mask_rows", "bases", "wishes", "wish_weights", "terms", "conditions", "counted", "tallies", "domains",
-    "domain_bits", "boards", "board_costs", "board_lows", "touches", "touched", "touched_words",
+    "domain_bits", "boards", "board_costs", "board_lows", "board_synced", "touches", "touched",
+    "touched_words", "touch_ring",
 )  # fmt: skip
 """Tables of State."""
 
@@ -211,14 +213,15 @@ class State(Tables):
 
     __slots__ = TABLES
     NAMES = TABLES
-    UNSAVED = ("boards", "board_costs", "board_lows", "touched", "touched_words")
+    UNSAVED = ("boards", "board_costs", "board_lows", "board_synced", "touched", "touched_words", "touch_ring")
 
 
 def no_boards() -> dict[str, Any]:
     """The tables of kept costs where none are kept."""
     return {
         "boards": record_table(BOARDS, 0), "board_costs": np.zeros((0, 1)), "board_lows": np.zeros((0, 1)),
-        "touches": record_table(TOUCHES, 1), "touched": np.zeros(0, np.int64), "touched_words": np.zeros(0, np.int64),
+        "board_synced": np.zeros((0, 1), np.int64), "touches": record_table(TOUCHES, 1),
+        "touched": np.zeros(0, np.int64), "touched_words": np.zeros(0, np.int64), "touch_ring": np.zeros(0, np.int32),
     }  # fmt: skip
 
 

@@ -52,6 +52,11 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
+    if chosen.resize:
+        needs = (*needs, ("", "pods/resize", "patch"))
+        offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
+        if not any(one["name"] == "pods/resize" for one in offered):
+            found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
     for group, resource, verb in needs:
@@ -172,7 +177,8 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "resize",
+             "resize_after_s")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

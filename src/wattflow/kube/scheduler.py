@@ -31,6 +31,7 @@ from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
 from wattflow.kube.reflect import Mirror
+from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import Settings
 from wattflow.kube.sleeping import Sleeper
 from wattflow.live.protocol import Power
@@ -72,6 +73,7 @@ class Scheduler:
     role: Role | None = None
     ledger: Ledger | None = None
     thief: Thief | None = None
+    raiser: Raiser | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -108,6 +110,8 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+        if settings.resize and not shadow:
+            self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and not shadow:
             self.holds = carbon.Holds(self.client, Path(settings.forecast))
         if settings.hook and not shadow:
@@ -209,7 +213,10 @@ class Scheduler:
             if self.ledger is not None:
                 tasks.create_task(self.ledger.sweep())
             if self.thief is not None:
-                tasks.create_task(self._steal(self.thief))
+                idle = lambda: self.may_bind and not self.book.waiting and self._queue.empty()  # noqa: E731
+                tasks.create_task(self.thief.run(idle, self._pods.items.values, self.clock))
+            if self.raiser is not None:
+                tasks.create_task(self.raiser.run(lambda: self.may_bind))
             if self.holds is not None:
                 tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
@@ -410,15 +417,6 @@ class Scheduler:
         elif self.ledger is not None:
             self.ledger.withdraw(uid, node)
         self._report(Outcome(uid, bound, text))
-
-    async def _steal(self, thief: Thief) -> None:
-        """While there is nothing to do, take work from others."""
-        while True:
-            await asyncio.sleep(thief.pause_s)
-            if self.may_bind and not self.book.waiting and self._queue.empty():
-                chosen = thief.choose(thief.victims(self._pods.items.values(), self.clock()))
-                if chosen:
-                    log.info("stole %d of %d pods", await thief.take(chosen), len(chosen))
 
     def _report(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)

@@ -103,6 +103,14 @@ def _add_gauges(scheduler: Scheduler) -> None:
     def ages() -> list[tuple[Labels, float]]:
         return [((("path", mirror.path),), mirror.age_s) for mirror in scheduler.mirrors]
 
+    if scheduler.raiser is not None:
+        raiser = scheduler.raiser
+
+        def pod_watts() -> list[tuple[Labels, float]]:
+            return [((("pod", pod.key),), value) for pod, value in raiser.pod_watts()]
+
+        about = "Modelled watts above idle of a pod that runs, as its node is filled now."
+        scheduler.metrics.gauges["wattflow_pod_watts"] = (about, pod_watts)
     scheduler.metrics.gauges |= {
         "scheduler_pending_pods": ("Pods that wait, by queue.", pending),
         "wattflow_node_watts": ("Modelled watts of a node with its requested cores busy.", node_watts),

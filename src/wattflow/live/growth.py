@@ -12,6 +12,8 @@ from wattflow.kernel.records import record_table
 
 _LEVELS = 4
 """Frequency levels that the tables have room for at first."""
+_RING = 4096
+"""Changes of nodes that are remembered one by one."""
 _BOARDS = 256
 """Variants whose costs are kept; 2 KB of each node's memory when all are in use."""
 
@@ -169,10 +171,12 @@ def grow_candidates(state: State) -> None:
 def fit_boards(state: State) -> None:
     """Kept costs for all places there are, where the policy in use lets costs be kept; all void."""
     count, places = _BOARDS if state.rules.local[0] else 0, len(state.class_nodes)
+    state.touches["now"] = 1
     state.replace(
         boards=record_table(tables.BOARDS, count), board_costs=np.zeros((count, places)),
-        board_lows=np.zeros((count, places // 64)), touched=np.zeros(places, np.int64),
-        touched_words=np.zeros(places // 64, np.int64),
+        board_lows=np.zeros((count, places // 64)), touched=np.ones(places, np.int64),
+        board_synced=np.zeros((count if state.rules.score_limit[0] else 0, places // 64), np.int64),
+        touched_words=np.ones(places // 64, np.int64), touch_ring=np.zeros(_RING, np.int32),
     )  # fmt: skip
 
 

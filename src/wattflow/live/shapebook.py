@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,7 @@ class ShapeBook:
         for name, count in facts.counts:
             state.variant_counts[v, self.nodes.resources[name]] = count
         row.counts_n = len(facts.counts)
+        row.likeness = _likeness(row, state.variant_counts[v])
 
     def offer_again(self, settings: Settings) -> None:
         """Another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
@@ -195,6 +197,13 @@ class ShapeBook:
             self._variants.give(int(shapes.variant_first[row]), int(shapes.variant_n[row]))
             shapes.generation[row] += 1
             heapq.heappush(self._free, row)
+
+
+def _likeness(row: Any, counts: Any) -> int:
+    """A hash of what a variant needs, the same for variants of other shapes that need the same; never 0."""
+    needs = np.array(row).reshape(1)
+    needs["origin"] = needs["likeness"] = needs["board"] = 0
+    return int.from_bytes(hashlib.blake2b(needs.tobytes() + counts.tobytes(), digest_size=8).digest(), "little") | 1
 
 
 def _distance(a: Any, b: Any) -> tuple[bool, float, bool]:

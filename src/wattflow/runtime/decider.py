@@ -44,6 +44,10 @@ class Decider:
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
+    def began_with(self, policy: str) -> None:
+        """Write down the policy of an engine that knows nothing yet: a later start may be told another one."""
+        self._note("use", policy)
+
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
         identity = self._node(node)

@@ -61,7 +61,9 @@ class DirectTransport:
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output of an attempt."""
-        self._driver.sink.log(fence, offset, data)
+        written = self._driver.sink.log(fence, offset, data)
+        if written is not None:
+            await asyncio.wrap_future(written)
 
     async def get(self, name: str) -> bytes:
         """An object."""

@@ -18,7 +18,8 @@ from starlette.responses import JSONResponse, Response
 
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.runtime.recovery import take_snapshot
+from wattflow.runtime.compaction import take_snapshot
+from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
 from wattflow.server.hot import Hot
@@ -48,6 +49,7 @@ class House:
     keep_s: float = 30 * 86400.0
     shut_down: Callable[[], None] = lambda: None
     background: list[asyncio.Task[None]] = field(default_factory=list)
+    pulse: Pulse = field(default_factory=Pulse)
 
 
 def make_app(house: House) -> FastAPI:
@@ -57,7 +59,7 @@ def make_app(house: House) -> FastAPI:
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         await house.service.start()
-        house.background = [asyncio.create_task(_housekeeping(house))]
+        house.background = [asyncio.create_task(_housekeeping(house)), asyncio.create_task(house.pulse.run())]
         yield
         for task in house.background:
             task.cancel()
@@ -144,12 +146,15 @@ async def _housekeeping(house: House) -> None:
                 saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder)
             forget_closed(house.service)
-            for task, number in await asyncio.to_thread(
-                reads.expire, house.database, house.service.now() - house.keep_s
-            ):
-                house.service.logs.path(task, number).unlink(missing_ok=True)
+            await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             log.warning("housekeeping: %s", error)
+
+
+def _expire(house: House, before_s: float) -> None:
+    """What ended before a time leaves the store, and its output the disk."""
+    for gone in reads.expire(house.database, before_s):
+        house.service.logs.drop(gone)
 
 
 def forget_closed(service: Service, after_s: float = 60.0) -> None:

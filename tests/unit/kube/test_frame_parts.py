@@ -79,9 +79,9 @@ def test_what_needs_one_who_sees_all_is_refused_with_several_placers() -> None:
 def test_parts_have_leases_and_ports_of_their_own() -> None:
     parts = [fleet.placer_settings(Settings(), k) for k in range(3)]
     assert [one.lease for one in parts] == ["wattflow-placer-0", "wattflow-placer-1", "wattflow-placer-2"]
-    assert [one.port for one in parts] == [10359, 10360, 10361]
     assert fleet.broker_settings(Settings()).lease == "wattflow-broker"
-    assert fleet.roles(DELEGATED) == [["--placer", "0"], ["--placer", "1"], ["--broker"]]
+    words = [" ".join(part) for part in fleet.roles(DELEGATED, 10359)]
+    assert words == ["--placer 0 --port 10359", "--placer 1 --port 10360", "--broker"]
 
 
 def broker(split: str) -> Broker:

@@ -27,16 +27,20 @@ def node_named(name: str, at: int) -> tuple[Node, dict[str, Any]]:
 class Pair:
     """The same calls for an engine that keeps costs and one that does not."""
 
-    def __init__(self, policy: str, nodes: int) -> None:
-        self.both = [Engine(policy), Engine(policy)]
+    def __init__(self, policy: str, nodes: int, limit: int = 0) -> None:
+        self.limit = limit
+        self.both = [Engine(policy, score_limit=limit), Engine(policy, score_limit=limit)]
         self.plainly()
         self.ids = [self.call("node", n[0], **n[1]) for n in (node_named(f"n{i}", i) for i in range(nodes))]
         self.running: list[int] = []
         self.now = 0.0
 
     def plainly(self) -> None:
-        """The second engine forgets what it keeps, and has no room to keep more."""
-        self.both[1].state.replace(**tables.no_boards())
+        """The second engine forgets what it keeps; without a limit it has no room to keep more."""
+        if self.limit:
+            self.both[1].state.boards["owner"] = 0
+        else:
+            self.both[1].state.replace(**tables.no_boards())
 
     def call(self, name: str, *arguments: Any, **fields: Any) -> Any:
         first, _ = (getattr(engine, name)(*arguments, **fields) for engine in self.both)
@@ -68,10 +72,12 @@ def shapes_of(pair: Pair, rng: np.random.Generator) -> list[int]:
     return made
 
 
-@pytest.mark.parametrize("policy", ["kubernetes", "least-loaded", "most-allocated"])
-def test_kept_costs_decide_as_a_look_at_all_nodes(policy: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "limit"), [("kubernetes", 0), ("least-loaded", 0), ("most-allocated", 0), ("kubernetes", 70)]
+)
+def test_kept_costs_decide_as_a_look_at_all_nodes(policy: str, limit: int) -> None:
     rng = np.random.default_rng(7)
-    pair = Pair(policy, 160)
+    pair = Pair(policy, 160, limit)
     for k, node in enumerate(pair.ids):
         pair.call("put", LOAD, node, cores=(1 + k) / 1000, memory_bytes=(1 + k) << 20)
     shapes = shapes_of(pair, rng)
@@ -100,6 +106,23 @@ def test_kept_costs_decide_as_a_look_at_all_nodes(policy: str) -> None:
         used += int((pair.both[0].state.boards.owner > 0).any())
         assert int(pair.both[0].state.counts.active_n[0]) >= boards.WORTH_IT
     assert used > 100
+
+
+def test_a_cap_counts_nodes_that_take_the_task_and_no_other() -> None:
+    engine = Engine("kubernetes", score_limit=64)
+    rule = engine.constraint(Constraint(any_of=((Match("only", "in", ("here",)),),)))
+    for k in range(400):
+        node = engine.node(Node(f"n{k}", 8, 16 * GIB), labels={"only": "here"} if k == 333 else {})
+        engine.put(LOAD, node, cores=(1 + k) / 1000, memory_bytes=(1 + k) << 20)
+    shapes = [engine.shape([Variant(cores=1, memory_bytes=GIB)], constraint=c) for c in (rule, None)]
+    engine.step(0.0)
+    for turn in range(20):
+        before = engine.counts["scored"]
+        task = engine.put(TASK, shapes[turn % 2], estimate_s=1.0)
+        (placement,) = engine.step(1.0 + turn).placements
+        assert placement.task == task
+        assert engine.counts["scored"] - before <= 64 + turn or turn < 2
+        engine.put(FINISHED, placement.attempt)
 
 
 def test_costs_are_kept_for_few_variants_at_a_time_and_not_across_policies() -> None:

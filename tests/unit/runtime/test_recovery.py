@@ -10,8 +10,9 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.recovery import restore, take_snapshot
+from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.database import open_store
@@ -51,10 +52,10 @@ def task(key: str, *parents: str, **about: object) -> m.Task:
     return m.Task(key=key, name=key, command=["true"], parents=list(parents), **about)  # type: ignore[arg-type]
 
 
-async def opened(folder: Path) -> tuple[Service, Hand, Writer]:
+async def opened(folder: Path, policy: str = "fifo") -> tuple[Service, Hand, Writer]:
     database = open_store(folder / "s.db")
     writer, driver = Writer(database), Hand()
-    service = restore(database, writer, driver, folder, "fifo")
+    service = restore(database, writer, driver, folder, policy)
     await service.start()
     return service, driver, writer
 
@@ -196,6 +197,53 @@ def test_what_was_kept_long_enough_is_forgotten(tmp_path: Path) -> None:
 
     asyncio.run(body())
     database = open_store(tmp_path / "s.db")
-    assert reads.expire(database, 0.0) == [] and len(reads.workflows(database)) == 1
-    assert reads.expire(database, 1e12) == [(1, 1)]
+    assert list(reads.expire(database, 0.0)) == [] and len(reads.workflows(database)) == 1
+    assert list(reads.expire(database, 1e12)) == [[(1, 1)]]
     assert reads.workflows(database) == [] and reads.tasks(database, "w") == []
+
+
+def test_a_start_under_another_policy_goes_on_from_what_the_first_decided(tmp_path: Path) -> None:
+    """The journal was made under one policy: replaying it under another would give other attempts."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path, "sjf")
+        long, short = task("long", estimate_s=100.0), task("short", estimate_s=1.0)
+        await service.submit(m.Submission(workflow="w", tasks=[long, short], seal=True), "me")
+        service.announce(m.Node(name="n", cpus=1.0, memory_bytes=1 << 30))
+        await service.stored()
+        assert [lease.spec.key for lease in driver.leases] == ["short"]
+        await closed(service, writer)
+
+        again, second, writer = await opened(tmp_path, "fifo")
+        assert again.decider.policy == "sjf"  # work is open under it
+        (lease,) = second.resumed
+        again.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await again.stored()
+        assert [lease.spec.key for lease in second.leases] == ["long"]
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_thousands_of_placements_are_made_in_pieces_and_a_loss_between_loses_none(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        tasks = [task(f"t{n}") for n in range(300)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
+        service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
+        while service._under_way is None:
+            await asyncio.sleep(0)
+        assert len(service.attempts) < 300
+        service.gone("big", "pulled out")
+        await service.stored()
+        assert service._under_way is None and not service.attempts
+        service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
+        await service.stored()
+        await service.stored()
+        assert len(service.attempts) == 300
+        await closed(service, writer)
+        again, second, writer = await opened(tmp_path)
+        assert len(second.resumed) == 300
+        await closed(again, writer)
+
+    asyncio.run(body())

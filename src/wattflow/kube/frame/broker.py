@@ -140,7 +140,9 @@ class Broker:
         if how == "hash":
             return number(hash_key(pod), self.count)
         if how == "object":
-            return number(pod.metadata.annotations.get(OBJECT) or pod.metadata.uid, self.count)
+            named = pod.metadata.annotations.get(OBJECT) or pod.metadata.uid
+            # a number goes by its remainder, as in the simulator
+            return int(named) % self.count if named.isdigit() else number(named, self.count)
         if how == "shortest-queue":
             long = Counter(self._queued.values())
             return min(range(self.count), key=lambda k: (long[k], k))

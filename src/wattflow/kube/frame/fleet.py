@@ -19,9 +19,8 @@ _LOOK_S, _PATIENCE_S = 0.5, 15.0
 
 
 def placer_settings(chosen: Settings, index: int) -> Settings:
-    """What placer number ``index`` runs with: a lease, and a port after the first one's, of its own."""
-    port = chosen.port + index if chosen.port else 0
-    return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-placer-{index}", port=port)
+    """What placer number ``index`` runs with: a lease of its own."""
+    return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-placer-{index}")
 
 
 def broker_settings(chosen: Settings) -> Settings:
@@ -29,9 +28,10 @@ def broker_settings(chosen: Settings) -> Settings:
     return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-broker")
 
 
-def roles(frame: Frame) -> list[list[str]]:
-    """The options that make a process one part of the frame."""
-    found = [["--placer", str(index)] for index in range(frame.placers.count)]
+def roles(frame: Frame, port: int) -> list[list[str]]:
+    """The options that make a process one part of the frame; ports are counted on from the first one's."""
+    ports = [port + index if port else 0 for index in range(frame.placers.count)]
+    found = [["--placer", str(index), "--port", str(port)] for index, port in enumerate(ports)]
     return found + ([["--broker"]] if frame.broker is not None else [])
 
 
@@ -40,7 +40,7 @@ class _Told(Exception):
     number: int
 
 
-def run(frame: Frame, words: Sequence[str]) -> None:
+def run(frame: Frame, words: Sequence[str], port: int) -> None:
     """Start `wattflow WORDS ROLE` for each role; when one ends, or we are told to, all end."""
 
     def told(number: int, at: FrameType | None) -> None:
@@ -50,7 +50,7 @@ def run(frame: Frame, words: Sequence[str]) -> None:
         signal.signal(number, told)
     started: list[tuple[str, subprocess.Popen[bytes]]] = []
     try:
-        for role in roles(frame):
+        for role in roles(frame, port):
             command = [sys.executable, "-m", "wattflow.cli", *words, *role]
             started.append((" ".join(role), subprocess.Popen(command)))
         while all(process.poll() is None for _, process in started):

@@ -36,7 +36,7 @@ class Part:
 
     def start_all(self, words: Sequence[str]) -> None:
         """Start every part as a process of its own and wait."""
-        fleet.run(self.frame, words)
+        fleet.run(self.frame, words, self.settings.port)
 
     def job(self, where: Access, config: Path | None, check: bool) -> Coroutine[None, None, None]:
         """What this process does."""

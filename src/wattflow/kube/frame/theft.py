@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -87,6 +87,16 @@ class Thief:
                     taken.append(pod)
                     break
         return taken
+
+    async def run(
+        self, idle: Callable[[], bool], pods: Callable[[], Iterable[objects.Pod]], clock: Callable[[], float]
+    ) -> None:
+        """Whenever there is nothing to do, take work from others."""
+        while True:
+            await asyncio.sleep(self.pause_s)
+            chosen = self.choose(self.victims(pods(), clock())) if idle() else []
+            if chosen:
+                log.info("stole %d of %d pods", await self.take(chosen), len(chosen))
 
     async def take(self, pods: list[objects.Pod]) -> int:
         """Write our number into their labels; how many became ours."""

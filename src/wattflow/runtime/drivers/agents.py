@@ -193,7 +193,8 @@ class AgentsDriver:
     async def orders(self, sync: Sync) -> Orders:
         """What the agent is to do; waits for something while its turn allows."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + sync.wait_s
+        # Only a call counts as a sign of life, so nobody waits here for as long as it takes to be given up.
+        deadline = loop.time() + min(sync.wait_s, self._lost_after_s / 2)
         held = set(sync.holding)
         while True:
             if not self.knows(sync.node, sync.boot):
@@ -203,7 +204,6 @@ class AgentsDriver:
             left_s = deadline - loop.time()
             if orders is not None or left_s <= 0:
                 return orders or Orders()
-            agent.seen_s = self.sink.now()
             try:
                 await asyncio.wait_for(agent.news.wait(), left_s)
             except TimeoutError:
