@@ -27,8 +27,8 @@ check: $(BIN)/.dev ## Format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tools: ## Outside programs that some tests use (PCP, stress-ng), where apt can install them
-	sh scripts/install-pcp.sh
+tools: ## Outside programs that tests use (PCP, stress-ng, Verilator, Chromium, OpenSSL), where apt can install them
+	sh scripts/install-tools.sh pcp stress-ng verilator chromium openssl
 
 test: check tools ## Set up, all checks and all tests that need no cluster
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/cluster

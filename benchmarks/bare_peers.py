@@ -1,8 +1,7 @@
-"""Two further peers of `make bench-sim`: SimPy as most people would write it, and a loop with nothing but the loop.
+"""A third peer of `make bench-sim`: a loop with nothing but the loop.
 
-`PlainPeer` keeps loads in a list and looks for the least with `min`; everything else is as in `simpy_peer`. `bare_ends`
-is a compiled event loop for this one problem: first in, first out, strict queue, least loaded node, lowest index; a
-heap of ends, no policy, no records, no energy. It is the floor that a general simulator is measured against.
+`bare_ends` is a compiled event loop for this one problem: first in, first out, strict queue, least loaded node, lowest
+index; a heap of ends, no policy, no records, no energy. It is the floor that a general simulator is measured against.
 """
 
 from __future__ import annotations
@@ -11,46 +10,11 @@ from typing import Any
 
 import numba
 import numpy as np
-import simpy
 from numpy.typing import NDArray
-from simpy_peer import Peer
 
 from wattflow.model.workload import Workload
 
 Floats = NDArray[np.float64]
-
-
-class PlainPeer(Peer):
-    """The same rule with plain lists."""
-
-    def _place(self) -> None:
-        load, env = self.load, self.env
-        while self.queue:
-            least = min(load)
-            if least == self.slots:
-                return
-            node = load.index(least)
-            self._account(node, least)
-            load[node] = least + 1
-            task = self.queue.popleft()
-            self.start[task], self.node[task] = env.now, node
-            simpy.Timeout(env, self.runtime[task], task).callbacks.append(self._finished)
-
-    def _finished(self, event: simpy.Event) -> None:
-        task = event.value
-        node = self.node[task]
-        load = self.load[node]
-        self._account(node, load)
-        self.load[node] = load - 1
-        self.end[task] = self.env.now
-        if self.has_edges:
-            start, child = self.children
-            for at in range(start[task], start[task + 1]):
-                next_task = child[at]
-                self.pending[next_task] -= 1
-                if self.pending[next_task] == 0:
-                    self.queue.append(next_task)
-        self._place()
 
 
 def prepared(workload: Workload) -> tuple[Any, ...]:

@@ -103,15 +103,16 @@ def cold_start(count: int, pods: int) -> None:
 def main() -> None:
     """Measures at each size and prints all figures once more."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 5000], help="none: the cold start alone")
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--without-ours", action="store_true", help="the peers alone")
     parser.add_argument("--cold", type=int, default=50_000, metavar="PODS", help="pods of the cold start; 0 for none")
+    parser.add_argument("--cold-nodes", type=int, default=5000, metavar="NODES", help="nodes of the cold start")
     arguments = parser.parse_args()
     for count in arguments.nodes:
         at_size(count, arguments.pods, not arguments.without_ours)
     if arguments.cold and not arguments.without_ours:
-        cold_start(max(arguments.nodes), arguments.cold)
+        cold_start(arguments.cold_nodes, arguments.cold)
     print("\n".join(["", *measure.FIGURES]))
 
 

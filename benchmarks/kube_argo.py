@@ -9,7 +9,9 @@ that run. kube-scheduler runs with its client limit lifted; both runs have the s
 from __future__ import annotations
 
 import argparse
+import graphlib
 import json
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from kuberig.rig import Rig
 
 from wattflow import generate
 from wattflow.clusters import resolve_profile
-from wattflow.model.workflow import Workflow
+from wattflow.model.workflow import Task, Workflow
 from wattflow.traces import argo as manifests
 from wattflow.traces import documents, wfformat
 
@@ -63,6 +65,33 @@ class Row:
     cores: float
     began_s: float
     ended_s: float
+    workflow: str = ""
+
+
+def scale_of(batch: list[Workflow], lasts_s: float, arguments: argparse.Namespace) -> float:
+    """What runtimes are multiplied by: as asked, or so that the batch lasts about so long on nodes of speed 1.
+
+    That is the longer of the longest chain and the work spread over all cores.
+    """
+    if arguments.scale:
+        return float(arguments.scale)
+    work_s = sum((task.runtime_s or 0.0) * _cores(task) for workflow in batch for task in workflow.tasks)
+    cores = arguments.each * sum(one.cores for one in CLASSES)
+    return float(lasts_s / max(work_s / cores, *(_chain_s(workflow) for workflow in batch)))
+
+
+def _cores(task: Task) -> float:
+    return task.variants[0].cores if task.variants else 1.0
+
+
+def _chain_s(workflow: Workflow) -> float:
+    """Runtime along the longest path."""
+    ends: dict[str, float] = {}
+    known = {task.id: task for task in workflow.tasks}
+    for id in graphlib.TopologicalSorter({task.id: task.parents for task in workflow.tasks}).static_order():
+        begins = max((ends[parent] for parent in known[id].parents), default=0.0)
+        ends[id] = begins + (known[id].runtime_s or 0.0)
+    return max(ends.values())
 
 
 def manifest(workflow: Workflow, scheduler: str, scale: float) -> JSON:
@@ -83,20 +112,23 @@ def manifest(workflow: Workflow, scheduler: str, scale: float) -> JSON:
     return document
 
 
-def run(rig: Rig, workflow: Workflow, scheduler: str, label: str, arguments: argparse.Namespace) -> list[Row]:
-    """Submits a workflow and returns its log."""
+def run(rig: Rig, batch: list[Workflow], scheduler: str, label: str, arguments: argparse.Namespace) -> list[Row]:
+    """Submits workflows together and returns their log."""
+    scale = scale_of(batch, arguments.seconds if len(batch) == 1 else arguments.recorded_seconds, arguments)
     with measure.namespace(rig, label) as namespace:
         argo.prepare_namespace(rig.api, namespace)
-        document = manifest(workflow, scheduler, arguments.scale)
+        documents_ = [manifest(workflow, scheduler, scale) for workflow in batch]
         submitted_ms = time.time() * 1000
-        name = argo.submit(rig.api, namespace, document)
-        done = argo.await_end(rig.api, namespace, name, arguments.patience)
-        if done["status"]["phase"] != "Succeeded":
-            raise RuntimeError(f"{label}: {done['status']['phase']}: {done['status'].get('message')}")
+        names = [argo.submit(rig.api, namespace, document) for document in documents_]
+        for name in names:
+            done = argo.await_end(rig.api, namespace, name, arguments.patience)
+            if done["status"]["phase"] != "Succeeded":
+                raise RuntimeError(f"{label}: {done['status']['phase']}: {done['status'].get('message')}")
         pods = rig.api.items(f"/api/v1/namespaces/{namespace}/pods")
     rows = [_row(pod, submitted_ms) for pod in pods]
-    if len(rows) != len(workflow.tasks):
-        raise RuntimeError(f"{label}: {len(rows)} pods for {len(workflow.tasks)} tasks")
+    count = sum(len(workflow.tasks) for workflow in batch)
+    if len(rows) != count:
+        raise RuntimeError(f"{label}: {len(rows)} pods for {count} tasks")
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps({slot: getattr(row, slot) for slot in Row.__slots__}) for row in rows)
@@ -111,7 +143,9 @@ def _row(pod: JSON, submitted_ms: float) -> Row:
     cpu = main["resources"]["requests"]["cpu"]
     cores = int(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
     task = pod["metadata"]["annotations"]["wattflow.io/task-id"]
-    return Row(task, pod["spec"]["nodeName"], cores, (began - submitted_ms) / 1000, (ended - submitted_ms) / 1000)
+    whose = pod["metadata"]["labels"]["workflows.argoproj.io/workflow"]
+    times = (began - submitted_ms) / 1000, (ended - submitted_ms) / 1000
+    return Row(task, pod["spec"]["nodeName"], cores, *times, whose)
 
 
 def makespan_s(rows: list[Row]) -> float:
@@ -139,32 +173,44 @@ def energy_j(rows: list[Row], nodes: list[str]) -> float:
     return total
 
 
-def workflows(arguments: argparse.Namespace) -> list[Workflow]:
-    """The generated workflow and the given instances."""
+def batches(arguments: argparse.Namespace) -> dict[str, list[Workflow]]:
+    """The generated workflow by itself, the recorded ones together."""
     made = generate.workload("montage", tasks=arguments.tasks, seed=1)
-    found = list(documents.of_workload(made)[0])
-    for path in arguments.instances:
-        found += documents.of_workload(wfformat.read(Path(path)))[0]
-    return found
+    found = {"montage": list(documents.of_workload(made)[0])}
+    recorded = [one for path in instances(arguments) for one in documents.of_workload(wfformat.read(path))[0]]
+    return found | ({"recorded": recorded} if recorded else {})
+
+
+def instances(arguments: argparse.Namespace) -> list[Path]:
+    """The files given, else the nine recorded workflows of Nextflow in the folder of real data."""
+    if arguments.instances is not None:
+        return [Path(one) for one in arguments.instances]
+    folder = os.environ.get("WATTFLOW_DATA")
+    return sorted(Path(folder, "wfinstances", "nextflow").glob("*.json.gz")) if folder else []
 
 
 def compare(rig: Rig, nodes: list[str], arguments: argparse.Namespace) -> None:
-    """Every workflow under both schedulers, and the means."""
+    """Every batch under both schedulers, and the means over workflows."""
     saved: dict[str, list[float]] = {"makespan": [], "energy": []}
-    for number, workflow in enumerate(workflows(arguments)):
-        results = {}
+    for label, batch in batches(arguments).items():
+        spans: dict[str, dict[str, float]] = {}
+        joules: dict[str, float] = {}
         for who, scheduler, start in (
             ("kube-scheduler", DEFAULT, measure.kube_scheduler(1e5)),
             (OURS, OURS, measure.ours(arguments.policy, workflows=True)),
         ):
             with start(rig):
-                rows = run(rig, workflow, scheduler, f"argo-{number}-{who}", arguments)
-            results[who] = {"makespan": makespan_s(rows), "energy": energy_j(rows, nodes)}
-            print(f"{workflow.name} ({len(rows)} tasks), {who}: {results[who]}", flush=True)
-        for what, values in saved.items():
-            before, after = (results[who][what] for who in ("kube-scheduler", OURS))
-            values.append(100 * (before - after) / before)
-            figure(f"kube_argo_{number}_{what}_saved", values[-1], "%")
+                rows = run(rig, batch, scheduler, f"argo-{label}-{who}", arguments)
+            by = {name: [row for row in rows if row.workflow == name] for name in {row.workflow for row in rows}}
+            spans[who] = {name: makespan_s(own) for name, own in by.items()}
+            joules[who] = energy_j(rows, nodes)
+            print(f"{label} ({len(rows)} tasks), {who}: {spans[who]} s, {joules[who]:.0f} J", flush=True)
+        for name in sorted(spans[OURS]):
+            before, after = spans["kube-scheduler"][name], spans[OURS][name]
+            saved["makespan"].append(100 * (before - after) / before)
+            figure(f"kube_argo_{name}_makespan_saved", saved["makespan"][-1], "%")
+        saved["energy"].append(100 * (joules["kube-scheduler"] - joules[OURS]) / joules["kube-scheduler"])
+        figure(f"kube_argo_{label}_energy_saved", saved["energy"][-1], "%")
     for what, values in saved.items():
         mean = statistics.fmean(values)
         figure(f"kube_argo_mean_{what}_saved", mean, "%", ">=15", mean >= 15)
@@ -174,11 +220,18 @@ def main() -> None:
     """Runs all workflows twice and prints all figures once more."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=1000, help="of the Montage-like workflow")
-    parser.add_argument("--instances", nargs="*", default=[], metavar="WFFORMAT", help="recorded workflows beside it")
-    parser.add_argument("--scale", type=float, default=1.0, help="runtimes are multiplied by this")
-    parser.add_argument("--each", type=int, default=4, help="nodes of each class")
+    parser.add_argument(
+        "--instances",
+        nargs="*",
+        metavar="WFFORMAT",
+        help="recorded workflows, submitted together; else Nextflow's nine",
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the generated one should take at speed 1")
+    parser.add_argument("--recorded-seconds", type=float, default=110.0, help="the same of the recorded ones together")
+    parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
+    parser.add_argument("--each", type=int, default=1, help="nodes of each class")
     parser.add_argument("--policy", default="wattflow")
-    parser.add_argument("--patience", type=float, default=1800.0, help="seconds that one workflow may take")
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")
     arguments = parser.parse_args()
     count = arguments.each * len(CLASSES)

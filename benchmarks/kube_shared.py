@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--kill-every", type=float, default=20.0, metavar="SECONDS")
     parser.add_argument("--settle", type=float, default=5.0, metavar="SECONDS")
-    parser.add_argument("--limit", type=float, default=900.0, metavar="SECONDS")
+    parser.add_argument("--limit", type=float, default=420.0, metavar="SECONDS")
     arguments = parser.parse_args()
     count = -(-arguments.pods // CORES)
     with measure.rig_of(count, [SHAPE], "kube_shared") as (rig, _):

@@ -1,38 +1,169 @@
-"""Train the learned policy from scratch (`make train`) and say how long it took.
+"""Train the learned policy from scratch (`make train`), all runs side by side, and say how long it took.
 
-    python benchmarks/train.py [--minutes 15] [--folds 0,1,2,3,-1] [--workers 2] [--out out/learned]
+    python benchmarks/train.py --wall 60 --workers 2 [--folds 0,1,2,3,-1] [--seeds 1] [--resume] [--out out/learned]
+    python benchmarks/train.py --ship --out out/learned        # put the chosen weights into the package
 
-One set of weights for each fold, and one from all applications (−1). Times are of one set, set-up included.
+One run for each fold and seed, in a process of its own; a fold of −1 holds nothing out. ``--wall`` is the whole time in
+minutes, compilation included: as many runs as there are cores (half as many again at most) go at once and share it. A
+run writes ``NAME.npz`` (best weights so far), ``NAME.checkpoint.npz`` and ``NAME.csv`` every ten generations, so a job
+that is ended from outside loses seconds, and ``--resume`` goes on, with the next thousand training scenarios.
+``summary.json`` has seconds, CPU seconds, simulations and estimated joules of every run.
+
+Of a fold's seeds the one that did best on the scenarios for choosing (training applications only, the same for all
+seeds) becomes ``fold-N.npz``; the others are shipped beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import math
+import multiprocessing
+import shutil
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from wattflow.files.whole import whole_file
 from wattflow.learn import curves, evolve
+from wattflow.policy import weights
+
+CROWD = 1.5
+"""Runs at once for each core, at most."""
+SPARE_S = 5.0
+"""Kept free at the end of the wall time."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. ``end`` is a time of the machine's clock, ``minutes`` what a run may take."""
+
+    settings: evolve.Settings
+    out: Path
+    end: float
+    minutes: float
+    again: bool
+
+
+def run(job: Job) -> str:
+    """Train until the share or the wall time is over; returns the run's name."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    minutes = min(job.minutes, (job.end - time.time()) / 60.0)
+    evolve.train(job.settings, job.out, minutes, 1, job.again)
+    return evolve.name_of(job.settings)
+
+
+def part_of(out: Path, settings: evolve.Settings, again: bool) -> int:
+    """Which scenarios are next: those after the ones of the checkpoint that a run goes on from."""
+    path = out / f"{evolve.name_of(settings)}.checkpoint.npz"
+    if not again or not path.is_file():
+        return 0
+    return (int(evolve.settings_of(path)["part"]) + 1) % 4
+
+
+def jobs(given: argparse.Namespace, end: float) -> list[Job]:
+    """Every fold and seed; runs that come in turn have their part of the time."""
+    folds, seeds = ([int(v) for v in text.split(",")] for text in (given.folds, given.seeds))
+    many = [(fold, seed) for seed in seeds for fold in folds if fold >= 0 or seed == seeds[0]]
+    turns = math.ceil(len(many) / max(1, int(CROWD * given.workers)))
+    minutes = (given.wall - SPARE_S / 60.0) / turns
+    made = []
+    for fold, seed in many:
+        settings = evolve.Settings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks)
+        settings = replace(settings, part=part_of(given.out, settings, given.resume))
+        made.append(Job(settings, given.out, end, minutes, given.resume))
+    return made
+
+
+def cards(out: Path) -> dict[str, dict[str, Any]]:
+    """What the runs' files say of them, by name."""
+    found = sorted(path for path in out.glob("*-seed-*.npz") if not path.name.endswith(".checkpoint.npz"))
+    return {path.stem: weights.load(path)[1] for path in found}
+
+
+def summary(out: Path, wall_s: float, workers: int) -> dict[str, Any]:
+    """Totals, and each run's share of them."""
+    every = cards(out)
+    keys = ("held_out", "generations", "simulations", "wall_s", "cpu_s", "joules_estimated", "gain")
+    return {
+        "wall_s_of_this_call": round(wall_s, 1),
+        "workers": workers,
+        "cpu_s": round(sum(card["cpu_s"] for card in every.values()), 1),
+        "joules_estimated": sum(card["joules_estimated"] for card in every.values()),
+        "runs": {name: {key: card[key] for key in keys} for name, card in every.items()},
+    }
+
+
+def ship(out: Path) -> None:
+    """Copy every run's weights and curve into the package, and name the best of each fold."""
+    target = weights.shipped().parent
+    for old in (*target.glob("*.npz"), *target.glob("*.csv")):
+        old.unlink()
+    every = cards(out)
+    groups: dict[str, list[str]] = {}
+    for name in every:
+        groups.setdefault(name.split("-seed-")[0], []).append(name)
+    for group, names in groups.items():
+        for name in names:
+            shutil.copyfile(out / f"{name}.npz", target / f"{name}.npz")
+            shutil.copyfile(out / f"{name}.csv", target / f"{name}.csv")
+        best = max(names, key=lambda name: every[name]["gain"])
+        theta, card = weights.load(out / f"{best}.npz")
+        weights.save(target / ("weights.npz" if group == "all" else f"{group}.npz"), theta, card | {"chosen": best})
+        print(f"{group}: {best}, gain {every[best]['gain']:+.4f}")
+    shutil.copyfile(out / "summary.json", target / "training.json")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=15.0, help="for each set of weights")
+    began = time.time()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wall", type=float, default=75.0, help="minutes in all")
     parser.add_argument("--folds", default="0,1,2,3,-1")
+    parser.add_argument("--seeds", default="1")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--pool", type=int, default=120)
+    parser.add_argument("--tasks", type=int, default=300)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--ship", action="store_true", help="only put the weights of an earlier call into the package")
     parser.add_argument("--out", type=Path, default=Path("out/learned"))
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    longest, gains = 0.0, []
-    for fold in map(int, given.folds.split(",")):
-        done = evolve.train(evolve.Settings(fold=fold, pool=given.pool), given.out, given.minutes, given.workers)
-        longest = max(longest, done.seconds)
-        gains.append(done.best_reward)
+    if given.ship:
+        ship(given.out)
+        return
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    given.out.mkdir(parents=True, exist_ok=True)
+    warm_up()
+    todo = jobs(given, began + 60.0 * given.wall - SPARE_S)
+    logging.info(
+        "%d runs, %.1f minutes each, after %.0f s of warming up", len(todo), todo[0].minutes, time.time() - began
+    )
+    at_once = min(len(todo), max(1, int(CROWD * given.workers)))
+    with ProcessPoolExecutor(at_once, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(run, job) for job in todo]):
+            logging.info("%s is done after %.0f s", done.result(), time.time() - began)
+            text = json.dumps(summary(given.out, time.time() - began, given.workers), indent=1)
+            with whole_file(given.out / "summary.json") as draft:
+                draft.write_text(text)
     try:
         curves.draw(given.out / "curves.png", sorted(given.out.glob("*.csv")))
     except ImportError:
         print("no picture of the curves: pip install 'wattflow[report]'")
-    minutes = longest / 60.0
+    report(given.out)
+
+
+def warm_up() -> None:
+    """Compile once, before many processes would at the same time."""
+    evolve.judges(evolve.Settings(tasks=60, longest_s=60.0), evolve.FIRST_SEED + 999, 1, False)
+
+
+def report(out: Path) -> None:
+    """The figures."""
+    every = cards(out)
+    minutes = max(card["wall_s"] for card in every.values()) / 60.0
+    gains = [card["gain"] for card in every.values()]
     print(f"figure learned_training {minutes:.1f} min goal ≤60 {'ok' if minutes <= 60 else 'short'}")
     print(f"figure learned_training_gain {100 * min(gains):.2f} % goal >0 {'ok' if min(gains) > 0 else 'short'}")
 

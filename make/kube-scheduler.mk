@@ -7,3 +7,22 @@ parity: $(BIN)/.dev kube-rig ## Our filters against kube-scheduler's own on gene
 BENCH_KUBE_CPU ?=
 bench-kube-cpu: $(BIN)/.dev ## Processor time of our scheduler per bound pod, without a cluster; BENCH_KUBE_CPU="--profile" says where
 	$(RUN) benchmarks/kube_cpu.py $(BENCH_KUBE_CPU)
+
+.PHONY: bench-kube-frames
+BENCH_KUBE_FRAMES ?=
+bench-kube-frames: $(BIN)/.dev kube-rig ## The same frames as services on the rig and in the simulator: do they come in the same order?
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_frames.py $(BENCH_KUBE_FRAMES)
+
+.PHONY: bench-kube-policies bench-kube-joulie
+BENCH_KUBE_POLICIES ?=
+bench-kube-policies: $(BIN)/.dev kube-rig ## Policies from the literature, ours and the learned one on the rig and simulated: rank correlation
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_policies.py $(BENCH_KUBE_POLICIES)
+
+BENCH_KUBE_JOULIE ?=
+bench-kube-joulie: $(BIN)/.dev kube-rig ## The 41 nodes of Joulie's second setting on the rig: its score, its opponents, ours
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_policies.py --setting joulie $(BENCH_KUBE_JOULIE)
+
+.PHONY: bench-kube-hpe
+BENCH_KUBE_HPE ?=
+bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig, both readings: makespan, energy, peak watts, stretch
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)

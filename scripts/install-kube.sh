@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the rig's real nodes need beside its own programs, where apt can: runc, the CNI plugins, a static busybox
 # and openssl. Without apt or root it says so and ends with 0: the tests that need them skip by name, or fail where
-# WATTFLOW_REQUIRE_CLUSTER=1.
+# WATTFLOW_REQUIRE=1.
 set -u
 
 missing=""

@@ -1,9 +1,15 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and the rule that nothing skips where everything is required.
+
+With WATTFLOW_REQUIRE=1 (`.ci/run` sets it) a test that skips, or a file that skips as a whole, fails: `make tools`,
+`make cluster-tools` and the extra `dev` provide all that tests need, except what only the machine's kernel can give.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -11,6 +17,11 @@ from hypothesis import settings
 # The same examples in every run, so that a failure is a change's own. WATTFLOW_FUZZ=1 draws new ones.
 settings.register_profile("same", derandomize=not os.environ.get("WATTFLOW_FUZZ"), deadline=None)
 settings.load_profile("same")
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+REQUIRED = os.environ.get("WATTFLOW_REQUIRE") == "1"
+KERNEL_MAY_LACK = ("this kernel refuses perf events",)
+"""Beginnings of the reasons that stay reasons when nothing may skip."""
 
 DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -21,3 +32,24 @@ def data_dir() -> Path:
     if not (DATA / "MANIFEST.csv").exists():
         pytest.skip(f"needs the real data of WATTFLOW_DATA, looked in {DATA}")
     return DATA
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _required((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _required((yield))
+
+
+def _required(report: Report) -> Report:
+    """The report, failed if it says that something was skipped and nothing may."""
+    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = reason.removeprefix("Skipped: ")
+        if not reason.startswith(KERNEL_MAY_LACK):
+            report.outcome = "failed"
+            report.longrepr = f"WATTFLOW_REQUIRE=1, and this skipped: {reason}"
+    return report

@@ -1,7 +1,7 @@
 """A real cluster for tests: the rig of this machine, or any cluster that KUBECONFIG names.
 
 `pytest` and `make test` leave this folder out; `make test-cluster` (or naming it) runs it. Without Go and without a
-cluster the tests skip and say so; with WATTFLOW_REQUIRE_CLUSTER=1 they fail instead.
+cluster the tests skip and say so; with WATTFLOW_REQUIRE=1 they fail instead.
 """
 
 from __future__ import annotations

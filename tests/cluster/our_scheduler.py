@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from urllib.error import URLError
@@ -26,8 +27,10 @@ class OurScheduler:
         url: Where it serves metrics and health.
     """
 
-    def __init__(self, rig: Rig, policy: str = "least-energy", text: str = "", name: str = "wattflow") -> None:
-        self.rig, self.policy, self.name = rig, policy, name
+    def __init__(
+        self, rig: Rig, policy: str = "least-energy", text: str = "", name: str = "wattflow", more: Sequence[str] = ()
+    ) -> None:
+        self.rig, self.policy, self.name, self.more = rig, policy, name, more
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self.folder = tempfile.TemporaryDirectory(prefix="wf-scheduler-")
@@ -64,7 +67,7 @@ class OurScheduler:
         """Start it and wait until it is ready."""
         environment = os.environ | {"PYTHONPATH": str(SOURCES)}
         words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "-v"]
-        words += ["--config", str(self.config), "--kubeconfig", str(self.rig.scheduler_kubeconfig)]
+        words += ["--config", str(self.config), "--kubeconfig", str(self.rig.scheduler_kubeconfig), *self.more]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
         ends = time.monotonic() + timeout_s

@@ -52,7 +52,7 @@ def available() -> str | None:
     """None where a rig can be made, else why not."""
     missing = [name for name in ("slurmctld", "slurmd", "sbatch", "munged", "unshare") if shutil.which(name) is None]
     if missing:
-        return f"{', '.join(missing)} not here (scripts/install-slurm.sh installs them)"
+        return f"{', '.join(missing)} not here (`make cluster-tools`)"
     return None if os.geteuid() == 0 else "UTS namespaces need root"
 
 

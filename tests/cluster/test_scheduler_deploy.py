@@ -27,6 +27,7 @@ PATHS = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
     "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 }
@@ -34,7 +35,8 @@ PATHS = {
 
 def documents(folder: str) -> list[JSON]:
     files = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())["resources"]
-    return [one for file in files for one in yaml.safe_load_all((DEPLOY / folder / file).read_text())]
+    own = [file for file in files if not file.startswith("..")]
+    return [one for file in own for one in yaml.safe_load_all((DEPLOY / folder / file).read_text())]
 
 
 def path_of(document: JSON) -> str:
@@ -79,6 +81,44 @@ def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: 
         with pytest.raises(ApiError, match=message):
             cluster.api.create(path, kind | {"metadata": {"name": "bad"}, "spec": spec})
     cluster.api.delete(f"{path}/good")
+
+
+@pytest.mark.parametrize("folder", ["frame", "resize", "claims", "sleep", "watts"])
+def test_what_comes_on_top_of_the_base_is_accepted(cluster: Cluster, applied: None, folder: str) -> None:
+    for document in documents(folder):
+        cluster.api.create(f"{path_of(document)}?dryRun=All", document)
+
+
+def test_a_measured_curve_is_written_and_a_cap_beside_it_stays(cluster: Cluster, applied: None, tmp_path: Path) -> None:
+    path = "/apis/wattflow.io/v1alpha1/nodepowerprofiles"
+    cluster.api.create("/api/v1/nodes", {"metadata": {"name": "measured"}}, exists_ok=True)
+    words = [sys.executable, "-m", "wattflow.cli", "profile", str(tmp_path / "p.json"), "--virtual", "--levels", "0,1"]
+    words += [
+        "--window-s",
+        "0.5",
+        "--warm-s",
+        "0",
+        "--tolerance",
+        "5",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--kube",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(DEPLOY.parent / "src")}
+
+    def run(node: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*words, node], env=environment, capture_output=True, text=True, timeout=300)
+
+    assert run("measured").returncode == 0
+    cluster.api.patch(f"{path}/measured", {"spec": {"capW": 50}})
+    assert run("measured").returncode == 0, "once more, from the file"
+    spec = cluster.api.get(f"{path}/measured")["spec"]
+    assert spec["nodes"] == ["measured"] and spec["busy"][0] == 0 and spec["watts"][1] > spec["watts"][0]
+    assert spec["capW"] == 50 and "virtual" in spec["source"]
+    nobody = run("nobody")
+    assert nobody.returncode == 2 and "the node cannot be read" in nobody.stderr
+    cluster.api.delete(f"{path}/measured")
+    cluster.api.delete("/api/v1/nodes/measured")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from wattflow.model.profile import PowerProfile, Provenance
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("stress-ng") is None, reason="needs stress-ng (scripts/install-pcp.sh could not install it)"
-    ),
+    pytest.mark.skipif(shutil.which("stress-ng") is None, reason="needs stress-ng (`make tools`)"),
 ]
 
 

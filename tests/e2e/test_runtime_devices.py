@@ -13,7 +13,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runtime" / "mixed_devices.py"
 pytestmark = [
     pytest.mark.xdist_group("runtime-devices"),
-    pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator (make fpga-tools)"),
+    pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator (`make tools`)"),
 ]
 
 

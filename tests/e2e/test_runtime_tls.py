@@ -17,7 +17,7 @@ from wattflow.runtime.transport import Unreachable
 
 pytestmark = [
     pytest.mark.xdist_group("runtime-tls"),
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl (`make tools`)"),
 ]
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import wattflow
+
+ANY = re.compile(r"\bAny\b")
 
 
 def test_every_public_name_is_there_and_there_are_few() -> None:
@@ -16,6 +21,27 @@ def test_every_public_name_is_there_and_there_are_few() -> None:
     assert sorted(wattflow.__all__) == wattflow.__all__ == dir(wattflow)
     for name in wattflow.__all__:
         assert getattr(wattflow, name) is not None
+
+
+def test_no_public_signature_says_any() -> None:
+    """`NDArray` is a name of its own here: annotations are looked at as they are written."""
+    said = []
+    for name in wattflow.__all__:
+        thing = getattr(wattflow, name)
+        members = vars(thing).items() if inspect.isclass(thing) else [("", thing)]
+        for member, value in members:
+            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if inspect.isfunction(function) and (member == "__init__" or not member.startswith("_")):
+                said += [f"{name}.{member}: {a}" for a in map(str, function.__annotations__.values()) if ANY.search(a)]
+        said += [f"{name}: {a}" for a in map(str, getattr(thing, "__annotations__", {}).values()) if ANY.search(a)]
+    assert not said
+
+
+def test_no_module_is_longer_than_500_lines() -> None:
+    sources = Path(wattflow.__file__).parent
+    modules = [p for p in sources.rglob("*.py") if "data" not in p.relative_to(sources).parts]
+    long = {str(p): n for p in modules if (n := len(p.read_text(encoding="utf-8").splitlines())) > 500}
+    assert len(modules) > 300 and not long
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+import re
 import signal
 import sys
 from pathlib import Path
@@ -13,8 +15,11 @@ from typing import Annotated, cast, get_args
 import typer
 
 from wattflow.cli.live import home_of
+from wattflow.files.reading import small_text
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
+
+_LONGEST_TOKEN = 4096
 
 
 def agent(
@@ -26,7 +31,7 @@ def agent(
     folder: Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Where tasks run.")] = None,
     preload: Annotated[str, typer.Option("--preload", help="Modules held ready, with commas between.")] = "cloudpickle",
     gpu_sharing: Annotated[
-        str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps: how tasks share its GPUs.")
+        str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig: how tasks share its GPUs.")
     ] = "exclusive",
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
@@ -38,14 +43,18 @@ def agent(
     place = home_of(None)
     from wattflow.runtime.executors.gpu import Sharing
 
-    token = token_file.read_text().strip()
+    token = _token(token_file)
+    if not re.fullmatch(r"https?://[^\s/]+/?", server):
+        raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
+    if cpus is not None and not 0 < cpus < math.inf:
+        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
+    if gpu_sharing not in get_args(Sharing):
+        raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
+    memory_bytes = units.size_bytes(memory) if memory is not None else None
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
-    if gpu_sharing not in get_args(Sharing):
-        raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
     sharing = cast(Sharing, gpu_sharing)
-    memory_bytes = units.size_bytes(memory) if memory is not None else None
 
     async def main() -> None:
         from wattflow.runtime.executors.found import device_executors
@@ -68,3 +77,10 @@ def agent(
         uvloop.run(main())
     except ImportError:
         asyncio.run(main())
+
+
+def _token(path: Path) -> str:
+    token = small_text(path, "token").strip()
+    if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
+    return token

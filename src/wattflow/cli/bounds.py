@@ -23,10 +23,14 @@ def bounds(
             "--slack", metavar="SHARES", help="Also bounds at HEFT's makespan × (1 + each share), commas between."
         ),
     ] = "0,0.1,0.3",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the draw and of the search.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Of the draw and of the search.")
+    ] = 0,
     evaluations: Annotated[
         int | None,
-        typer.Option("--evaluations", metavar="N", min=1, help="Schedules a walk tries; by default by size."),
+        typer.Option(
+            "--evaluations", metavar="N", min=1, max=10**9, help="Schedules a walk tries; by default by size."
+        ),
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Also the optimum of the model by CP-SAT, up to 50 tasks (needs ortools).")

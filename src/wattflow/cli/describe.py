@@ -16,7 +16,9 @@ def describe(
     output: o.Output = None,
     out: o.Out = None,
     force: o.Force = False,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draw of a generated workload.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Draw of a generated workload.")
+    ] = 0,
 ) -> None:
     """Say what a workload or a finished run holds, or how a workflow on the server stands.
 

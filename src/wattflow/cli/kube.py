@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from wattflow.kube.access import Access
+    from wattflow.kube.frame.part import Part
     from wattflow.kube.settings import Settings
+    from wattflow.runtime.agent import Agent
 
 app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
 Kubeconfig = Annotated[
@@ -39,6 +41,14 @@ def scheduler(
     kubeconfig: Kubeconfig = None,
     policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
+    frame: Annotated[
+        str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
+    ] = "",
+    placer: Annotated[
+        int, typer.Option("--placer", help="Be only this placer of the frame (0 …); without it all are started.")
+    ] = -1,
+    broker: Annotated[bool, typer.Option("--broker", help="Be only the frame's broker.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Of metrics and health, instead of the file's.")] = -1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every decision.")] = False,
 ) -> None:
     """Schedule pods that name this scheduler (schedulerName), beside kube-scheduler.
@@ -51,6 +61,7 @@ def scheduler(
 
     where = _access(kubeconfig)
     from wattflow.kube import process, settings
+    from wattflow.model.errors import InvalidInput
     from wattflow.policy import registry
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
@@ -58,9 +69,31 @@ def scheduler(
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
-    job = process.check(where, chosen) if check else process.run(where, chosen, config)
+    if port >= 0:
+        chosen = dataclasses.replace(chosen, port=port)
+    if frame:
+        words = ["kube", "scheduler", "--frame", frame, *(["-v"] if verbose else [])]
+        words += ["--config", str(config)] if config is not None else []
+        words += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
+        words += ["--policy", policy] if policy else []
+        part = _part(frame, chosen, -1 if broker else placer, broker)
+        if placer < 0 and not broker and not check:
+            return part.start_all(words)
+        job = part.job(where, config, check)
+    elif placer >= 0 or broker:
+        raise InvalidInput("--placer and --broker", "are parts of a frame: name it by --frame")
+    else:
+        job = process.check(where, chosen) if check else process.run(where, chosen, config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(job)
+
+
+def _part(frame: str, chosen: Settings, placer: int, broker: bool) -> Part:
+    """The part that one process has in a frame."""
+    from wattflow.frames.library import load_frame
+    from wattflow.kube.frame.part import Part
+
+    return Part.of(load_frame(frame), chosen, placer, broker)
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
@@ -187,12 +220,107 @@ def collect(
     remark(f"wrote {out}: {len(found.tasks)} tasks, {found.makespan_s:.0f} s, {energy}", False)
 
 
+def register(
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The wattflow server to join.")],
+    token_file: Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A token with the role agent.")],
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="DIR", help="Seen here and by all pods under the same path.")
+    ],
+    name: Annotated[str, typer.Option("--name", help="Of the cluster, as the server shows it.")] = "kubernetes",
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    scheduler_name: Annotated[
+        str, typer.Option("--scheduler", help="Who places the pods: wattflow, default-scheduler, …")
+    ] = "wattflow",
+    image: Annotated[str, typer.Option("--image", help="With Python and wattflow of this version.")] = "wattflow",
+    python: Annotated[str, typer.Option("--python", help="The interpreter inside the image.")] = "python",
+    prefix: Annotated[str, typer.Option("--prefix", help="Words before every command in a pod.")] = "",
+    claim: Annotated[
+        list[str] | None, typer.Option("--claim", metavar="NAME:PATH", help="A volume claim, mounted in all pods.")
+    ] = None,
+    host_path: Annotated[
+        list[str] | None, typer.Option("--host-path", metavar="DIR:PATH", help="A folder of the nodes, mounted.")
+    ] = None,
+    host_network: Annotated[bool, typer.Option("--host-network", help="Pods use their node's network.")] = False,
+    node_selector: Annotated[
+        list[str] | None, typer.Option("--node-selector", metavar="LABEL=VALUE", help="Only nodes with this label.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
+) -> None:
+    """Add this cluster to a server: what is submitted there may run here, as pods.
+
+    Example: wattflow kube register --server http://head:8765 --token-file agent.token --folder /shared/wattflow
+    """
+    import asyncio
+    import contextlib
+    import shlex
+    import signal
+
+    where = _access(kubeconfig)
+    from wattflow.cli.kube_driver import make_agent
+    from wattflow.kube.client import Client
+    from wattflow.kube.jobs import Template
+    from wattflow.model.errors import InvalidInput
+    from wattflow.runtime.transport import HttpTransport
+
+    token = token_file.read_text(encoding="utf-8").strip()
+    template = Template(
+        namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=shlex.split(prefix),
+        claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path), host_network=host_network,
+        node_selector=dict(_pair("--node-selector", text) for text in node_selector or []),
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+
+    async def main() -> None:
+        agent: Agent | None = None
+        async with Client(where) as client:
+            transport = HttpTransport(server, token, str(ca) if ca else None)
+            try:
+                agent = await make_agent(transport, client, template, folder, name, python=python)
+            except OSError as error:
+                raise InvalidInput(where.server, f"the cluster does not answer: {error}") from None
+            finally:
+                if agent is None:
+                    await transport.close()
+            running = asyncio.ensure_future(agent.run())
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+            remark(f"{name}: {agent.node.cpus:g} CPUs at {server}, pods placed by {scheduler_name}", False)
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    asyncio.run(main())
+
+
+def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
+    """``SOURCE:PATH`` as the path in pods and what lies there."""
+    from wattflow.model.errors import InvalidInput
+
+    found = {}
+    for text in texts or []:
+        source, _, path = text.rpartition(":")
+        if not source or not path.startswith("/"):
+            raise InvalidInput(option, f"{text!r} is not SOURCE:PATH with a path from the root")
+        found[path] = source
+    return found
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    from wattflow.model.errors import InvalidInput
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(option, f"{text!r} is not LABEL=VALUE")
+    return key, value
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "scheduler": scheduler,
     "explain": explain,
     "status": status,
     "meter": meter,
     "collect": collect,
+    "register": register,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))

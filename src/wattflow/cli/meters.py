@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 def meters(
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="Also read each meter twice, so far apart, and show the watts.")
+        float,
+        typer.Option(
+            "--seconds", min=0.0, max=3600.0, help="Also read each meter twice, so far apart, and show the watts."
+        ),
     ] = 0.0,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """Show every meter of this machine: its domains, whether they count or only sample, or why it is not here.
 
@@ -32,7 +36,7 @@ def meters(
 
     from wattflow.energy.meters.probe import try_all
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     rows = [row for finding in try_all() for row in _rows(finding, seconds)]
     if form is not o.Form.table:
         deliver(rows, form, out, {})

@@ -137,6 +137,13 @@ Force = Annotated[bool, typer.Option("--force", help="Write over files that are 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 
 
+def seed(value: int) -> int:
+    """A seed that fits 63 bits."""
+    if value >= 1 << 63:
+        raise typer.BadParameter("a seed is a whole number below 2^63")
+    return value
+
+
 def one_cluster(names: list[str]) -> str:
     """The cluster that was named; two would leave one of them out without a word."""
     if len(names) != 1:

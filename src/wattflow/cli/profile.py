@@ -38,6 +38,10 @@ def profile(
         float, typer.Option("--tolerance", min=0.001, help="Half width of the interval at which a point is settled.")
     ] = 0.02,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the profile into this file.")] = None,
+    kube: Annotated[
+        str, typer.Option("--kube", metavar="NODE", help="Also write it as the NodePowerProfile of this node.")
+    ] = "",
+    kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Of --kube; default: KUBECONFIG.")] = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Measure watts against load here: stress-ng on k pinned threads, watts by counter, P(k) with confidence.
@@ -47,6 +51,8 @@ def profile(
     Example: wattflow profile node.json --plot node.svg
     """
     check_folder(out, plot)
+    if gpu and kube:
+        raise InvalidInput("--kube", "a NodePowerProfile is a curve of CPUs; leave --gpu out")
     if gpu:
         _gpu(out, plot, quiet)
         return
@@ -61,6 +67,23 @@ def profile(
     remark(f"wrote {out}: {done.power_profile().source}", quiet)
     if plot is not None:
         _plot(done, plot)
+    if kube:
+        _to_kube(done, kube, kubeconfig, quiet)
+
+
+def _to_kube(done: CpuProfile, node: str, kubeconfig: Path | None, quiet: bool) -> None:
+    """Write the curve where the scheduler on Kubernetes reads it."""
+    import asyncio
+
+    try:
+        from wattflow.kube import access
+        from wattflow.kube.power_write import write_profile
+    except ImportError as error:
+        from wattflow.model.errors import MissingExtra
+
+        raise MissingExtra(f"{error.name} is needed: pip install 'wattflow[kube]'") from None
+    asyncio.run(write_profile(access.find(kubeconfig), node, done.power_profile()))
+    remark(f"NodePowerProfile {node} is written", quiet)
 
 
 def _levels(text: str) -> tuple[int, ...]:

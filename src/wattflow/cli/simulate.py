@@ -21,7 +21,9 @@ def simulate(
             "--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.", autocompletion=policy_names
         ),
     ] = "fifo",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Fixes everything that is random.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Fixes everything that is random.")
+    ] = 0,
     output: o.Output = None,
     out: o.Out = None,
     attempts: Annotated[

@@ -23,7 +23,6 @@ from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.units import GIB, MIB
 
 NODE_LIST = ("gpu_cluster", "alibaba_gpu_v2023", "openb_node_list_all_node.csv.gz")
-GPU_NODE_LIST = ("gpu_cluster", "alibaba_gpu_v2023", "openb_node_list_gpu_node.csv.gz")
 _COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 

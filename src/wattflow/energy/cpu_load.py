@@ -34,9 +34,7 @@ class StressNg:
     def __init__(self, method: str = METHOD) -> None:
         program = shutil.which("stress-ng")
         if program is None:
-            raise MissingExtra(
-                "the profiler loads cores with stress-ng: apt install stress-ng (scripts/install-pcp.sh)"
-            )
+            raise MissingExtra("the profiler loads cores with stress-ng: apt install stress-ng (`make tools`)")
         self._program, self._method = program, method
         self._running: list[subprocess.Popen[bytes]] = []
         self._ended_s = 0.0

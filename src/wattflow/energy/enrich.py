@@ -19,9 +19,6 @@ from wattflow.model.workload import Workload
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-ERROR_KNOWN_CURVE = 0.07
-"""Relative error to expect of a whole run on a node whose own curve was measured (Ichnos runs: `make bench-enrich`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Busy:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
+from wattflow.files.reading import small_text
 from wattflow.model.errors import InvalidInput, WattflowError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -64,9 +66,10 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
     """One context of a kubeconfig file, the current one by default."""
     import yaml
 
+    text = small_text(path, "kubeconfig")
     try:
-        raw = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        raw = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(str(path), f"not YAML: {error}") from None
     if not isinstance(raw, dict):
         raise InvalidInput(str(path), "not a kubeconfig: it must be a mapping with clusters, users and contexts")
@@ -82,6 +85,8 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
     server = str(cluster.get("server", ""))
     if not server:
         raise InvalidInput(str(path), f"the cluster of context {wanted!r} has no server")
+    if not _is_address(server):
+        raise InvalidInput(str(path), f"the server {server[:100]!r} is not like https://HOST:PORT")
     token_file = user.get("tokenFile")
     return Access(
         server.rstrip("/"),
@@ -90,6 +95,15 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
         path.parent / str(token_file) if token_file else None,
         _tls(path, cluster, user) if server.startswith("https") else None,
     )
+
+
+def _is_address(server: str) -> bool:
+    """Whether a URL has a host, and a port if it names one."""
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def _entry(path: Path, raw: Mapping[str, object], kind: str, name: str) -> Mapping[str, object]:
@@ -103,7 +117,10 @@ def _entry(path: Path, raw: Mapping[str, object], kind: str, name: str) -> Mappi
 
 def _tls(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) -> ssl.SSLContext:
     authority = _data(path, cluster, "certificate-authority")
-    tls = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    try:
+        tls = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (ssl.SSLError, ValueError):
+        raise InvalidInput(str(path), "its certificate-authority is no certificate in PEM form") from None
     if cluster.get("insecure-skip-tls-verify"):
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
@@ -114,7 +131,10 @@ def _tls(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) 
             both = Path(folder) / "client.pem"
             both.touch(mode=0o600)
             both.write_bytes(certificate + b"\n" + key)
-            tls.load_cert_chain(str(both))
+            try:
+                tls.load_cert_chain(str(both))
+            except ssl.SSLError:
+                raise InvalidInput(str(path), "its client-certificate and client-key are no pair in PEM form") from None
     return tls
 
 

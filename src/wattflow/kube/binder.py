@@ -27,6 +27,7 @@ class Bound(Enum):
     GONE = "the pod is gone"
     TAKEN = "another bound it, or it was made anew"
     FAILED = "refused"
+    CONFLICT = "another placer was quicker"
 
 
 def stamp() -> str:

@@ -42,6 +42,7 @@ class Book:
         refused: Of those, the ones that we do not place at all, with the reason.
         gated: Our pods with a scheduling gate.
         kept: Our pods that are not to be placed yet, as `keeps_back` says.
+        serves: Whether a node is one that we may use; others only count for rules between pods.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
     """
@@ -52,6 +53,7 @@ class Book:
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
     on_moved: Callable[[Record, str], None] = lambda record, node: None
     keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
+    serves: Callable[[objects.Node], bool] = lambda node: True
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
     waiting: dict[str, objects.Pod] = field(default_factory=dict)
     since_s: dict[str, float] = field(default_factory=dict)
@@ -88,10 +90,14 @@ class Book:
         elif not _matters(view.node, node):
             view.node = node
             return
+        served = self.serves(view.node)
         view.node = node
         view.allocatable = accounting.node_allocatable(node)
-        if self.live:
-            self.decider.set_node(node, view.allocatable, self.power_of(node))
+        if served and not self.serves(node) and self.live:
+            self.decider.drop_node(name)
+            for uid in self._by_node.get(name, ()):
+                self.records[uid].held = False
+        self.tell_node(view)
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
         """A pod came, changed or went."""
@@ -118,7 +124,7 @@ class Book:
         """Tell the decider all that is known, our pods that run already among it; how many of those it holds."""
         self.live = True
         for view in self.cluster.nodes.values():
-            self.decider.set_node(view.node, view.allocatable, self.power_of(view.node))
+            self.tell_node(view)
         self.decider.past([pod for pod in pods if pod.status.phase == "Succeeded" and self.owns(pod)])
         running = [
             (Wanted(record.pod, record.amounts, None, left_s(record.pod)), record.node)
@@ -133,11 +139,16 @@ class Book:
             self._want(pod)
         return len(held)
 
+    def tell_node(self, view: snapshot.NodeView) -> None:
+        """Tell the decider of a node as it is now, if it is one of ours."""
+        if self.live and self.serves(view.node):
+            self.decider.set_node(view.node, view.allocatable, self.power_of(view.node))
+
     def assume(self, uid: str, node: str) -> str | None:
         """Count a chosen pod on its node; returns the reason where it must not go there after all."""
         pod = self.waiting.get(uid)
         view = self.cluster.nodes.get(node)
-        if pod is None or view is None:
+        if pod is None or view is None or not self.serves(view.node):
             return "the pod or the node is gone"
         amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
         reason = self._against(pod, amounts, view)
@@ -162,6 +173,17 @@ class Book:
             self.since_s.setdefault(uid, now_s)
             if self._is_counted(record.pod):
                 self._counted[uid] = -1
+
+    def against(self, record: Record) -> str | None:
+        """The reason why an assumed pod must not go to its node after all, by what is known now."""
+        view = self.cluster.nodes.get(record.node)
+        if view is None or not record.assumed:
+            return "the pod or the node is gone"
+        view.remove(record.pod.metadata.uid)
+        try:
+            return self._against(_noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
+        finally:
+            view.add(record.pod, record.amounts)
 
     def look_again(self) -> None:
         """Pods that were kept back may go now."""
@@ -256,7 +278,7 @@ class Book:
             self._unwant(uid)
             self._put(Record(pod, node, accounting.pod_requests(pod), held=False, assumed=False))
             return
-        amounts = accounting.pod_requests(pod)
+        amounts = record.amounts if _same_needs(record.pod, pod) else accounting.pod_requests(pod)
         relabelled = record.pod.metadata.labels != pod.metadata.labels
         leaving = record.pod.metadata.deletion_timestamp != pod.metadata.deletion_timestamp
         record.pod = pod
@@ -344,6 +366,21 @@ def _noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
         return pod
     found = {key: value for key, value in {**pod.metadata.annotations, **notes}.items() if value is not None}
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=found))
+
+
+def _same_needs(old: objects.Pod, new: objects.Pod) -> bool:
+    """Whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
+    before, after = old.spec, new.spec
+    return (
+        before.containers == after.containers
+        and not (old.status.container_statuses or new.status.container_statuses)
+        and before.init_containers == after.init_containers
+        and before.resources is None
+        and after.resources is None
+        and before.overhead == after.overhead
+        and old.metadata.annotations.get(gpus.SHARE) == new.metadata.annotations.get(gpus.SHARE)
+        and old.metadata.annotations.get(gpus.MEMORY) == new.metadata.annotations.get(gpus.MEMORY)
+    )
 
 
 def _matters(old: objects.Node, new: objects.Node) -> bool:

@@ -7,10 +7,12 @@ import contextlib
 import dataclasses
 import logging
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 
 import msgspec
 
+from wattflow.frames.frame import Frame
 from wattflow.kube import decide, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
@@ -19,6 +21,10 @@ from wattflow.kube.client import ApiError, Client
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
+from wattflow.kube.frame import fleet
+from wattflow.kube.frame.broker import Broker
+from wattflow.kube.frame.role import Role
+from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
@@ -38,23 +44,39 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-async def missing(client: Client, chosen: Settings) -> list[Problem]:
+async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
-    if chosen.forecast:
+    if chosen.mode == "extender":
+        needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
+    if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
+    if chosen.publish:
+        needs = (*needs, ("", "nodes/status", "patch"))
+    if chosen.resize:
+        needs = (*needs, ("", "pods/resize", "patch"))
+        offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
+        if not any(one["name"] == "pods/resize" for one in offered):
+            found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
+    if role is not None and role.shared:
+        needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
         name, _, sub = resource.partition("/")
         asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
+        if name == "leases":
+            asked |= {"namespace": chosen.lease_namespace} | ({"name": chosen.lease} if verb == "update" else {})
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                 "spec": {"resourceAttributes": asked}}  # fmt: skip
         raw = await client.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
         if msgspec.json.decode(raw)["status"].get("allowed") is not True:
             found.append(Problem("permission", f"may not {verb} {resource}{' of ' + group if group else ''}"))
-    optional = ((chosen.profiles, GROUP, "energy.profiles"), (chosen.argo, f"{ARGO}/workflows", "workflows.argo"))
+    optional = (
+        (chosen.profiles, GROUP, "energy.profiles"),
+        (chosen.argo and chosen.mode != "extender", f"{ARGO}/workflows", "workflows.argo"),
+    )
     for wanted, path, key in optional:
         if wanted:
             try:
@@ -65,30 +87,31 @@ async def missing(client: Client, chosen: Settings) -> list[Problem]:
     return found
 
 
-async def check(where: Access, chosen: Settings) -> None:
+async def check(where: Access, chosen: Settings, role: Role | None = None) -> None:
     """Raise InvalidInput with everything that is missing."""
     async with Client(where) as client:
-        problems = await missing(client, chosen)
+        problems = await missing(client, chosen, role)
     if problems:
         raise InvalidInput(where.server, problems)
 
 
-def make(client: Client, chosen: Settings) -> Scheduler:
-    """A scheduler with the live engine."""
+def make(client: Client, chosen: Settings, role: Role | None = None) -> Scheduler:
+    """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
     decide.warm(policy)
-    flows, estimates = Flows() if chosen.argo else None, Estimates()
+    extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
     twin = Twin.beside(policy) if chosen.twin else None
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
-        policy, chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
+        policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
         lambda node: sleep if sleeping.may_sleep(node) else None, twin,
     )  # fmt: skip
-    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions)
+    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
     if flows is not None:
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
@@ -98,24 +121,41 @@ def make(client: Client, chosen: Settings) -> Scheduler:
     return scheduler
 
 
-async def run(where: Access, chosen: Settings, config: Path | None = None) -> None:
+async def run(where: Access, chosen: Settings, config: Path | None = None, role: Role | None = None) -> None:
     """Run until SIGTERM or SIGINT; the lease is given back."""
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
-        problems = await missing(client, chosen)
+        problems = await missing(client, chosen, role)
         if problems:
             raise InvalidInput(where.server, problems)
-        scheduler = make(client, chosen)
+        scheduler = make(client, chosen, role)
         if config is not None:
             scheduler.extra.append(lambda: follow(config, scheduler))
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
-            task = asyncio.create_task(scheduler.run())
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, task.cancel)
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await _until_told(scheduler.run())
             await scheduler.leader.release()
+
+
+async def _until_told(job: Coroutine[None, None, None]) -> None:
+    """Run a job until SIGTERM or SIGINT."""
+    task = asyncio.create_task(job)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def run_broker(where: Access, chosen: Settings, frame: Frame) -> None:
+    """Run a frame's broker until SIGTERM or SIGINT."""
+    async with Client(where, per_s=chosen.per_s, burst=chosen.burst) as client:
+        leader = Leader(
+            client, chosen.lease_namespace, chosen.lease, chosen.who, chosen.lease_s, chosen.renew_s, chosen.retry_s
+        )
+        broker = Broker(client, chosen, frame, leader)
+        log.warning("broker for %r by %s", chosen.name, frame.name)
+        await _until_told(broker.run())
+        await leader.release()
 
 
 async def follow(config: Path, scheduler: Scheduler) -> None:
@@ -128,7 +168,9 @@ async def follow(config: Path, scheduler: Scheduler) -> None:
             if changed == seen:
                 continue
             seen = changed
-            reload(scheduler, settings.read(config))
+            new = settings.read(config)
+            role = scheduler.role
+            reload(scheduler, new if role is None else fleet.placer_settings(new, role.index))
         except (OSError, WattflowError) as error:
             log.error("configuration not taken over: %s", error)
 
@@ -137,16 +179,17 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin")  # fmt: skip
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
+             "resize_after_s")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
     if other and isinstance(scheduler.decider, EngineDecider):
-        scheduler.decider.engine.use(registry.load(new.policy, **new.params))
+        scheduler.decider.engine.use(decide.load(new.policy, **new.params))
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:
         scheduler.watts.node_cap_w = new.node_cap_w
         for view in scheduler.book.cluster.nodes.values():
-            scheduler.decider.set_node(view.node, view.allocatable, scheduler.watts.profile_of(view.node))
+            scheduler.book.tell_node(view)
     log.warning("configuration taken over: policy %s", new.policy)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,15 @@ from wattflow.kube.client import Client
 from wattflow.kube.decider import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
+from wattflow.kube.frame.ledger import Ledger, Page
+from wattflow.kube.frame.role import Role
+from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
+from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import Settings
 from wattflow.kube.sleeping import Sleeper
 from wattflow.live.protocol import Power
@@ -36,6 +41,7 @@ log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATES_S = 5.0
+_GATHER_S = 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -66,10 +72,14 @@ class Scheduler:
     executions: Executions | None = None
     sleeper: Sleeper | None = None
     holds: carbon.Holds | None = None
+    role: Role | None = None
+    ledger: Ledger | None = None
+    thief: Thief | None = None
+    raiser: Raiser | None = None
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _queue: asyncio.Queue[tuple[str, str, float]] = field(default_factory=asyncio.Queue)
+    _queue: asyncio.Queue[Sequence[tuple[str, str, float]]] = field(default_factory=asyncio.Queue)
     _outcomes: list[Outcome] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -80,15 +90,17 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        shadow = settings.mode == "shadow"
-        mine = settings.shadow_of if shadow else settings.name
+        # an extender decides for none: all that runs is load to it
+        mine = {"shadow": settings.shadow_of, "extender": None}.get(settings.mode, settings.name)
         self.book = Book(
             self.decider,
-            owns=lambda pod: pod.spec.scheduler_name == mine,
+            owns=lambda pod: pod.spec.scheduler_name == mine and (self.role is None or self.role.owns(pod)),
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        if self.role is not None:
+            self.book.serves = self.role.serves
         if self.executions is not None:
             self.book.keeps_back = self.executions.keeps_back
             self.executions.on_released = self._released
@@ -99,9 +111,11 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
-        if settings.forecast and not shadow:
+        if settings.resize and settings.mode == "schedule":
+            self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
+        if settings.forecast and settings.mode == "schedule":
             self.holds = carbon.Holds(self.client, Path(settings.forecast))
-        if settings.hook and not shadow:
+        if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
                 self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s
@@ -114,6 +128,23 @@ class Scheduler:
         ]
         if settings.profiles:
             self.mirrors.insert(0, Mirror(self.client, GROUP, NodePowerProfile, self._on_profile, after_batch=wake))
+        if self.role is not None:
+            self._join_frame(self.role)
+
+    @property
+    def _pods(self) -> Mirror[objects.Pod]:
+        return next(mirror for mirror in self.mirrors if mirror.kind is objects.Pod)
+
+    def _join_frame(self, role: Role) -> None:
+        """What one of several placers needs besides: pages of nodes that are shared, and theft."""
+        name, pods = self.settings.name, self._pods
+        if role.shared:
+            space, limit_s = self.settings.lease_namespace, self.binder.timeout_s
+            self.ledger = Ledger(self.client, space, name, role.index, role.count, self.book, pods.items.get, limit_s)
+            pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
+            self.mirrors.append(pages)
+        if role.asks:
+            self.thief = Thief(self.client, name, role, self.book)
 
     # what happens
 
@@ -129,6 +160,8 @@ class Scheduler:
             self.estimates.learn(pod)
         if self.executions is not None:
             self.executions.seen(pod)
+        if self.ledger is not None:
+            self.ledger.on_pod(kind, pod)
         self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
@@ -142,8 +175,8 @@ class Scheduler:
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
         for view in self.book.cluster.nodes.values():
-            if self.book.live and profile.applies(view.node):
-                self.decider.set_node(view.node, view.allocatable, self.watts.profile_of(view.node))
+            if profile.applies(view.node):
+                self.book.tell_node(view)
 
     def _moved(self, record: Record, node: str) -> None:
         """A pod that we had chosen a node for was bound elsewhere: in shadow mode that is the comparison."""
@@ -178,15 +211,26 @@ class Scheduler:
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
+            if self.ledger is not None:
+                tasks.create_task(self.ledger.sweep())
+            if self.thief is not None:
+                idle = lambda: self.may_bind and not self.book.waiting and self._queue.empty()  # noqa: E731
+                tasks.create_task(self.thief.run(idle, self._pods.items.values, self.clock))
+            if self.raiser is not None:
+                tasks.create_task(self.raiser.run(lambda: self.may_bind))
+            if self.settings.publish:
+                tasks.create_task(Publisher(self.client, self.book, self.watts).run(lambda: self.may_bind))
             if self.holds is not None:
                 tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
 
     def _begin(self) -> None:
         """Take up what is there: nodes, our pods that run, those that wait."""
-        pods = next(mirror for mirror in self.mirrors if mirror.kind is objects.Pod)
+        pods = self._pods.items.values()
         wall_s = time.time()
-        held = self.book.begin(pods.items.values(), lambda pod: self.estimates.left(pod, wall_s), self.clock())
+        if self.ledger is not None:
+            self.ledger.begin(pods)
+        held = self.book.begin(pods, lambda pod: self.estimates.left(pod, wall_s), self.clock())
         log.info("begun: %d of our pods run already", held)
         for name, state in self.sleeper.states.items() if self.sleeper is not None else ():
             self._powered(name, state)
@@ -206,6 +250,8 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
+            if not self._queue.empty():  # bindings are under way: what comes meanwhile is decided together
+                await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
 
@@ -277,7 +323,7 @@ class Scheduler:
         elif state is Power.ON:
             self.watts.asleep_w.pop(name, None)
             for waiting in self._until_awake.pop(name, ()):
-                self._queue.put_nowait(waiting)
+                self._queue.put_nowait([waiting])
         self._wake.set()
 
     def _unwoken(self, name: str) -> None:
@@ -303,10 +349,13 @@ class Scheduler:
                     self._undo(other.uid, reason, began_s)
                 return
         if self.settings.mode == "schedule":
-            for choice in choices:
-                waiting = (choice.uid, choice.node, began_s)
+            together = [(choice.uid, choice.node, began_s) for choice in choices]
+            if self.ledger is not None:  # room for all of them is promised before any is bound
+                self._queue.put_nowait(together)
+                return
+            for choice, waiting in zip(choices, together, strict=True):
                 if self.sleeper is None or self.sleeper.awake(choice.node):
-                    self._queue.put_nowait(waiting)
+                    self._queue.put_nowait([waiting])
                 else:
                     self._until_awake.setdefault(choice.node, []).append(waiting)
 
@@ -321,9 +370,10 @@ class Scheduler:
         self._drawn_w += added  # what is refused after all is counted until the next step: never too little
         return None
 
-    def _undo(self, uid: str, reason: str, now_s: float) -> None:
+    def _undo(self, uid: str, reason: str, now_s: float, conflict: bool = False) -> None:
         self.metrics.refused.add(reason=reason[:60])
-        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        # who lost against another placer knows more now; the other has got on meanwhile
+        failures = self._failures[uid] = self._failures.get(uid, 0) + (not conflict)
         # a first conflict is tried again at once, with what the watch has told meanwhile
         until_s = now_s + min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failures - 2)) if failures > 1 else 0.0
         self.decider.refused(uid, until_s)
@@ -340,26 +390,38 @@ class Scheduler:
         if record is None or not record.assumed:
             return  # the watch has told more already
         self.book.forget(uid, now_s)
-        self._undo(uid, outcome.text or outcome.bound.value, now_s)
+        self._undo(uid, outcome.text or outcome.bound.value, now_s, outcome.bound is Bound.CONFLICT)
         if outcome.bound is Bound.GONE:
             self.book.on_pod("DELETED", record.pod)
+        elif not self.book.owns(record.pod):  # stolen while its binding was under way
+            self.book.on_pod("MODIFIED", record.pod)
 
     # bindings
 
     async def _bind_worker(self) -> None:
         while True:
-            uid, node, began_s = await self._queue.get()
-            record = self.book.records.get(uid)
-            if record is None or not record.assumed:
-                continue
-            if not self.may_bind:
-                self._report(Outcome(uid, Bound.FAILED, "not the leader"))
-                continue
-            sent_s = self.clock()
+            group = await self._queue.get()
+            found = [(self.book.records.get(uid), began_s) for uid, _, began_s in group]
+            ready = [(record, began_s) for record, began_s in found if record is not None and record.assumed]
+            reason = None
+            if self.ledger is not None and self.may_bind:
+                reason = await self.ledger.reserve([record for record, _ in ready])
+            for record, began_s in ready:
+                if reason is not None:
+                    self._report(Outcome(record.pod.metadata.uid, Bound.CONFLICT, reason))
+                else:
+                    await self._bind(record, began_s)
+
+    async def _bind(self, record: Record, began_s: float) -> None:
+        uid, node, sent_s = record.pod.metadata.uid, record.node, self.clock()
+        bound, text = Bound.FAILED, "not the leader"
+        if self.may_bind:  # promising room took a while
             bound, text = await self.binder.bind(record.pod, node, self._notes(record))
-            if bound is Bound.DONE:
-                self._bound(record, node, began_s, sent_s)
-            self._report(Outcome(uid, bound, text))
+        if bound is Bound.DONE:
+            self._bound(record, node, began_s, sent_s)
+        elif self.ledger is not None:
+            self.ledger.withdraw(uid, node)
+        self._report(Outcome(uid, bound, text))
 
     def _report(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
@@ -386,6 +448,8 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
+        if self.role is not None:
+            note |= {"placer": self.role.index}
         gpu = record.pod.metadata.annotations.get(gpus.INDEX)
         return {DECISION: msgspec.json.encode(note).decode()} | ({gpus.INDEX: gpu} if gpu is not None else {})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from wattflow.kube import accounting, cws
+from wattflow.kube import accounting, cws, extender
 from wattflow.kube.metrics import Labels
 from wattflow.kube.scheduler import Scheduler
 
@@ -43,16 +43,15 @@ def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:
 async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port (of use where 0 was asked for)."""
     _add_gauges(scheduler)
-    app = web.Application()
-    app["scheduler"] = scheduler
-    for path in ("/healthz", "/livez"):
-        app.router.add_get(path, lambda request: _answer(unhealthy(scheduler)))
-    app.router.add_get("/readyz", lambda request: _answer(unready(scheduler)))
-    app.router.add_get("/metrics", lambda request: _text(scheduler.metrics.text()))
-    app.router.add_get("/explain/{namespace}/{name}", lambda request: _explain(scheduler, request))
+    app = extender.application()
+    app.router.add_routes(_pages(scheduler))
+    if scheduler.settings.mode == "extender":
+        app.router.add_routes(extender.routes(scheduler))
     if scheduler.executions is not None:
         token = cws.read_token(Path(scheduler.settings.token_file))
         app.router.add_routes(cws.routes(scheduler.executions, token))
+    if scheduler.settings.mode == "extender":
+        app.router.add_routes(extender.routes(extender.Extender(scheduler)))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)
@@ -63,17 +62,28 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def _text(text: str) -> web.Response:
-    return web.Response(text=text)
+def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
+    async def health(request: web.Request) -> web.Response:
+        return _answer(unhealthy(scheduler))
+
+    async def ready(request: web.Request) -> web.Response:
+        return _answer(unready(scheduler))
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text=scheduler.metrics.text())
+
+    async def explained(request: web.Request) -> web.Response:
+        found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
+        return web.json_response(found, status=404 if found is None else 200)
+
+    return [
+        web.get("/healthz", health), web.get("/livez", health), web.get("/readyz", ready),
+        web.get("/metrics", metrics), web.get("/explain/{namespace}/{name}", explained),
+    ]  # fmt: skip
 
 
-async def _answer(problem: str | None) -> web.Response:
+def _answer(problem: str | None) -> web.Response:
     return web.Response(text=problem or "ok", status=500 if problem else 200)
-
-
-async def _explain(scheduler: Scheduler, request: web.Request) -> web.Response:
-    found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
-    return web.json_response(found, status=404 if found is None else 200)
 
 
 def _add_gauges(scheduler: Scheduler) -> None:
@@ -95,6 +105,14 @@ def _add_gauges(scheduler: Scheduler) -> None:
     def ages() -> list[tuple[Labels, float]]:
         return [((("path", mirror.path),), mirror.age_s) for mirror in scheduler.mirrors]
 
+    if scheduler.raiser is not None:
+        raiser = scheduler.raiser
+
+        def pod_watts() -> list[tuple[Labels, float]]:
+            return [((("pod", pod.key),), value) for pod, value in raiser.pod_watts()]
+
+        about = "Modelled watts above idle of a pod that runs, as its node is filled now."
+        scheduler.metrics.gauges["wattflow_pod_watts"] = (about, pod_watts)
     scheduler.metrics.gauges |= {
         "scheduler_pending_pods": ("Pods that wait, by queue.", pending),
         "wattflow_node_watts": ("Modelled watts of a node with its requested cores busy.", node_watts),

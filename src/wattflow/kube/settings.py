@@ -13,7 +13,7 @@ from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
 
-MODES = ("schedule", "shadow")
+MODES = ("schedule", "shadow", "extender")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Settings:
         shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
         per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
         score_limit: Feasible nodes scored per decision.
+        publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
+        resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         twin: Whether other policies are tried by simulation at planning points, and the best is used.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
@@ -61,6 +63,9 @@ class Settings:
     release_s: float = 30.0
     profiles: bool = True
     twin: bool = False
+    publish: bool = False
+    resize: bool = False
+    resize_after_s: float = 60.0
     forecast: str = ""
     hook: str = ""
     sleep_w: float = 10.0
@@ -117,7 +122,19 @@ def _read(root: StrictTable) -> Settings:
         ("limits", ("per_s", "burst", "concurrency", "score_limit", "events_per_s")),
         ("lease", ("leader_elect", "lease_namespace", "lease_name", "identity", "lease_s", "renew_s", "retry_s")),
         ("http", ("address", "port", "stale_after_s", "token_file")),
-        ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles", "twin")),
+        (
+            "energy",
+            (
+                "default_profile",
+                "node_cap_w",
+                "cluster_cap_w",
+                "profiles",
+                "twin",
+                "publish",
+                "resize",
+                "resize_after_s",
+            ),
+        ),
         ("workflows", ("argo", "finish_first", "executions")),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
@@ -132,6 +149,8 @@ def _read(root: StrictTable) -> Settings:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
     if settings.executions and not settings.token_file:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
+    if settings.mode == "extender" and (settings.hook or settings.claim or settings.executions or settings.forecast):
+        root.problem("mode", "extender scores one pod at a time: it cannot sleep, claim, gate or follow workflows")
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings

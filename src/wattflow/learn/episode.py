@@ -161,7 +161,7 @@ def describe(state, ask, n, out):
         merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
         placing.around(state, row.task_row, row.variant, first, facts)
         least = _least(ask, n, row)
-        placing.candidate(state, row.task_row, row.variant, 0, first, facts, due, row.cost, least, merit)
+        placing.candidate(state, row.task_row, row.variant, 0, first, facts, due, row.cost, least, merit, 0.0)
         for i in range(placing.N):
             out[r, i] = memory[first + i]
 

@@ -19,6 +19,8 @@ from wattflow.model.workload import Shape, Workload
 from wattflow.sim import SimOptions
 
 GIB = 1 << 30
+SLACKS = (1.5, 2.5, 4.0)
+"""Deadlines of random scenarios, in critical paths."""
 FEWEST, MOST = 8, 30
 """Workflows of a stream."""
 
@@ -101,15 +103,12 @@ def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:
 
 
 def draw(seed: int, applications: Sequence[str], tasks: int = 500, load: float | None = None) -> Scenario:
-    """A random scenario: any application and load, errors of 0–30 %, on one cluster in six no node sleeps."""
+    """A random scenario: any application, load and deadline, errors of 0–30 %, on one cluster in six no node sleeps."""
     rng = np.random.default_rng([seed, 23])
     application = str(rng.choice(np.array(sorted(applications))))
     cluster = random_cluster(rng, f"random-{seed}", sleep=bool(rng.random() < 5 / 6))
     drawn = float(rng.choice(LOADS))
-    return Scenario(
-        f"{application}_{drawn if load is None else load:g}_random-{seed}",
-        cluster,
-        stream_of(application, drawn if load is None else load, tasks),
-        runtime_error=float(rng.uniform(0.0, 0.3)),
-        power_error=float(rng.uniform(0.0, 0.3)),
-    )
+    runtime_error, power_error = rng.uniform(0.0, 0.3, 2).tolist()
+    stream = stream_of(application, drawn if load is None else load, tasks)
+    stream = replace(stream, slack=float(rng.choice(SLACKS)))
+    return Scenario(f"{application}_{stream.load:g}_random-{seed}", cluster, stream, runtime_error, power_error)

@@ -79,6 +79,7 @@ class Trial:
             float(np.quantile(response_s, 0.95)),
             float(pulse.last_end - sim.state.clock.start[0]),
             frozenset(np.flatnonzero(end_s > self._due_s + 1e-6).tolist()),
+            portfolio.tail_of(response_s),
         )
 
 
@@ -99,9 +100,10 @@ class Wish:
 class Judge:
     """A scenario and a seed with what others did there: the reward of weights is measured against them."""
 
-    BOUND, PRICE = 1.01, 2.0
-    """From which ratio to the baseline's seconds on the worst of the three costs, and how many per cent of joules one
-    per cent of it costs. A seed alone is judged a little harder than the mean of several."""
+    BOUND, STEP, WIDTH, PRICE = 1.0, 0.3, 0.06, 2.0
+    """From which ratio to the baseline's seconds on the worst of mean, tail and makespan is fined. The bound comes
+    first: breaking it by a few times ``WIDTH`` costs ``STEP``, more than most joules there are to win, and each further
+    per cent ``PRICE``. A seed alone is judged a little harder than the mean of several (1.02)."""
 
     def __init__(self, scenario: Scenario, seed: int, wish: Wish | None = None) -> None:
         self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
@@ -117,23 +119,32 @@ class Judge:
             )
         )
 
-    def reward(self, theta: Floats) -> float:
-        """The score of the weights in the scenario."""
-        return self.score(self.trial.run(theta))
+    def parts(self, theta: Floats) -> tuple[float, float]:
+        """What the weights win and what they are fined in the scenario."""
+        found = self.trial.run(theta)
+        return self.gain(found), self.penalty(found)
 
-    def score(self, found: Result) -> float:
-        """Log-ratio of the reference's joules (and seconds, as wished) to ours, less what breaking the bound costs."""
+    def gain(self, found: Result) -> float:
+        """Log-ratio of the reference's joules (and seconds, as wished) to ours."""
         wish = self.wish
         gain = (1.0 - wish.response - wish.makespan) * math.log(self.reference.energy_j / found.energy_j)
         gain += wish.response * math.log(self.reference.mean_s / found.mean_s)
-        gain += wish.makespan * math.log(self.reference.makespan_s / found.makespan_s)
-        return gain - self.penalty(found)
+        return gain + wish.makespan * math.log(self.reference.makespan_s / found.makespan_s)
 
     def penalty(self, found: Result) -> float:
         """What seconds beyond those of the baseline (and the dial) and newly missed deadlines cost."""
         slower = max(
-            getattr(found, name) / max(1e-9, getattr(self.baseline, name)) for name in ("mean_s", "p95_s", "makespan_s")
+            getattr(found, name) / max(1e-9, getattr(self.baseline, name))
+            for name in ("mean_s", "tail_s", "makespan_s")
         )
         missed = len(found.missed - self.punctual.missed)
-        late = self.PRICE * max(0.0, math.log(slower / (self.BOUND + self.wish.wait)))
-        return late + missed / max(1, len(self.trial.workload.workflow_names))
+        beyond = max(0.0, math.log(slower / (self.BOUND + self.wish.wait)))
+        late = self.STEP * -math.expm1(-beyond / self.WIDTH) + self.PRICE * beyond
+        return late + (self.STEP if missed else 0.0) + missed / max(1, len(self.trial.workload.workflow_names))
+
+    def keeps(self, found: Result) -> bool:
+        """Whether the bound holds in this seed, and nobody is late who was not under `eft-sleep`."""
+        return not found.missed - self.punctual.missed and all(
+            getattr(found, name) <= portfolio.BOUND * getattr(self.baseline, name)
+            for name in ("mean_s", "p95_s", "makespan_s")
+        )

@@ -7,8 +7,8 @@ weights hold four corrections:
 - *place*: price × e^f(candidate), a network with one hidden layer and a linear part beside it;
 - *haste*: how likely seconds until a busy node has room are weighed against waking one;
 - *order*: latest start + h(task) × the workflow's critical path;
-- *sleep*: each class's idle seconds before sleep × e^g(class), and idle nodes that sleep earlier by the state of the
-  queue.
+- *sleep*: each class's idle seconds before sleep × e^g(class), and × e^d(node) by how busy the cluster is and was, how
+  long waking takes beside the critical paths of late, and whether the nodes that are awake would do.
 
 No fact is an identifier or an absolute size, so the weights apply to clusters and applications that were not trained
 on. They are read from a file (`wattflow.policy.weights`); docs/learned.md is the model card. ``energy`` …
@@ -33,8 +33,10 @@ from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
-NOTES = view.notes("idle_w", "theta", "facts", "classes", "scratch")
-"""``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N` for each class."""
+NOTES = view.notes("idle_w", "theta", "facts", "classes", "scratch", "watched", "longest")
+"""``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N` for each class; ``watched``: what
+`placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep head, 0 where idle nodes are left to
+the engine."""
 
 CLASS_N = 9
 """Features of a class for the sleep head; the last is the time-out of the flagship."""
@@ -115,7 +117,17 @@ def network(state, first, weight, sums):
 
 
 @jit
-def correct(state, task, variant, out):
+def usual_time_outs(state, variant, longest, out):
+    """Prices as if the engine's time-outs were those of the sleep head: nodes that `doze` rules over."""
+    for c in range(out.size):
+        if out[c] < view.UNKNOWN_COST:
+            over_j = placing.overrated_j(state, c, longest)
+            if over_j > 0.0:
+                out[c] -= over_j / wattflow.companions(state, variant, view.node_of(state, c))
+
+
+@jit
+def correct(state, task, variant, longest, out):
     """Multiply the flagship's prices; returns the haste."""
     lean = view.param(state, DIAL.lean)
     least = math.inf
@@ -135,7 +147,7 @@ def correct(state, task, variant, out):
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
-                placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit)
+                placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit, longest)
                 f = soft(network(state, first, theta + weights.PLACE, sums))
                 out[c] = view.bounded(out[c] * math.exp(lean * f))
     return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
@@ -147,7 +159,9 @@ def score(state, task, variant, out):
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
     else:
         wattflow.fill_prices(state, task, variant, out)
-        haste = correct(state, task, variant, out)
+        longest = view.recall(state, NOTES.longest, 0)
+        usual_time_outs(state, variant, longest, out)
+        haste = correct(state, task, variant, longest, out)
         wattflow.settle(state, task, variant, haste, out)
 
 
@@ -159,33 +173,74 @@ def priority(state, task):
     if lean == 0.0:
         return view.rank(state, task)
     first = view.place_of(state, NOTES.scratch)
+    placing.watch_task(state, task, view.place_of(state, NOTES.watched))
     placing.order(state, task, first, view.place_of(state, NOTES.facts))
     move = linear(state, first, placing.ORDER_N, view.place_of(state, NOTES.theta) + weights.ORDER)
     return view.rank(state, task) + lean * soft(move) * view.path_s(state, task)
 
 
-def act(state):
-    """Idle nodes whose time-out, shortened by how busy the cluster is, is over fall asleep."""
-    lean = view.param(state, DIAL.lean)
-    if lean == 0.0 or view.param(state, DIAL.wait) == math.inf:
-        return
+@jit
+def awake_threads(state):
+    """Hardware threads of nodes that are on or waking."""
+    total = 0.0
+    for cls in range(view.classes_n(state)):
+        for i in range(view.class_count(state, cls)):
+            node = view.class_node(state, cls, i)
+            if view.is_on(state, node) or view.is_waking(state, node):
+                total += view.node_threads(state, node)
+    return total
+
+
+@jit
+def doze(state, lean, longest):
+    """Idle nodes whose time is over fall asleep; returns when the next one's will be."""
     first = view.place_of(state, NOTES.scratch)
     facts = view.place_of(state, NOTES.facts)
     rows = view.place_of(state, NOTES.classes)
+    watched = view.place_of(state, NOTES.watched)
     at = view.place_of(state, NOTES.theta) + weights.DOZE
+    awake = awake_threads(state)
+    next_s = math.inf
     for cls in range(view.classes_n(state)):
-        earlier = math.nan
+        if state.memory[rows + CLASS_N * cls + CLASS_N - 1] == math.inf:
+            continue  # a time-out that is given
+        shared = False
         for i in range(view.class_count(state, cls)):
             node = view.class_node(state, cls, i)
             if view.tasks_on(state, node) > 0 or not view.is_on(state, node) or not view.can_sleep(state, node):
                 continue
-            if math.isnan(earlier):
-                placing.dozing(state, first, facts, state.memory[rows + CLASS_N * cls])
-                earlier = lean * soft(linear(state, first, placing.DOZE_N, at))
-            after_s = view.sleep_after_s(state, node)
-            idle_s = view.now_s(state) - view.idle_since_s(state, node)
-            if earlier < 0.0 and after_s < math.inf and idle_s >= after_s * math.exp(2.0 * earlier):
+            if not shared:
+                placing.dozing(state, first, facts, state.memory[rows + CLASS_N * cls], watched)
+                shared = True
+            placing.dozing_node(state, node, first, facts, watched, awake)
+            later = lean * soft(linear(state, first, placing.DOZE_N, at))
+            due_s = view.idle_since_s(state, node) + view.sleep_after_s(state, node) / longest * math.exp(2.0 * later)
+            if view.now_s(state) >= due_s - 1e-9:
                 effects.order_sleep(state, node)
+                awake -= view.node_threads(state, node)
+            else:
+                next_s = min(next_s, due_s)
+    return next_s
+
+
+def act(state):
+    """Keep notes of how busy the cluster is, and let idle nodes sleep when their time, by the state of it, is over."""
+    lean = view.param(state, DIAL.lean)
+    if lean == 0.0 or view.param(state, DIAL.wait) == math.inf:
+        return
+    watched = view.place_of(state, NOTES.watched)
+    placing.watch(state, view.place_of(state, NOTES.facts), watched)
+    longest = view.recall(state, NOTES.longest, 0)
+    if longest == 0.0:
+        return
+    next_s = doze(state, lean, longest)
+    ordered_s = view.recall(state, NOTES.watched, placing.TIMER)
+    if ordered_s <= view.now_s(state):
+        ordered_s = math.inf
+    if next_s < ordered_s:  # a look that is ordered for earlier will order the next
+        effects.order_timer(state, next_s)
+        ordered_s = next_s
+    effects.note(state, NOTES.watched, placing.TIMER, ordered_s)
 
 
 def class_rows(state: Any, cluster: Cluster) -> Any:
@@ -225,7 +280,12 @@ def use(state: Any, theta: Any) -> None:
     moved = rows[:, : CLASS_N - 1] @ head[: CLASS_N - 1] + head[CLASS_N - 1]
     base = rows[:, CLASS_N - 1]
     ours = np.isfinite(base) & (state.classes.sleepable == 1)
-    state.classes.sleep_after_s[ours] = (base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)))[ours]
+    # Without a doze head the engine's own timers do; with one they come last, and `doze` before them.
+    dozes = bool(theta[weights.DOZE : weights.SLEEP].any())
+    longest = np.exp(2.0 * lean * MOST) if dozes else 1.0
+    state.memory[int(state.memory[NOTES.longest])] = longest if dozes else 0.0
+    after_s = base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)) * longest
+    state.classes.sleep_after_s[ours] = after_s[ours]
 
 
 def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
@@ -240,12 +300,20 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
+        watched=[0.0] * (placing.WATCHED_N - 1) + [np.inf],
+        longest=[0.0],
     )
     # A time-out that the cluster file or the run gives is not ours to move.
     rows = int(state.memory[NOTES.classes])
     fixed = np.flatnonzero(np.isfinite(given))
     state.memory[rows + CLASS_N * fixed + CLASS_N - 1] = np.inf
     use(state, weights.current() if theta is None else theta)
+
+
+def kept_awake(state, task, variant, out):
+    """Its share of what it costs to have the node on, by the time-outs of the sleep head."""
+    wattflow.kept_awake(state, task, variant, out)
+    usual_time_outs(state, variant, view.recall(state, NOTES.longest, 0), out)
 
 
 LEARNED = Policy(
@@ -260,7 +328,7 @@ LEARNED = Policy(
     prepare=prepare,
     slack=True,
     # What the network adds to the flagship's terms is what they leave of the cost.
-    terms=wattflow.WATTFLOW.terms,
+    terms={**wattflow.WATTFLOW.terms, "kept awake": kept_awake},
 )
 
 

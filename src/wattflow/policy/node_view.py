@@ -3,7 +3,9 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from wattflow.engine.tables import ASLEEP, DOWN, FALLING, MICRO, ON, UNKNOWN_COST, WAKING
+import math
+
+from wattflow.engine.tables import ASLEEP, DOWN, FALLING, MICRO, NO_DEVICE, ON, UNKNOWN_COST, WAKING
 from wattflow.engine.view import bytes_to, watts, work_factor
 from wattflow.policy.jit import jit
 
@@ -228,6 +230,46 @@ def busy_until_s(state, node):
             last = attempt.end
         a = attempt.next
     return last
+
+
+@jit
+def makes_room(state, variant, node, attempt):
+    """Whether the node would have room and threads for the variant if this attempt of it ended."""
+    row = state.nodes[node]
+    needs = state.variants[variant]
+    gone = state.attempts[attempt]
+    if variant_device(state, variant) and not (gone.device >= 0 and device_suits(state, variant, gone.device)):
+        return False
+    if row.used_mem - gone.memory + needs.memory > row.capacity_mem:
+        return False
+    threads = state.classes[row.cls].threads
+    fits = row.used_u - gone.need_u + needs.need_u <= row.capacity_u
+    return fits and (row.alloc_u - gone.cores_u + needs.cores_u) / MICRO <= threads + 1e-9
+
+
+@jit
+def next_room(state, variant, node):
+    """(seconds until an attempt is expected to end that makes room for the variant, its device); inf without one.
+
+    One that should have ended already promises nothing. O(attempts on the node).
+    """
+    now = state.clock[0].now
+    soonest = math.inf
+    device = -1
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        attempt = state.attempts[a]
+        if now < attempt.end < now + soonest and makes_room(state, variant, node, a):
+            soonest = attempt.end - now
+            device = attempt.device
+        a = attempt.next
+    return soonest, device if variant_device(state, variant) else -1
+
+
+@jit
+def variant_device(state, variant):
+    """Whether the variant runs on a GPU or an FPGA."""
+    return state.variants[variant].device != NO_DEVICE
 
 
 @jit

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.policy import view
+from wattflow.policy import view, wattflow
 from wattflow.policy.jit import jit
 
 AROUND = (
     "queue", "busy", "asleep", "short task", "on path", "slack", "waited", "wide", "dial", "response", "makespan",
+    "short path",
 )  # fmt: skip
 CANDIDATE = (
     "dearer", "run share", "awake share", "late", "ends after", "runtime", "wake", "sleeps", "filled", "in use",
@@ -24,11 +25,20 @@ CANDIDATE = (
 )  # fmt: skip
 """Names of the features of a row, in order: those of the decision, then those of the candidate."""
 AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
-ORDER_N, DOZE_N = 7, 6
+ORDER_N, DOZE_N = 7, 10
+AT, SEEN, PACE, LOAD, PEAK, BUSY, TIMER = range(7)
+WATCHED_N = 7
+"""What is noted as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of
+open tasks over hardware threads, the last of them, and when a look at idle nodes is due."""
+FORGETS, MEMORY_PATHS = 0.05, 10.0
+"""A task's share in the noted path; critical paths after which the load of before is mostly forgotten."""
 FACTS = ("threads", "idle_w", "nodes", "wake_s")
 """Totals or means of the cluster that `facts_of` computes."""
-_WAIT, _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = 0, 8, 9, 10, 11, 12
-"""Places of the dial and of the weights among the policy's numbers."""
+_WAIT = wattflow.DIAL.wait
+_ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = range(
+    len(wattflow.DIAL.defaults) + 1, len(wattflow.DIAL.defaults) + 6
+)
+"""Places of the dial and, behind the flagship's numbers and ``lean``, of the weights among the policy's numbers."""
 
 
 def facts_of(state: Any) -> Any:
@@ -92,10 +102,21 @@ def around(state, task, variant, first, facts):
     memory[first + 8] = min(3.0, view.param(state, _WAIT))
     memory[first + 9] = response_share(state)
     memory[first + 10] = makespan_share(state)
+    memory[first + 11] = ratio(memory[facts + 3], path_s) / 3.0
 
 
 @jit
-def candidate(state, task, variant, c, first, facts, due, price, least, merit):
+def overrated_j(state, c, longest):
+    """What `view.awake_j` counts too much on a sleeping node whose class has a time-out ``longest`` × the usual one."""
+    node = view.node_of(state, c)
+    after_s = view.sleep_after_s(state, node)
+    if longest <= 1.0 or after_s == math.inf or view.wait_s(state, c) <= 0.0:
+        return 0.0
+    return (view.node_idle_w(state, node) - view.node_sleep_w(state, node)) * after_s * (1.0 - 1.0 / longest)
+
+
+@jit
+def candidate(state, task, variant, c, first, facts, due, price, least, merit, longest):
     """The features of one candidate, behind those of `around`."""
     memory = state.memory
     at = first + AROUND_N
@@ -111,7 +132,8 @@ def candidate(state, task, variant, c, first, facts, due, price, least, merit):
     whole = max(1e-9, price)
     memory[at] = ratio(whole, max(1e-9, least))
     memory[at + 1] = min(1.0, worth / whole)
-    memory[at + 2] = held(view.awake_j(state, c, finish_s) / whole, 3.0)
+    awake_j = view.awake_j(state, c, finish_s) - overrated_j(state, c, longest)
+    memory[at + 2] = held(awake_j / whole, 3.0)
     memory[at + 3] = held((view.now_s(state) + finish_s - due) / path_s, 2.0)
     memory[at + 4] = ratio(finish_s, max(1e-3, view.typical_s(state, task)))
     memory[at + 5] = ratio(run_s, max(1e-3, view.typical_s(state, task)))
@@ -144,8 +166,8 @@ def order(state, task, first, facts):
 
 
 @jit
-def dozing(state, first, facts, merit):
-    """The features of an idle node of a class: how busy the cluster is, and how good the node."""
+def dozing(state, first, facts, merit, watched):
+    """The features that the idle nodes of a class share: how busy the cluster is and was, and how good the class."""
     memory = state.memory
     memory[first] = math.log1p(view.waiting(state) / memory[facts])
     memory[first + 1] = min(2.0, view.running(state) / memory[facts])
@@ -153,3 +175,45 @@ def dozing(state, first, facts, merit):
     memory[first + 3] = held(merit, 3.0)
     memory[first + 4] = 1.0 if view.running(state) == 0 else 0.0
     memory[first + 5] = response_share(state)
+    memory[first + 6] = makespan_share(state)
+    memory[first + 7] = min(2.0, memory[watched + LOAD])
+
+
+@jit
+def dozing_node(state, node, first, facts, watched, awake):
+    """The features of one idle node: its waking beside the paths of late, and whether the others would do without it.
+
+    ``awake`` counts hardware threads of nodes that are awake, this one included.
+    """
+    memory = state.memory
+    known = memory[watched + SEEN] > 0.0
+    wake_s = max(1e-3, view.node_wake_s(state, node))
+    memory[first + 8] = held(math.log(wake_s) - memory[watched + PACE], 3.0) if known else 0.0
+    spare = (awake - view.node_threads(state, node)) / memory[facts] - memory[watched + PEAK]
+    memory[first + 9] = held(2.0 * spare, 2.0)
+
+
+@jit
+def watch_task(state, task, watched):
+    """Note the critical path of a workflow whose task enters the queue."""
+    memory = state.memory
+    pace = math.log(max(1e-3, view.path_s(state, task)))
+    share = 1.0 if memory[watched + SEEN] == 0.0 else FORGETS
+    memory[watched + PACE] += share * (pace - memory[watched + PACE])
+    memory[watched + SEEN] = 1.0
+
+
+@jit
+def watch(state, facts, watched):
+    """Note how busy the cluster is: a mean and a fading peak over some critical paths."""
+    memory = state.memory
+    passed_s = view.now_s(state) - memory[watched + AT]
+    if memory[watched + SEEN] == 0.0 or passed_s < 0.0:
+        passed_s = 0.0
+    gone = 1.0 - math.exp(-passed_s / (MEMORY_PATHS * math.exp(memory[watched + PACE])))
+    # What was there since the last look is what that look saw.
+    memory[watched + LOAD] += gone * (memory[watched + BUSY] - memory[watched + LOAD])
+    busy = (view.running(state) + view.waiting(state)) / memory[facts]
+    memory[watched + PEAK] = max(min(2.0, busy), memory[watched + PEAK] + gone * (busy - memory[watched + PEAK]))
+    memory[watched + BUSY] = busy
+    memory[watched + AT] = view.now_s(state)

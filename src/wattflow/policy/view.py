@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine.tables import HOT as ANY_FUNCTION
-from wattflow.engine.tables import MICRO, NO_DEVICE, UNKNOWN_COST
+from wattflow.engine.tables import MICRO, UNKNOWN_COST
 from wattflow.engine.view import (
     added_w,
     bytes_to,
@@ -90,6 +90,7 @@ from wattflow.policy.node_view import (
     is_waking,
     mean_w,
     memory_share,
+    next_room,
     node_cores,
     node_idle_w,
     node_memory,
@@ -109,6 +110,7 @@ from wattflow.policy.node_view import (
     watts_at,
     zone_of,
 )
+from wattflow.policy.node_view import variant_device as variant_needs_device
 
 __all__ = [
     "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "added_j", "added_w", "all_ask", "asks_cores", "asks_memory",
@@ -119,8 +121,8 @@ __all__ = [
     "factor", "factor_on", "finish_in_s", "free_cores", "frequencies_of", "frequency_power", "function_arrived",
     "function_of", "function_running", "function_waiting", "functions_n", "has_estimate", "has_profile",
     "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_on", "is_serverless", "is_waking",
-    "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share", "node_added_w", "node_cores",
-    "node_idle_w", "node_memory", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
+    "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share", "next_room", "node_added_w",
+    "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads",
     "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "priced_w", "rank",
     "ready_in_s", "ready_s", "recall", "request_cores", "requested", "running", "runtime_s", "slack_s",
     "sleep_after_s", "sleep_cycle_j", "spare_containers", "submit_s", "tasks_on", "throughput", "transfer_j",
@@ -340,12 +342,6 @@ def variant_guarantee(state, variant):
 def variant_frequency(state, variant):
     """Frequency level of the variant; 0 is nominal."""
     return state.variants[variant].frequency
-
-
-@jit
-def variant_needs_device(state, variant):
-    """Whether the variant runs on a GPU or an FPGA."""
-    return state.variants[variant].device != NO_DEVICE
 
 
 @jit

@@ -2,8 +2,8 @@
 
 What people get without it is a scheduler that does not look at speeds, such as `kubernetes` with all nodes on. So a
 task is *due* when such a scheduler would have it: its latest finish on the workflow's critical path, in seconds that
-are means over the cluster's cores, plus ``wait`` × that path (or its deadline, if that is earlier). Every candidate is
-priced in joules:
+are means over the cluster's cores, plus ``wait`` − ``margin`` times that path (or its deadline, if that is earlier).
+Every candidate is priced in joules:
 
     cost = run + cold start + transfer + (wake + idle) / max(1, α · n) + σ · seconds + λ · seconds late
 
@@ -14,6 +14,9 @@ priced in joules:
 - *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
 - On nodes that are awake, the seconds that the task takes from those that run there already (χ of them at λ watts)
   choose among them.
+- A place where the task would be late and take 1 + ρ times as long as it would by waiting for one of those under way to
+  make room elsewhere, the wait included, is passed over and left to others: else the longest task of a stream runs on
+  whichever node has room first, and that is the makespan.
 
 So a critical task goes where it ends soonest, one with slack where it is frugal, and in a queue everything is late and
 the rule becomes earliest finish. A sleeping node is woken when it is worth it beside the nodes that are awake; where
@@ -43,15 +46,18 @@ from wattflow.policy import levels, patient, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(wait=0.0, late=200.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0)
-"""How long people may wait (in critical paths), λ and σ in watts, χ, α, ς and μ."""
+DIAL = view.dials(
+    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
+)
+"""How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
 NOTES = view.notes("idle_w")
 
 
 @jit
 def due_s(state, task):
     """When the task should have ended for nobody to wait."""
-    latest = view.rank(state, task) + view.param(state, DIAL.wait) * view.path_s(state, task)
+    allowed = view.param(state, DIAL.wait) - view.param(state, DIAL.margin)
+    latest = view.rank(state, task) + allowed * view.path_s(state, task)
     if view.deadline_s(state, task) < math.inf:
         latest = min(latest, view.latest_start_s(state, task))
     return latest + view.typical_s(state, task)
@@ -77,6 +83,61 @@ def price_j(state, task, variant, candidate, due):
     if late_s > 0.0:
         joules += view.param(state, DIAL.late) * late_s
     return view.bounded(joules)
+
+
+@jit
+def slower_s(state, task, finish_s, due):
+    """Seconds past its time that a choice adds itself: those behind a start at once on a core of mean speed."""
+    return max(0.0, finish_s - max(view.typical_s(state, task), due - view.now_s(state)))
+
+
+@jit
+def sooner_s(state, task):
+    """Seconds until the task would end if it took the place of the best attempt under way; inf without one."""
+    best = math.inf
+    first, last = view.variants_of(state, task)
+    for variant in range(first, last):
+        if view.variant_frequency(state, variant) > 0:
+            continue
+        for cls in range(view.classes_n(state)):
+            if not view.class_takes(state, variant, cls):
+                continue
+            for i in range(view.class_count(state, cls)):
+                node = view.class_node(state, cls, i)
+                if view.is_on(state, node):
+                    room_s, device = view.next_room(state, variant, node)
+                    if room_s < best:
+                        run_s = view.estimate_s(state, task) * view.factor_on(state, task, variant, node, device)
+                        busy = view.busy_cores(state, node)
+                        if device < 0 and busy > 0.0:
+                            run_s *= busy / view.throughput(state, node, busy)
+                        best = min(best, room_s + run_s)
+    return best
+
+
+@jit
+def pass_over(state, task, variant, out):
+    """Take out places where a late task would end much later than where room is about to come.
+
+    Others take these places; without this the longest task of a stream runs on whichever node has room first.
+    """
+    due = due_s(state, task)
+    longest = 0.0
+    for c in range(out.size):
+        if out[c] < view.UNKNOWN_COST:
+            finish_s = view.crowded_finish_s(state, task, variant, c)
+            if slower_s(state, task, finish_s, due) > 0.0:
+                longest = max(longest, finish_s)
+    if longest == 0.0:
+        return
+    most_s = sooner_s(state, task) * (1.0 + view.param(state, DIAL.spare))
+    if longest <= most_s:
+        return
+    for c in range(out.size):
+        if out[c] < view.UNKNOWN_COST:
+            finish_s = view.crowded_finish_s(state, task, variant, c)
+            if finish_s > most_s and slower_s(state, task, finish_s, due) > 0.0:
+                out[c] = math.inf
 
 
 @jit
@@ -141,6 +202,8 @@ def settle(state, task, variant, haste, out):
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
             out[c] += taken_j(state, task, variant, c)
+    if view.param(state, DIAL.spare) < math.inf:
+        pass_over(state, task, variant, out)
 
 
 def score(state, task, variant, out):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.model.errors import InvalidInput, MissingData, Problem
-from wattflow.model.profile import Scope
 from wattflow.predict import serverless
 from wattflow.predict.observations import Floats, Observations, Texts, concatenate
 
@@ -17,7 +16,6 @@ LOTARU = "nextflow_traces/lotaru_heterogeneous"
 GREENFAAS = "energy_labelled/greenfaas_sebs/task_energy.csv.gz"
 KEPLER = "energy_labelled/kepler_nx12"
 SIZEY = "nextflow_traces/sizey"
-KEPLER_SCOPES = {"platform": Scope.WALL, "package": Scope.PACKAGE}
 LOTARU_SIZES = (
     "TaskInputSizeUncompressed",
     "TaskInputSize",

@@ -130,7 +130,7 @@ class Client(concurrent.futures.Executor):
 
     # ---- the executor
 
-    def submit(self, fn: Callable[..., Any] | TaskFunction, /, *args: Any, **kwargs: Any) -> TaskFuture:
+    def submit(self, fn: Callable[..., object] | TaskFunction, /, *args: object, **kwargs: object) -> TaskFuture:
         """Run a function on the cluster; futures among the arguments are waited for there, not here."""
         made = fn if isinstance(fn, TaskFunction) else TaskFunction(fn, [_PLAIN_WAY])
         call, parents = dump_call(args, kwargs, TaskFuture)
@@ -157,12 +157,14 @@ class Client(concurrent.futures.Executor):
         return future
 
     def run(
-        self, command: list[str], *, after: list[TaskFuture] | None = None, name: str | None = None, **needs: Any
+        self, command: list[str], *, after: list[TaskFuture] | None = None, name: str | None = None, **needs: object
     ) -> TaskFuture:
         """Run a program on the cluster."""
         from wattflow.runtime.task import _way
 
-        options = {key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs}
+        options: dict[str, Any] = {
+            key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs
+        }
         with self._lock:
             self._number += 1
             key = f"{self._number}"

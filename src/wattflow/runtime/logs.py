@@ -1,7 +1,9 @@
-"""Output of attempts: one file each, appended as it comes."""
+"""Output of attempts: one file each, appended as it comes. One thread writes and reads, so the loop never waits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 LIMIT_BYTES = 64 << 20
@@ -13,6 +15,24 @@ class Logs:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._thread = ThreadPoolExecutor(1, "wattflow-logs")
+
+    def put(self, task: int, number: int, offset: int, data: bytes) -> Future[None]:
+        """Have output written; done when it is in its file."""
+        return self._thread.submit(self.write, task, number, offset, data)
+
+    def get(self, task: int, number: int, offset: int = 0) -> Future[bytes]:
+        """Output from a place on, after all that was put before."""
+        return self._thread.submit(self.read, task, number, offset)
+
+    def drop(self, attempts: Iterable[tuple[int, int]]) -> None:
+        """Forget the output of attempts (task and number)."""
+        for task, number in attempts:
+            self.path(task, number).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write what was put and end the thread."""
+        self._thread.shutdown()
 
     def path(self, task: int, number: int) -> Path:
         """Where an attempt's output lies."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 from pathlib import Path
 
@@ -13,13 +11,12 @@ import sqlalchemy as sa
 from wattflow.live.twin import Twin
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.reads import Found
-from wattflow.store.schema import Change
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -32,15 +29,11 @@ def restore(
     database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
 ) -> Service:
     """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
-    decider = Decider(policy, twin=Twin.beside(policy) if twin else None)
-    after, last_s = 0, 0.0
-    snapshot = reads.meta(database).get("snapshot")
-    if snapshot is not None:
-        about = json.loads(snapshot)
-        decider.load(folder / about["file"])
-        decider.policy, after, last_s = about["policy"], about["sequence"], about["time_s"]
-    for _, entry in reads.journal(database, after):
-        last_s = max(last_s, decider.replay(msgspec.msgpack.decode(entry)))
+    decider, after, last_s = rebuilt(database, folder, policy)
+    decider.twin = Twin.beside(policy) if twin else None
+    if after == 0:
+        decider.began_with(policy)
+    decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
@@ -48,21 +41,6 @@ def restore(
     if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
         decider.use(policy)
     return service
-
-
-async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> None:
-    """Save the engine between turns; the journal up to here is not needed any more once that is on disk."""
-    service.ledger.commit()
-    sequence = service.ledger.next_entry - 1
-    name = f"engine-{sequence}"
-    about = {"file": name, "sequence": sequence, "policy": service.decider.policy, "time_s": service.now()}
-    service.decider.save(folder / name)
-    service.writer.put((Change.META, {"key": "snapshot", "value": json.dumps(about)}))
-    await service.stored()
-    await asyncio.to_thread(reads.drop_journal, database, sequence)
-    for old in folder.glob("engine-*"):
-        if not old.name.startswith(name):
-            old.unlink()
 
 
 def _fill(service: Service, database: sa.Engine) -> None:
@@ -103,6 +81,18 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
+
+
+def wanted_objects(database: sa.Engine) -> set[str]:
+    """Names of all objects that a task in the store has to do with."""
+    wanted: set[str | None] = set()
+    for row in reads.payloads(database):
+        _, spec = _TASK.decode(row["spec"])
+        wanted.add(spec.function)
+        wanted.update(variant.function for variant in spec.variants)
+        wanted.add(spec.call.object if spec.call is not None else None)
+        wanted.add(_BLOB.decode(row["result"]).object if row["result"] else None)
+    return {name for name in wanted if name is not None}
 
 
 def outcome_of(row: Found) -> m.Outcome:

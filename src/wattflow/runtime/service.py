@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-
-import msgspec
 
 from wattflow.live import CANCEL, EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
 from wattflow.live.protocol import Action, Placement, Step
@@ -23,17 +24,18 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
-from wattflow.runtime.estimates import Estimates
+from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
-from wattflow.runtime.nodes import NodeRecord, Nodes
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord
+from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.turns import UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
-PIECE = 64
+PIECE = 16
 """Tasks of one submission that are taken in before others have a turn of the loop."""
 REFUSED_FOR_S = 1.0
 """A refused attempt's task is tried again after this long."""
@@ -57,14 +59,16 @@ class Service:
         self.attempts: dict[int, AttemptRecord] = {}
         self.recent = Recent()
         self.nodes = Nodes()
-        self.estimates = Estimates()
+        self.learning = Learning(decider)
         self.logs = Logs(folder)
         self.ledger = Ledger(decider, writer)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s: list[float] = []
-        self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self._never_woke)
+        self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
+        self._cancelling: set[asyncio.Task[None]] = set()
+        self._under_way: UnderWay | None = None
         self._turn_planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -83,6 +87,7 @@ class Service:
 
     async def stop(self) -> None:
         """Let the driver go; what is open stays open in the store."""
+        self._finish_turn()
         self._closed = True
         self.waking.close()
         if self._timer is not None:
@@ -91,8 +96,9 @@ class Service:
         self.ledger.commit()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: _call(loop, _settle, [done]))
+        self.writer.settled(lambda: call_in(loop, settle, [done]))
         await asyncio.wait_for(done, 30)
+        self.logs.close()
 
     def now(self) -> float:
         """Seconds on the service's clock."""
@@ -112,6 +118,7 @@ class Service:
             if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
                 self._add(task, workflow, submission)
             if number % PIECE == 0:
+                self._soon()
                 await asyncio.sleep(0)
         if submission.seal and not workflow.sealed:
             workflow.sealed = True
@@ -127,8 +134,7 @@ class Service:
         record = self.workflows[workflow]
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
         open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        for task in open_tasks:
-            self.decider.put(CANCEL, task.engine)
+        await self._cancel(open_tasks)
         if key is None and not record.sealed:
             record.sealed = True
             record.about["sealed"] = True
@@ -148,7 +154,9 @@ class Service:
             return task.reason or task.state
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
-        return str(self.decider.why(task.engine))
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        parents = [self.tasks[task.workflow.keys[key]] for key in keys]
+        return waits_for(parents) or str(self.decider.why(task.engine))
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -168,9 +176,9 @@ class Service:
         """A node is here, changed, or on again."""
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
-            identity = self.decider.node(node)
+            identity = self.decider.node(self.learning.as_learned(node))
             known = self.nodes.add(node, identity)
-        self._learn_wake_time(known)
+        self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
         log.info("node %s is here", node.name)
@@ -180,6 +188,7 @@ class Service:
         known = self.nodes.get(node)
         if known is None or known.state == "down":
             return
+        self._finish_turn()
         log.warning("node %s is lost: %s", node, reason)
         self.waking.forget(node)
         now_s = self.now()
@@ -215,7 +224,7 @@ class Service:
         if end.outcome == "done":
             task.result = end.result
             self.decider.put(FINISHED, end.fence)
-            self._learn(attempt, end)
+            self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         elif end.outcome == "refused":
             task.reason = end.reason
             self.decider.put(REFUSED, end.fence, until_s=now_s + REFUSED_FOR_S)
@@ -245,12 +254,12 @@ class Service:
         """What a node looks like."""
         if node in self.nodes:
             self.nodes[node].load = load
+            self.learning.drew(self.nodes[node].spec, load)
 
-    def log(self, fence: int, offset: int, data: bytes) -> None:
+    def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
         key = self._key_of(fence)
-        if key is not None:
-            self.logs.write(*key, offset, data)
+        return self.logs.put(*key, offset, data) if key is not None else None
 
     # ---- taking tasks in
 
@@ -285,7 +294,7 @@ class Service:
         shape = self.decider.shape(list(spec.variants), spec.function_name)
         engine = self.decider.put(
             TASK, shape, workflow=workflow.engine, tag=self.next_task,
-            estimate_s=spec.estimate_s or self.estimates.runtime_s(spec.function_name),
+            estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
             deadline_s=now_s + deadline_s if deadline_s else None,
         )  # fmt: skip
         assert engine is not None
@@ -308,23 +317,40 @@ class Service:
 
     def _turn(self) -> None:
         """Step the engine; write what it decided; act once that is on disk."""
-        self._turn_planned = False
         if self._closed:
             return
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = time.perf_counter()
         now_s = self.now()
-        step = self.decider.step(now_s)
-        leases = [self._place(placement, now_s) for placement in step.placements]
-        outcomes = [outcome for end in step.ended if (outcome := self._end_task(end, now_s)) is not None]
+        self._under_way = UnderWay(self.decider.step(now_s), now_s)
+        self._go_on(began)
+
+    def _go_on(self, began: float, most: int = PIECE) -> None:
+        """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
+        turn = self._under_way
+        if turn is None:
+            return
+        turn.leases += [self._place(placement, turn.now_s) for placement in turn.next_placements(most)]
+        if turn.all_placed:
+            self._under_way, self._turn_planned = None, False
+            self._end_turn(turn)
+        else:
+            asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter()))
+        self.turn_s.append(time.perf_counter() - began)
+        if len(self.turn_s) > 8192:
+            del self.turn_s[:4096]
+
+    def _finish_turn(self) -> None:
+        """Bring a turn to its end at once: what comes next must see all of it."""
+        self._go_on(time.perf_counter(), sys.maxsize)
+
+    def _end_turn(self, turn: UnderWay) -> None:
+        step = turn.step
+        outcomes = [outcome for end in step.ended if (outcome := self._end_task(end, turn.now_s)) is not None]
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
         self.ledger.commit()
-        self._act(step, leases, outcomes)
-        self._wake_at(step.wake_at, now_s)
-        self.turn_s.append(loop.time() - began)
-        if len(self.turn_s) > 8192:
-            del self.turn_s[:4096]
+        self._act(step, turn.leases, outcomes)
+        self._wake_at(step.wake_at, turn.now_s)
 
     def _act(
         self, step: Step, leases: Sequence[AttemptRecord], outcomes: Sequence[tuple[WorkflowRecord, m.Outcome]]
@@ -333,8 +359,7 @@ class Service:
         if not (leases or outcomes or step.actions or waiters):
             return
         loop = asyncio.get_running_loop()
-        actions = list(step.actions)
-        self.writer.settled(lambda: _call(loop, self._release, waiters, leases, outcomes, actions))
+        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, step.actions))
 
     def _release(
         self,
@@ -344,10 +369,11 @@ class Service:
         actions: Iterable[Action],
     ) -> None:
         """What was decided is on disk: answer and act."""
-        _settle(waiters)
+        settle(waiters)
         for attempt in placed:
             attempt.released = True
-        self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+        if not self._closed:  # else they are begun by the next start
+            self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()
@@ -411,10 +437,20 @@ class Service:
         reason = task.workflow.spend(joules)
         if reason is None:
             return
-        for other in (self.tasks[i] for i in task.workflow.keys.values()):
-            if other.state == "waiting":
-                other.reason = reason
-                self.decider.put(CANCEL, other.engine)
+        waiting = [other for i in task.workflow.keys.values() if (other := self.tasks[i]).state == "waiting"]
+        cancelling = asyncio.create_task(self._cancel(waiting, reason))
+        self._cancelling.add(cancelling)
+        cancelling.add_done_callback(self._cancelling.discard)
+
+    async def _cancel(self, tasks: Sequence[TaskRecord], reason: str | None = None) -> None:
+        """Cancel what is still open of these, a piece at a time; with a reason, only what has not started."""
+        for number, task in enumerate(tasks, start=1):
+            if task.state == "waiting" or (task.state == "running" and reason is None):
+                task.reason = reason or task.reason
+                self.decider.put(CANCEL, task.engine)
+            if number % PIECE == 0:
+                self._soon()
+                await asyncio.sleep(0)
         self._soon()
 
     def _parent_failed(self, task: TaskRecord) -> bool:
@@ -427,27 +463,6 @@ class Service:
             workflow.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
             workflow.about["ended_s"] = self.now()
             self.ledger.workflow_state(workflow, self.now())
-
-    def _learn(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        """Runtimes feed the estimates; a node that is not as fast as it said is told to the engine."""
-        node = self.nodes[attempt.node].spec
-        self.estimates.finished(attempt.task.spec.function_name, end, node.name, node.speed)
-        speed = self.estimates.news(node.name, node.speed)
-        if speed is not None:
-            log.info("node %s has the speed %.3g, not %.3g", node.name, speed, node.speed)
-            self.decider.node(msgspec.structs.replace(node, speed=speed))
-
-    # ---- nodes that sleep
-
-    def _never_woke(self, node: str, reason: str) -> None:
-        """A node that was told to wake and did not: it counts as lost, so that its work moves on."""
-        self.gone(node, reason)
-
-    def _learn_wake_time(self, node: NodeRecord) -> None:
-        """The engine counts with the time that waking really took."""
-        wake_s = self.waking.awake(node.spec.name)
-        if wake_s is not None and node.spec.sleeps:
-            self.decider.node(msgspec.structs.replace(node.spec, wake_s=wake_s))
 
     # ---- small parts
 
@@ -483,17 +498,3 @@ class Service:
             self._timer = None
         if math.isfinite(wake_at):
             self._timer = asyncio.get_running_loop().call_later(max(0.001, wake_at - now_s), self._soon)
-
-
-def _settle(waiters: Iterable[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
-    """Into the loop from the writer's thread; a loop that is gone needs no answer."""
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        log.debug("the loop is closed")

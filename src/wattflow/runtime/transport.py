@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 import msgspec
@@ -55,20 +56,22 @@ class DirectTransport:
     async def sync(self, sync: Sync) -> Orders:
         """One turn."""
         if self._driver.knows(sync.node, sync.boot):
-            self._driver.report(sync)
+            await self._driver.report(sync)
         return await self._driver.orders(sync)
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output of an attempt."""
-        self._driver.sink.log(fence, offset, data)
+        written = self._driver.sink.log(fence, offset, data)
+        if written is not None:
+            await asyncio.wrap_future(written)
 
     async def get(self, name: str) -> bytes:
         """An object."""
-        return self._objects.get(name)
+        return await asyncio.to_thread(self._objects.get, name)
 
     async def put(self, data: bytes) -> str:
         """Keep an object."""
-        return self._objects.put(data)
+        return await asyncio.to_thread(self._objects.put, data)
 
     async def close(self) -> None:
         """Nothing to let go of."""

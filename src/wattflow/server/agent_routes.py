@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
@@ -52,7 +54,7 @@ async def sync(request: Request) -> Response:
     turn = await typed(request, Sync)
     driver = _driver(request)
     if driver.knows(turn.node, turn.boot):
-        driver.report(turn)
+        await driver.report(turn)
         if turn.ended or turn.started:
             await house_of(request).service.stored()
     return answer(request, await driver.orders(turn))
@@ -65,7 +67,12 @@ async def log(request: Request, fence: int, offset: int) -> Response:
     if offset < 0 or fence < 0:
         raise HTTPException(422, "offset and fence must not be negative")
     data = await raw(request, LOG_BYTES)
-    house_of(request).service.log(fence, offset, data)
+    written = house_of(request).service.log(fence, offset, data)
+    try:
+        if written is not None:
+            await asyncio.wrap_future(written)
+    except OSError as error:
+        raise HTTPException(507, f"the output could not be written: {error.strerror}") from None
     return answer(request, {"taken": len(data)})
 
 
@@ -74,8 +81,6 @@ async def put_object(request: Request) -> Response:
     """Keep bytes; answers with their name."""
     allowed(request, "user", "agent")
     data = await raw(request, OBJECT_BYTES)
-    import asyncio
-
     name = await asyncio.to_thread(house_of(request).objects.put, data)
     return answer(request, {"object": name}, 201)
 
@@ -83,8 +88,6 @@ async def put_object(request: Request) -> Response:
 @router.get("/objects/{name}")
 async def get_object(request: Request, name: str) -> Response:
     """Bytes by name."""
-    import asyncio
-
     allowed(request, "user", "agent")
     try:
         data = await asyncio.to_thread(house_of(request).objects.get, name)

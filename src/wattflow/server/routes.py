@@ -35,16 +35,21 @@ class PolicyChange(msgspec.Struct, frozen=True):
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
     allowed(request, "user", "agent")
-    service = house_of(request).service
+    house = house_of(request)
+    service = house.service
     return answer(request, {
         "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
         service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
-        "waiting": sum(task.state == "waiting" for task in service.tasks.values()), "trouble": service.writer.message,
+        "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
+        "trouble": service.writer.message,
         "commits": service.writer.figures.commits,
         "commit_p50_s": _quantile(service.writer.figures.commit_s, 0.5),
         "commit_p99_s": _quantile(service.writer.figures.commit_s, 0.99),
         "turn_p99_s": _quantile(service.turn_s, 0.99),
+        "loop_late_max_s": max(house.pulse.late_s, default=0.0),
+        "loop_held_max_s": max(house.pulse.held_s, default=0.0),
+        "loop_held_p999_s": _quantile(list(house.pulse.held_s), 0.999),
     })  # fmt: skip
 
 
@@ -75,7 +80,9 @@ async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000
 @router.get("/workflows/{workflow}")
 async def one_workflow(request: Request, workflow: str) -> Response:
     """One workflow."""
-    return answer(request, _workflow(await _owned(request, workflow)))
+    row = await _owned(request, workflow)
+    counts = await asyncio.to_thread(reads.task_counts, house_of(request).database, [workflow])
+    return answer(request, _workflow(row | {"tasks": counts.get(workflow, {})}))
 
 
 @router.get("/workflows/{workflow}/tasks")
@@ -174,7 +181,7 @@ async def task_log(
     row = await _owned_task(request, task)
     house = house_of(request)
     number = number or max(1, row["attempts"])
-    data = await asyncio.to_thread(house.service.logs.read, task, number, offset)
+    data = await asyncio.wrap_future(house.service.logs.get(task, number, offset))
     over = row["state"] not in ("waiting", "running") or number < row["attempts"]
     return Response(data, media_type="application/octet-stream",
                     headers={"wattflow-attempt": str(number), "wattflow-over": str(int(over))})  # fmt: skip

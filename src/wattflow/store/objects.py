@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +34,12 @@ def object_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def checked_name(name: str) -> None:
+    """Raise InvalidInput where this is not the name of an object."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
+
+
 class FolderObjects:
     """Objects in a folder, 256 folders deep so that none grows large."""
 
@@ -44,7 +52,9 @@ class FolderObjects:
         name = object_name(data)
         path = self.path(name)
         if path.exists():
-            return name
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)  # wanted again: its time to be forgotten begins anew
+                return name
         path.parent.mkdir(exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
         try:
@@ -69,15 +79,29 @@ class FolderObjects:
         """Whether a name is here."""
         return self.path(name).exists()
 
+    def sweep(self, before_s: float, wanted: Callable[[], set[str]]) -> int:
+        """Delete what was last put before a time and is not wanted any more; returns how many."""
+        old = [path for path in self.root.glob("??/*") if path.stat().st_mtime < before_s]
+        if not old:
+            return 0
+        kept = wanted()
+        gone = [path for path in old if path.parent.name + path.name not in kept]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)
+
     def path(self, name: str) -> Path:
         """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""
-        if _NAME.fullmatch(name) is None:
-            raise InvalidInput("object", f"{name[:80]!r} is not the name of an object (64 hexadecimal digits)")
+        checked_name(name)
         return self.root / name[:2] / name[2:]
 
 
 def open_objects(url: str | Path) -> Objects:
-    """A folder; other places by URL are not known yet."""
+    """A folder by its path, or an S3-compatible store by ``s3://BUCKET/PREFIX?endpoint=URL``."""
+    if str(url).startswith("s3://"):
+        from wattflow.store.s3 import open_s3
+
+        return open_s3(str(url))
     if "://" in str(url):
-        raise InvalidInput(str(url), "objects are kept in a folder; give its path")
+        raise InvalidInput(str(url), "objects are kept in a folder (give its path) or in an S3 store (s3://BUCKET)")
     return FolderObjects(Path(url))

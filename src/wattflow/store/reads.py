@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import sqlalchemy as sa
 from wattflow.store import schema
 
 Found = dict[str, Any]
+PIECE = 256
+"""Rows that are deleted in one transaction."""
+PAUSE_S = 0.005
 
 
 def rows(database: sa.Engine, query: sa.Select[Any]) -> list[Found]:
@@ -32,12 +36,18 @@ def workflows(database: sa.Engine, owner: str | None = None, state: str | None =
     if state is not None:
         query = query.where(table.c.state == state)
     found = rows(database, query)
+    counts = task_counts(database, [row["id"] for row in found])
+    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+
+
+def task_counts(database: sa.Engine, workflow_ids: list[str]) -> dict[str, dict[str, int]]:
+    """How many tasks of each workflow are in each state."""
     counted = sa.select(schema.tasks.c.workflow, schema.tasks.c.state, sa.func.count().label("count"))
-    counted = counted.where(schema.tasks.c.workflow.in_([row["id"] for row in found]))
+    counted = counted.where(schema.tasks.c.workflow.in_(workflow_ids))
     counts: dict[str, dict[str, int]] = {}
     for row in rows(database, counted.group_by(schema.tasks.c.workflow, schema.tasks.c.state)):
         counts.setdefault(row["workflow"], {})[row["state"]] = row["count"]
-    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+    return counts
 
 
 def workflow(database: sa.Engine, identity: str) -> Found | None:
@@ -51,6 +61,15 @@ def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_0
     table = schema.tasks
     query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.id > after))
     return rows(database, query.order_by(table.c.id).limit(most))
+
+
+def payloads(database: sa.Engine) -> Iterator[Found]:
+    """What every task was given and gave back, one after the other."""
+    table = schema.tasks
+    with database.connect() as connection:
+        query = sa.select(table.c.spec, table.c.result)
+        for row in connection.execution_options(stream_results=True).execute(query):
+            yield dict(row._mapping)
 
 
 def task(database: sa.Engine, identity: int) -> Found | None:
@@ -93,11 +112,13 @@ def energy(database: sa.Engine, began_s: float, ended_s: float) -> list[Found]:
     return rows(database, sa.select(table).where((table.c.ended_s >= began_s) & (table.c.began_s <= ended_s)))
 
 
-def journal(database: sa.Engine, after: int) -> Iterator[tuple[int, bytes]]:
-    """Entries of the journal beyond a sequence number, in order."""
+def journal(database: sa.Engine, after: int, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Entries of the journal beyond a sequence number (and up to another), in order."""
     table = schema.journal
     with database.connect() as connection:
         query = sa.select(table.c.sequence, table.c.entry).where(table.c.sequence > after).order_by(table.c.sequence)
+        if up_to is not None:
+            query = query.where(table.c.sequence <= up_to)
         for row in connection.execution_options(stream_results=True).execute(query):
             yield row[0], row[1]
 
@@ -114,22 +135,35 @@ def highest(database: sa.Engine) -> dict[str, int]:
 
 
 def drop_journal(database: sa.Engine, up_to: int) -> None:
-    """Entries that a snapshot holds."""
-    with database.begin() as connection:
-        connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence <= up_to))
+    """Entries that a snapshot holds, a few at a time: whoever writes meanwhile waits for one piece at most."""
+    table = schema.journal
+    with database.connect() as connection:
+        first = connection.execute(sa.select(sa.func.min(table.c.sequence))).scalar()
+    while first is not None and first <= up_to:
+        first += PIECE
+        with database.begin() as connection:
+            connection.execute(sa.delete(table).where(table.c.sequence < min(first, up_to + 1)))
+        time.sleep(PAUSE_S)
 
 
-def expire(database: sa.Engine, before_s: float) -> list[tuple[int, int]]:
-    """Delete workflows that ended before a time, with tasks and attempts; returns (task, number) of the attempts."""
+def expire(database: sa.Engine, before_s: float) -> Iterator[list[tuple[int, int]]]:
+    """Delete workflows that ended before a time, with tasks and attempts; yields (task, number) of the attempts.
+
+    A few tasks at a time, and a workflow after its last: whoever writes meanwhile waits for one piece at most.
+    """
     w, t, a = schema.workflows, schema.tasks, schema.attempts
-    with database.begin() as connection:
-        old = sa.select(w.c.id).where(w.c.ended_s < before_s)
-        old_tasks = sa.select(t.c.id).where(t.c.workflow.in_(old))
-        gone = [
-            tuple(row) for row in connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(old_tasks)))
-        ]
-        connection.execute(sa.delete(a).where(a.c.task.in_(old_tasks)))
-        connection.execute(sa.delete(t).where(t.c.workflow.in_(old)))
-        connection.execute(sa.delete(w).where(w.c.ended_s < before_s))
-        connection.execute(sa.delete(schema.energy).where(schema.energy.c.ended_s < before_s))
-        return gone
+    old = sa.select(w.c.id).where(w.c.ended_s < before_s)
+    while True:
+        with database.connect() as connection:
+            few = list(connection.execute(sa.select(t.c.id).where(t.c.workflow.in_(old)).limit(PIECE)).scalars())
+            found = connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(few)))
+            gone = [(int(task), int(number)) for task, number in found]
+        with database.begin() as connection:
+            if not few:
+                connection.execute(sa.delete(w).where(w.c.ended_s < before_s))
+                connection.execute(sa.delete(schema.energy).where(schema.energy.c.ended_s < before_s))
+                return
+            connection.execute(sa.delete(a).where(a.c.task.in_(few)))
+            connection.execute(sa.delete(t).where(t.c.id.in_(few)))
+        yield gone
+        time.sleep(PAUSE_S)

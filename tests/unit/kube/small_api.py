@@ -76,8 +76,8 @@ class SmallApi:
         return await self._write(request, body)
 
     def _get(self, request: web.Request) -> web.Response:
-        if request.path in self.items or request.path.count("/") == 3:
-            items = list(self.items.get(request.path, {}).values())
+        if request.path in self.items or request.path.count("/") == 3 or request.path.endswith("/leases"):
+            items = [one for one in self.items.get(request.path, {}).values() if selected(request, one)]
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         found = self._one(request.path)
         if found is None:
@@ -108,12 +108,14 @@ class SmallApi:
                 for version, kind, item in self.log.get(request.path, []):
                     if version > since:
                         since = version
+                        if not selected(request, item):
+                            continue
                         await answer.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
                 await changed.wait()
         except asyncio.CancelledError:
-            with contextlib.suppress(ConnectionError):
-                assert request.transport is not None
-                request.transport.close()
+            if request.transport is not None:  # else the client has closed it already
+                with contextlib.suppress(ConnectionError):
+                    request.transport.close()
             return answer
         finally:
             self.watches.discard(task)
@@ -124,6 +126,8 @@ class SmallApi:
             return self._bind(request.path.removesuffix("/binding"), body)
         if "leases" in parts:
             return self._lease(request, body)
+        if request.method == "PATCH" and parts[-2] in ("pods", "nodes"):
+            return self._label(request.path, body["metadata"])
         return web.json_response({}, status=201)
 
     def _bind(self, path: str, body: Json) -> web.Response:
@@ -140,6 +144,16 @@ class SmallApi:
             raise web.HTTPInternalServerError(text="lost")
         return web.json_response({}, status=201)
 
+    def _label(self, path: str, wanted: Json) -> web.Response:
+        found = self._one(path)
+        if found is None:
+            return refusal(404, "NotFound")
+        for key in ("uid", "resourceVersion"):
+            if key in wanted and found["metadata"][key] != wanted[key]:
+                return refusal(409, "Conflict")
+        found["metadata"].setdefault("labels", {}).update(wanted.get("labels", {}))
+        return web.json_response(self.put(f"/api/v1/{path.split('/')[-2]}", found))
+
     def _lease(self, request: web.Request, body: Json) -> web.Response:
         path = request.path if request.method == "POST" else request.path.rpartition("/")[0]
         key = f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"
@@ -149,6 +163,11 @@ class SmallApi:
         if known is not None and body["metadata"].get("resourceVersion") != known["metadata"]["resourceVersion"]:
             return refusal(409, "Conflict")
         return web.json_response(self.put(path, body))
+
+
+def selected(request: web.Request, item: Json) -> bool:
+    key, _, value = request.query.get("labelSelector", "").partition("=")
+    return not key or item["metadata"].get("labels", {}).get(key) == value
 
 
 def refusal(code: int, reason: str, **headers: str) -> web.Response:

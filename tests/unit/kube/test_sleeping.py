@@ -181,7 +181,7 @@ def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
         assert scheduler._queue.empty(), "nothing is bound to a node that is not up"
         scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True))
         await until(lambda: not scheduler._queue.empty())
-        assert scheduler._queue.get_nowait()[:2] == ("uid-p", "n")
+        assert scheduler._queue.get_nowait()[0][:2] == ("uid-p", "n")
 
     asyncio.run(run())
 

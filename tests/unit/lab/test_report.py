@@ -111,6 +111,15 @@ def test_every_dot_is_named_when_few_and_names_do_not_cover_each_other() -> None
         assert abs(y - v) >= 12 or x + width <= u or u + wide <= x
 
 
+def test_a_dot_far_from_all_others_does_not_squeeze_them() -> None:
+    dots = [Dot(f"p{i}", 10.0 + i, 20.0 - i) for i in range(6)] + [Dot("astray", 900.0, 15.5)]
+    text = scatter(dots, "x", "y")
+    across = sorted(float(x) for x in re.findall(r'<circle [^>]*cx="([\d.]+)"', text))
+    assert len(across) == 6 and across[-1] - across[0] > 300
+    assert text.count('<path class="dot') == 1 and "astray: 900" in text
+    assert "astray → 900" in re.findall(r'class="name"[^>]*>([^<]+)<', text)
+
+
 def test_of_many_dots_the_front_the_baseline_and_the_flagship_are_named() -> None:
     dots = [Dot(f"p{i}", float(i), 50.0 + i) for i in range(30)] + [Dot("base", 40.0, 90.0, marked=True)]
     text = scatter(dots, "x", "y", followed="p20")

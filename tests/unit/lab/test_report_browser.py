@@ -1,6 +1,6 @@
 """The report in a real browser: it draws, sorts, filters, offers its figures, fits a phone and prints whole columns.
 
-Needs Chromium or Chrome; skips by name without one (`make test-browser` installs it where apt can).
+Needs Chromium or Chrome; skips by name without one (`make tools` installs it where apt can).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BROWSER = next(
 )
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="needs chromium; `make test-browser` installs it"),
+    pytest.mark.skipif(BROWSER is None, reason="needs chromium (`make tools`)"),
 ]
 
 PROBE = """

@@ -25,11 +25,18 @@ def test_a_trial_is_the_simulation_however_often_it_runs(small: Scenario) -> Non
 
 def test_the_reference_scores_nothing_and_late_seconds_cost(small: Scenario) -> None:
     judge = Judge(small, 3)
-    assert judge.score(judge.reference) == -judge.penalty(judge.reference)
+    assert judge.gain(judge.reference) == 0.0
     slow = portfolio.Result(
-        judge.reference.energy_j, judge.baseline.mean_s * 1.5, judge.baseline.p95_s, judge.baseline.makespan_s
+        judge.reference.energy_j,
+        judge.baseline.mean_s * 1.5,
+        judge.baseline.p95_s,
+        judge.baseline.makespan_s,
+        tail_s=judge.baseline.tail_s,
     )
-    assert judge.penalty(slow) == pytest.approx(Judge.PRICE * math.log(1.5 / Judge.BOUND))
+    beyond = math.log(1.5 / Judge.BOUND)
+    step = Judge.STEP * (1.0 - math.exp(-beyond / Judge.WIDTH))
+    assert judge.penalty(slow) == pytest.approx(step + Judge.PRICE * beyond)
+    assert not judge.keeps(slow)
     assert Judge(small, 3, Wish(wait=1.0)).penalty(slow) == 0.0
 
 

@@ -173,7 +173,9 @@ def test_a_power_cap_over_time_is_kept() -> None:
 
 def test_frequencies_fall_with_the_cap() -> None:
     # Four tasks draw 20 W above idle; from 50 s on only 10 W are left, which the lower level needs. It is half as fast.
-    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=(Frequency(), Frequency(0.5, 0.5)))]
+    # At the cap itself nothing falls further.
+    steps = (Frequency(), Frequency(0.5, 0.5), Frequency(0.25, 0.25))
+    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=steps)]
     capped = power_cap.following(Series(50.0, (40.0, 30.0, 30.0, 30.0)))
     done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
     assert done.end_s_by_task().tolist() == pytest.approx([150.0] * 4)
@@ -304,6 +306,19 @@ def test_wattflow_lets_a_node_sleep_and_packs_the_other() -> None:
     nodes = [node("a", 4, idle_w=50, sleep=sleep), node("b", 4, idle_w=50, sleep=sleep)]
     assert len(set(places(jobs([30.0] * 4), nodes, "wattflow"))) == 1
     assert len(set(places(jobs([30.0] * 4), nodes, "fifo"))) == 2
+
+
+def test_wattflow_passes_a_slow_place_over_when_a_fast_one_is_about_to_come_free() -> None:
+    # f has speed 2, s 0.5. Task 0 (10 s) holds f until 5 s. Task 1 (100 s) comes at 1 s: it would end at 201 s on s,
+    # the only place with room, and at 5 + 50 s on f, so it waits. Task 2 (2 s, at 2 s) ends no later on s than on f.
+    nodes = [node("f", 1, speed=2.0), node("s", 1, speed=0.5)]
+    workload = jobs([10, 100, 2], [0, 1, 2])
+    done = run(workload, nodes, "wattflow")
+    assert done.start_s_by_task().tolist() == pytest.approx([0.0, 5.0, 2.0])
+    assert done.end_s_by_task().tolist() == pytest.approx([5.0, 55.0, 6.0])
+    # Without a runtime that is known nothing is promised, and it takes the place that is there.
+    unknown = run(jobs([10, 100], [0, 1], estimate_s=np.array([np.nan, 100.0])), nodes, "wattflow")
+    assert unknown.start_s_by_task().tolist() == pytest.approx([0.0, 1.0])
 
 
 def test_wattflow_slows_down_only_what_has_slack() -> None:

@@ -16,15 +16,17 @@ from wattflow.testing import check_policy, sample_states
 from wattflow.testing.check_policy import costs_of, looks
 from wattflow.testing.uncompiled import uncompiled_costs
 
+SEARCHES = ("nsga2",)
+ALL = [pytest.param(name, marks=pytest.mark.slow) if name in SEARCHES else name for name in registry.names()]
 ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
 
 
-@pytest.mark.parametrize("name", ONLINE)
+@pytest.mark.parametrize("name", ALL)
 def test_policy_keeps_the_contract(name: str) -> None:
     check_policy(registry.load(name), sample_states())
 
 
-@pytest.mark.parametrize("name", ONLINE)
+@pytest.mark.parametrize("name", registry.names())
 def test_policy_says_what_it_is(name: str) -> None:
     policy = registry.load(name)
     assert policy.name == name

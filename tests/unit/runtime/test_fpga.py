@@ -13,7 +13,7 @@ from wattflow.runtime.executors.fpga.run import KernelCall
 from wattflow.runtime.executors.fpga.verilator import program_of, run_words, verilog_of
 
 pytest.importorskip("amaranth")
-needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")
+needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator (`make tools`)")
 
 
 @pytest.mark.slow

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime import compaction
 from wattflow.runtime import messages as m
+from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.recovery import restore, take_snapshot
+from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.database import open_store
+from wattflow.store.objects import FolderObjects
 from wattflow.store.writer import Writer
 
 
@@ -51,10 +56,10 @@ def task(key: str, *parents: str, **about: object) -> m.Task:
     return m.Task(key=key, name=key, command=["true"], parents=list(parents), **about)  # type: ignore[arg-type]
 
 
-async def opened(folder: Path) -> tuple[Service, Hand, Writer]:
+async def opened(folder: Path, policy: str = "fifo") -> tuple[Service, Hand, Writer]:
     database = open_store(folder / "s.db")
     writer, driver = Writer(database), Hand()
-    service = restore(database, writer, driver, folder, "fifo")
+    service = restore(database, writer, driver, folder, policy)
     await service.start()
     return service, driver, writer
 
@@ -138,6 +143,7 @@ def test_submitting_again_changes_nothing_and_mistakes_are_all_told(tmp_path: Pa
         with pytest.raises(InvalidInput, match="somebody else"):
             await service.submit(submission, "you")
         assert driver.leases == [] and service.why(service.tasks[1])
+        assert service.why(service.tasks[2]) == "it waits for a (waiting)"
         await closed(service, writer)
 
     asyncio.run(body())
@@ -196,6 +202,94 @@ def test_what_was_kept_long_enough_is_forgotten(tmp_path: Path) -> None:
 
     asyncio.run(body())
     database = open_store(tmp_path / "s.db")
-    assert reads.expire(database, 0.0) == [] and len(reads.workflows(database)) == 1
-    assert reads.expire(database, 1e12) == [(1, 1)]
+    assert list(reads.expire(database, 0.0)) == [] and len(reads.workflows(database)) == 1
+    assert list(reads.expire(database, 1e12)) == [[(1, 1)]]
     assert reads.workflows(database) == [] and reads.tasks(database, "w") == []
+
+
+def test_a_start_under_another_policy_goes_on_from_what_the_first_decided(tmp_path: Path) -> None:
+    """The journal was made under one policy: replaying it under another would give other attempts."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path, "sjf")
+        long, short = task("long", estimate_s=100.0), task("short", estimate_s=1.0)
+        await service.submit(m.Submission(workflow="w", tasks=[long, short], seal=True), "me")
+        service.announce(m.Node(name="n", cpus=1.0, memory_bytes=1 << 30))
+        await service.stored()
+        assert [lease.spec.key for lease in driver.leases] == ["short"]
+        await closed(service, writer)
+
+        again, second, writer = await opened(tmp_path, "fifo")
+        assert again.decider.policy == "sjf"  # work is open under it
+        (lease,) = second.resumed
+        again.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await again.stored()
+        assert [lease.spec.key for lease in second.leases] == ["long"]
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_thousands_of_placements_are_made_in_pieces_and_a_loss_between_loses_none(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        tasks = [task(f"t{n}") for n in range(300)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
+        service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
+        while service._under_way is None:
+            await asyncio.sleep(0)
+        assert len(service.attempts) < 300
+        service.gone("big", "pulled out")
+        await service.stored()
+        assert service._under_way is None and not service.attempts
+        service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
+        await service.stored()
+        await service.stored()
+        assert len(service.attempts) == 300
+        await closed(service, writer)
+        again, second, writer = await opened(tmp_path)
+        assert len(second.resumed) == 300
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_objects_that_no_task_names_are_swept_away_when_they_are_old(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "objects")
+    function, call, orphan = (objects.put(text) for text in (b"function", b"call", b"orphan"))
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        spec = m.Task(key="a", name="a", function=function, call=m.Blob(object=call), python="3.11")
+        await service.submit(m.Submission(workflow="w", tasks=[spec]), "me")
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert wanted_objects(database) == {function, call}
+    assert objects.sweep(0.0, lambda: set()) == 0
+    assert objects.sweep(1e12, lambda: wanted_objects(database)) == 1
+    assert objects.has(function) and objects.has(call) and not objects.has(orphan)
+
+
+def test_a_snapshot_that_fails_leaves_the_journal_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> subprocess.Popen[str]:
+        pipe, command = subprocess.PIPE, [sys.executable, "-c", "import sys; sys.exit('no room')"]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    monkeypatch.setattr(compaction, "_process", broken)
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        database = open_store(tmp_path / "s.db")
+        with pytest.raises(OSError, match="no room"):
+            await take_snapshot(service, database, tmp_path)
+        assert "snapshot" not in reads.meta(database) and list(reads.journal(database, 0))
+        await closed(service, writer)
+        again, second, writer = await opened(tmp_path)
+        assert [lease.fence for lease in second.resumed] == [lease.fence for lease in driver.leases]
+        await closed(again, writer)
+
+    asyncio.run(body())

@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,9 +137,12 @@ def _start_manager(folder: Path, processes: Processes, users: Accounts, port: in
 
 
 def start_scheduler(
-    folder: Path, processes: Processes, users: Accounts, qps: float | None = None
+    folder: Path, processes: Processes, users: Accounts, qps: float | None = None, extenders: Sequence[JSON] = ()
 ) -> tuple[Process, int]:
     """Starts kube-scheduler: as shipped (50 requests a second), or with its client limit at `qps`; does not wait.
+
+    Args:
+        extenders: Entries of its configuration for programs that it asks over HTTP.
 
     Returns:
         The process, and the port of its `/metrics` (HTTPS).
@@ -152,6 +156,7 @@ def start_scheduler(
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
         "leaderElection": {"leaderElect": False},
+        "extenders": list(extenders),
     }
     file = folder / "kube-scheduler.json"
     file.write_text(json.dumps(config, indent=1))

@@ -12,6 +12,8 @@ ETCD = "3.6.8"
 KWOK = "0.8.0"
 ARGO = "4.0.2"
 CONTAINERD = "2.4.2"
+HELM = "3.19.0"
+VERSITYGW = "1.8.0"
 
 HERE = Path(__file__).resolve().parents[1]
 ARGO_MODULE = "github.com/argoproj/argo-workflows/v4"
@@ -66,6 +68,8 @@ PARTS = (
     ),
     Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
     Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
+    Part("helm", HELM, ("helm",), ("helm.sh/helm/v3/cmd/helm",)),
+    Part("versitygw", VERSITYGW, ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",)),
     # Both from one vendored copy, so that what they share is compiled once.
     Part(
         "argo",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kuberig import accounts, argo, control, kwok, node
 from kuberig.accounts import Accounts
-from kuberig.api import Api
+from kuberig.api import JSON, Api
 from kuberig.processes import NotReady, Process, Processes, until_ready
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -73,9 +73,9 @@ class Rig:
         """The kubeconfig file of an account that has a second scheduler's rights and no others."""
         return self.users.config("scheduler")
 
-    def start_scheduler(self, qps: float | None = None) -> Process:
-        """Starts kube-scheduler (as shipped, or with its client limit at `qps`)."""
-        process, port = control.start_scheduler(self.folder, self.processes, self.users, qps)
+    def start_scheduler(self, qps: float | None = None, extenders: Sequence[JSON] = ()) -> Process:
+        """Starts kube-scheduler (as shipped, or with its client limit at `qps`; with programs that it asks)."""
+        process, port = control.start_scheduler(self.folder, self.processes, self.users, qps, extenders)
         until_ready(process, lambda: control.answers(port), 60)
         self.scheduler_port = port
         return process

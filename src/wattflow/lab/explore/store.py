@@ -12,7 +12,6 @@ from wattflow.files.whole import whole_file, write_text
 from wattflow.lab.explore.design import Design
 from wattflow.lab.explore.point import DesignPoint
 
-AXES = ("frame", "design", "policy", "cluster", "workload", "seed")
 LISTS = ("slower", "utilisation")
 Row = dict[str, Any]
 

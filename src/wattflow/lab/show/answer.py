@@ -34,6 +34,8 @@ ROWS = 8
 ASSUMED_PRICE, ASSUMED_G = 0.20, 300.0
 """Money and grams of CO₂ per kWh where the cluster names none: round figures of a European grid."""
 HOURS_A_YEAR = 8766.0
+_NAME_WIDTH = 18
+"""Of the policies' column: as long as `least-energy-sleep`; the table then fits 80 columns."""
 _HEADS = {
     "energy_j": "energy", "workflow_response_mean_s": "response", "workflow_response_p95_s": "p95",
     "makespan_s": "makespan", "deadlines_missed": "late", "cost": "cost", "carbon_g": "CO₂",
@@ -182,7 +184,7 @@ def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) 
     known = [
         m for m in MATTERS if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
     ]
-    table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=18)
+    table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=_NAME_WIDTH)
     for metric in known:
         table.add_column(_HEADS[metric], justify="right", no_wrap=True)
         if metric == "energy_j":
@@ -218,8 +220,9 @@ def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[fl
 
 def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
     policy = group[0]
-    mark = " *" if knows_future(policy) else ""
-    cells = [f"{policy[: 12 if len(group) > 1 else 16]}{mark}{f' (={len(group)})' if len(group) > 1 else ''}"]
+    mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
+    room = _NAME_WIDTH - len(mark)
+    cells = [f"{policy if len(policy) <= room else policy[: room - 1] + '…'}{mark}"]
     for metric in known:
         each = comparison.summary(workload, policy, metric)
         cells.append(_short(metric, each.mean))

@@ -29,6 +29,8 @@ MEANINGS = {
     "amortise": "part of the waiting tasks that share the cost of a waking",
     "sleep": "idle time before sleep, in break-even times",
     "merit": "power of the merit that shortens a wasteful node's idling",
+    "spare": "how much longer a late task may take at once than by waiting for room elsewhere; inf: any",
+    "margin": "part of the critical path that a task is due earlier, for what estimates leave out",
     "overlap": "transfers planned as the simulator runs them (0) or as the papers do (1)",
     "smt": "a task per core (0), per hardware thread (1), or the better of both (−1)",
     "slack": "share of its span that a workflow may end later to save energy",

@@ -73,9 +73,13 @@ class _Frame:
         return parts
 
 
+FAR = 3.0
+"""A dot is far when the axis would be so many times as long because of it."""
 MOST_NAMED = 14
 """Above so many places only the front, the marked and the followed dot are named."""
 _AROUND = ((9.0, 0.0), (9.0, -13.0), (9.0, 13.0), (-9.0, 0.0), (-9.0, -13.0), (-9.0, 13.0), (0.5, -16.0), (0.5, 16.0))
+LETTER, GAP = 6.8, 6.0
+"""Width of a letter of a name, and the least room between two names."""
 _PLACES = tuple(
     (dx * (1.0 + (reach - 1.0) / 3.0), 4.0 + dy * reach) for reach in (1.0, 2.0, 3.2, 4.6, 6.2) for dx, dy in _AROUND
 )
@@ -86,25 +90,63 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | Non
     """Every policy as a dot with its intervals; the front is joined as stairs.
 
     Every place is named while they are few, else the front, the marked and the ``followed`` dot. Equal dots share one
-    name.
+    name. Dots far from all others would squeeze those: they stand as triangles at the edge, with their value.
     """
     if not dots:
         return "<p>Nothing to draw: energy or makespan is unknown.</p>"
-    frame = _Frame(_padded([(d.x, d.x_half) for d in dots]), _padded([(d.y, d.y_half) for d in dots]))
     front = pareto_front([d.x for d in dots], [d.y for d in dots]).tolist()
+    reach_x, reach_y = _reach([d.x for d in dots]), _reach([d.y for d in dots])
+    given, dots = dots, [_held(dot, reach_x, reach_y) for dot in dots]
+    frame = _Frame(_padded([(d.x, d.x_half) for d in dots]), _padded([(d.y, d.y_half) for d in dots]))
     parts = frame.axes(escape(x_label), escape(y_label))
     parts.append(f'<path class="front" d="{_stairs(frame, [dots[i] for i in front])}"/>')
     order = sorted(range(len(dots)), key=lambda i: (i in front, dots[i].marked))
     for i in order:
         dot, (x, y) = dots[i], frame.at(dots[i].x, dots[i].y)
         kind = "dot base" if dot.marked else "dot best" if i in front else "dot"
-        about = f"{dot.name}: {dot.x:,.4g} ±{dot.x_half:.2g}, {dot.y:,.4g} ±{dot.y_half:.2g}"
+        true = given[i]
+        about = f"{true.name}: {true.x:,.4g} ±{true.x_half:.2g}, {true.y:,.4g} ±{true.y_half:.2g}"
         parts += _whiskers(frame, dot) if i in front else []
-        parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(about)}</title></circle>')
-    first = [*front, *(i for i in reversed(order) if dots[i].marked or dots[i].name == followed)]
+        beyond = (true.x > reach_x[1], true.y > reach_y[1])
+        parts.append(
+            f"{_mark(kind, x, y, beyond)}<title>{escape(about)}</title></{'path' if any(beyond) else 'circle'}>"
+        )
+    first = [
+        *front,
+        *(i for i in reversed(order) if dots[i].marked or dots[i] is not given[i] or given[i].name == followed),
+    ]
     box = f"0 0 {frame.width:g} {frame.height:g}"
     names = _names(frame, dots, list(dict.fromkeys([*first, *reversed(order)])), len(first))
     return f'<svg class="scatter" viewBox="{box}" role="img">{"".join(parts + names)}</svg>'
+
+
+def _reach(values: Sequence[float]) -> tuple[float, float]:
+    """From where to where the dots of an axis lie, but for the one in ten (at least one) far above all others."""
+    ordered = sorted(values)
+    for left_out in range(1, max(1, len(ordered) // 10) + 1):
+        kept = ordered[:-left_out]
+        if len(kept) > 2 and kept[-1] > kept[0] and ordered[-left_out] - kept[0] > FAR * (kept[-1] - kept[0]):
+            return kept[0], kept[-1]
+    return ordered[0], ordered[-1]
+
+
+def _held(dot: Dot, x: tuple[float, float], y: tuple[float, float]) -> Dot:
+    """The dot, or one a little outside of the axes' reach, with its true value in its name."""
+    if dot.x <= x[1] and dot.y <= y[1]:
+        return dot
+    true = [f"→ {dot.x:,.3g}"] if dot.x > x[1] else []
+    true += [f"↑ {dot.y:,.3g}"] if dot.y > y[1] else []
+    edge_x, edge_y = (high + 0.06 * (high - low) for low, high in (x, y))
+    return Dot(f"{dot.name} {' '.join(true)}", min(dot.x, edge_x), min(dot.y, edge_y), marked=dot.marked)
+
+
+def _mark(kind: str, x: float, y: float, beyond: tuple[bool, bool]) -> str:
+    """A circle, or a triangle that points to where its dot is; both are open for a title."""
+    if beyond[0]:
+        return f'<path class="{kind}" d="M{x - 5:.1f} {y - 6:.1f}L{x + 6:.1f} {y:.1f}L{x - 5:.1f} {y + 6:.1f}Z">'
+    if beyond[1]:
+        return f'<path class="{kind}" d="M{x - 6:.1f} {y + 5:.1f}L{x:.1f} {y - 6:.1f}L{x + 6:.1f} {y + 5:.1f}Z">'
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5">'
 
 
 def _names(frame: _Frame, dots: Sequence[Dot], order: Sequence[int], needed: int) -> list[str]:
@@ -125,12 +167,14 @@ def _together(names: Sequence[str]) -> str:
 
 def _label(frame: _Frame, at: tuple[float, float], name: str, taken: list[tuple[float, float, float, float]]) -> str:
     """The name at the first place around its dot that is free, joined to it by a line where it stands further off."""
-    (x, y), width = at, 6.6 * len(name)
+    (x, y), width = at, LETTER * len(name)
     for dx, dy in _PLACES:
         left = x + dx - width if dx < 0 else x + dx - width / 2 if dx < 1 else x + dx
         box = (left, y + dy - 10, left + width, y + dy + 2)
         inside = box[0] >= frame.left and box[2] <= frame.width - 2 and box[1] >= 0 and box[3] <= frame.height - 40
-        if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+        if inside and not any(
+            box[0] < b[2] + GAP and b[0] < box[2] + GAP and box[1] < b[3] and b[1] < box[3] for b in taken
+        ):
             taken.append(box)
             return f'{_joint((x, y), box, dy)}<text class="name" x="{left:.1f}" y="{y + dy:.1f}">{escape(name)}</text>'
     return ""

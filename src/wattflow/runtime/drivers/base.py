@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Window
@@ -38,8 +39,9 @@ class Sink(Protocol):
     def load(self, node: str, load: Load) -> None:
         """What a node looks like."""
 
-    def log(self, fence: int, offset: int, data: bytes) -> None:
-        """Output of an attempt from a place on; what is known already is skipped."""
+    def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
+        """Output of an attempt from a place on; what is known already is skipped. What comes back ends when it is
+        written; who need not know may ignore it."""
 
     def now(self) -> float:
         """Seconds on the service's clock: like the wall clock, but never back."""

@@ -1,0 +1,51 @@
+"""A turn of the service under way, and the way back into the loop from the writer's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from wattflow.live.protocol import Placement, Step
+from wattflow.runtime.records import AttemptRecord
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A step of the engine whose placements are made into leases, a few at a time.
+
+    Nothing of it is written before all are: a step in the journal without its attempts would be work that nobody
+    knows of.
+    """
+
+    step: Step
+    now_s: float
+    leases: list[AttemptRecord] = field(default_factory=list)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every placement has its lease."""
+        return len(self.leases) >= len(self.step.placements)
+
+    def next_placements(self, most: int) -> Sequence[Placement]:
+        """Those that come next."""
+        done = len(self.leases)
+        return self.step.placements[done : done + most]
+
+
+def settle(waiters: Iterable[asyncio.Future[None]]) -> None:
+    """Let those go on who waited."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    """Into the loop from another thread; a loop that is gone needs no answer."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        log.debug("the loop is closed")

@@ -1,0 +1,88 @@
+"""The Helm chart: says the same as the kustomize base, and a real helm installs and removes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from kuberig import parts
+from kuberig.api import JSON
+from test_scheduler_deploy import DEPLOY, documents
+from under_test import Cluster, unavailable
+
+from wattflow.kube import settings
+
+CHART = DEPLOY / "helm" / "wattflow"
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    if parts.missing(("helm",)):
+        unavailable("the rig lacks helm (`make kube-rig`)")
+    return parts.program("helm")
+
+
+def _run(helm: Path, *words: str, kubeconfig: Path | None = None) -> str:
+    env = os.environ | ({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})
+    done = subprocess.run([helm, *words], capture_output=True, text=True, env=env, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def _rendered(helm: Path, *words: str) -> dict[tuple[str, str], JSON]:
+    version = ("--kube-version", parts.KUBERNETES)
+    text = _run(helm, "template", "wattflow", str(CHART), "-n", "wattflow", "--include-crds", *version, *words)
+    return _named([one for one in yaml.safe_load_all(text) if one])
+
+
+def _named(found: list[JSON]) -> dict[tuple[str, str], JSON]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+
+def test_the_chart_says_what_the_base_says(helm: Path) -> None:
+    chart = _rendered(helm)
+    text = chart.pop(("ConfigMap", "wattflow-scheduler"))["data"]["scheduler.toml"]
+    assert settings.parse(text) == settings.parse((DEPLOY / "base" / "scheduler.toml").read_text())
+    base = _named(documents("base"))
+    del base["Namespace", "wattflow"]  # helm makes it, by --create-namespace
+    deployment = base["Deployment", "wattflow-scheduler"]
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container |= {"image": "wattflow:0.1.0", "imagePullPolicy": "IfNotPresent"}  # kustomize sets the tag apart
+    assert chart == base
+
+
+def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
+    usual = _rendered(helm).keys()
+    for value, folder in (
+        ("rights.sleep", "sleep"), ("rights.claims", "claims"), ("admission.hpeGuarantee", "hpe-guarantee"),
+        ("admission.mps", "mps"), ("rights.resize", "resize"),
+    ):  # fmt: skip
+        more = _rendered(helm, "--set", f"{value}=true")
+        assert {key: more[key] for key in more.keys() - usual} == _named(documents(folder)), value
+
+
+def test_another_namespace_and_name_reach_everything(helm: Path) -> None:
+    words = ("template", "x", str(CHART), "-n", "elsewhere", "--kube-version", parts.KUBERNETES)
+    text = _run(helm, *words, "--set", "schedulerName=green")
+    found = _named([one for one in yaml.safe_load_all(text) if one])
+    assert "namespace: wattflow" not in text
+    toml = settings.parse(found["ConfigMap", "wattflow-scheduler"]["data"]["scheduler.toml"])
+    assert (toml.name, toml.lease_namespace) == ("green", "elsewhere")
+    assert found["Role", "wattflow-scheduler"]["rules"][1]["resourceNames"] == ["green"]
+
+
+def test_helm_installs_and_removes_it(helm: Path, cluster: Cluster) -> None:
+    where = ("-n", "wattflow-helm")
+    # without replicas: the image is not on the rig, and its pods would take other tests' nodes
+    words = ("install", "w", str(CHART), *where, "--create-namespace", "--set", "replicas=0", "--skip-crds")
+    _run(helm, *words, kubeconfig=cluster.kubeconfig)
+    try:
+        found = cluster.api.get("/apis/apps/v1/namespaces/wattflow-helm/deployments/wattflow-scheduler")
+        assert found["spec"]["template"]["spec"]["serviceAccountName"] == "wattflow-scheduler"
+    finally:
+        _run(helm, "uninstall", "w", *where, "--wait", kubeconfig=cluster.kubeconfig)
+    cluster.api.delete("/api/v1/namespaces/wattflow-helm")
+    cluster.api.await_none("/apis/apps/v1/namespaces/wattflow-helm/deployments", 60)

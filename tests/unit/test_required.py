@@ -1,0 +1,43 @@
+"""With WATTFLOW_REQUIRE=1 nothing skips but what only a machine's kernel can give."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+
+def test_called():
+    pytest.skip("no such program")
+
+@pytest.mark.skipif(True, reason="no such library")
+def test_marked():
+    pass
+
+def test_kernel():
+    pytest.skip("this kernel refuses perf events: not permitted")
+
+@pytest.mark.xfail(strict=True)
+def test_expected():
+    assert False
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("0", "4 skipped, 1 xfailed"), ("1", "1 failed, 1 skipped, 1 xfailed, 2 errors")]
+)
+def test_what_skips_fails_where_everything_is_required(tmp_path: Path, required: str, outcome: str) -> None:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    (tmp_path / "test_skips.py").write_text(TESTS)
+    (tmp_path / "test_whole.py").write_text('import pytest\npytest.importorskip("no_such_module")\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--continue-on-collection-errors", str(tmp_path)],
+        env=os.environ | {"WATTFLOW_REQUIRE": required}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert outcome in done.stdout, done.stdout

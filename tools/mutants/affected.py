@@ -1,0 +1,87 @@
+"""Which tests to run for a fault: those that call its function, golden ones and then the quickest first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults import ROOT, Fault
+
+TESTS = (
+    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/golden/test_figures.py",
+    "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel",
+    "tests/unit/lab",
+    "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live", "tests/unit/frames",
+    "tests/property/test_simulator.py", "tests/property/test_policies.py", "tests/property/test_planners.py",
+    "tests/property/test_lab.py", "tests/property/test_live.py", "tests/property/test_bounds.py",
+    "tests/differential/test_closed_forms.py", "tests/differential/test_saga.py", "tests/differential/test_easy.py",
+    "tests/differential/test_live_replay.py", "tests/differential/test_reference.py",
+)  # fmt: skip
+PORTIONS_S = (6.0, 10.0, 50.0)
+"""CPU seconds of tests in each portion; the next runs only when those before notice nothing."""
+GOLDEN = "tests/golden/"
+"""Tests that compare whole runs notice most, and there are few files of them to load."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A test and its CPU seconds, uncompiled."""
+
+    test: str
+    seconds: float
+
+
+def environment(*paths: Path) -> dict[str, str]:
+    """Tests run on these sources and plugins, uncompiled."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "NUMBA_DISABLE_JIT": "1"}
+
+
+def record(path: Path, tests: Sequence[str], limit_s: float | None = None) -> bool:
+    """Run these tests once, noting what they call; goes on where it stopped. Whether it came to the end."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "touched", *tests]
+    env = environment(ROOT / "src", Path(__file__).parent) | {"WATTFLOW_MAP": str(path)}
+    try:
+        subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def load(path: Path) -> dict[str, list[Timed]]:
+    """The tests that call each function ("path name"), in the order in which to try them."""
+    found: dict[str, list[Timed]] = defaultdict(list)
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if row["passed"]:
+            for function in row["functions"]:
+                found[function].append(Timed(row["test"], row["seconds"]))
+    return {function: sorted(tests, key=_eager) for function, tests in found.items()}
+
+
+def _eager(timed: Timed) -> tuple[bool, float, str]:
+    return not timed.test.startswith(GOLDEN), timed.seconds, timed.test
+
+
+def portions(fault: Fault, calling: dict[str, list[Timed]]) -> list[list[Timed]]:
+    """The tests for a fault, in portions; a function that no test calls by itself gets those of its whole file."""
+    tests = calling.get(f"{fault.path} {fault.function}")
+    if not tests:
+        of_file = {t for function, each in calling.items() if function.startswith(f"{fault.path} ") for t in each}
+        tests = sorted(of_file, key=_eager)
+    found: list[list[Timed]] = []
+    left = iter(tests)
+    for most_s in PORTIONS_S:
+        portion, spent = [], 0.0
+        for test in left:
+            portion.append(test)
+            spent += test.seconds
+            if spent > most_s:
+                break
+        if portion:
+            found.append(portion)
+    return found
