@@ -378,7 +378,9 @@ def kube(make: Maker) -> list[str]:
             ["scheduler", "--config", path, "--check", *reached],
             ["scheduler", "--check", *make.options("--policy", "--config", "--kubeconfig"), *reached],
             [make.nasty()], ["explain", make.nasty(), *reached], ["status", *reached],
-            ["collect", make.nasty(), make.out(".json"), *reached], ["meter", "--nonsense", make.nasty()],
+            ["collect", make.nasty(), make.out(".json"), *reached],
+            ["meter", make.out(".json"), "--for", "0.01", *make.options("--every", "--every", "--nonsense")],
+            ["register", "--server", make.nasty(), "--token-file", make.nasty(), "--folder", make.nasty(), *reached],
         ]),
     ]  # fmt: skip
 
