@@ -380,7 +380,10 @@ def kube(make: Maker) -> list[str]:
             [make.nasty()], ["explain", make.nasty(), *reached], ["status", *reached],
             ["collect", make.nasty(), make.out(".json"), *reached],
             ["meter", make.out(".json"), "--for", "0.01", *make.options("--every", "--every", "--nonsense")],
+            ["scheduler", "--check", "--frame", make.nasty(), *make.options("--placer", "--port"), *reached],
             ["register", "--server", make.nasty(), "--token-file", make.nasty(), "--folder", make.nasty(), *reached],
+            ["register", "--server", make.nasty(), "--token-file", path, "--folder", make.out("pods"),
+             *make.options("--claim", "--host-path", "--node-selector"), *reached],
         ]),
     ]  # fmt: skip
 

@@ -137,7 +137,8 @@ def why(
     if output is o.Form.json:
         show([answer], (), o.Form.json, None, "")
     else:
-        typer.echo(f"{answer['state']}: {answer['why']}")
+        reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
+        typer.echo(f"{answer['state']}{reason}")
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
