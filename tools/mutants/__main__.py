@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="map and results as they come")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--limit-s", type=float, default=1e9, help="start nothing after so long")
+    parser.add_argument("--limit-s", type=float, default=1e6, help="start nothing after so long")
     parser.add_argument("--again", action="store_true", help="try survivors again, as after adding tests")
     parser.add_argument("--map", nargs="*", metavar="TESTS", help="record the map, or that of new tests; try none")
     parser.add_argument("--list", action="store_true", help="print the faults; try none")
@@ -163,7 +163,7 @@ def main() -> None:
     mapped, kept = given.folder / "map.jsonl", given.folder / "results.jsonl"
     if given.map is not None or not mapped.with_suffix(".whole").exists():
         print("recording which tests call which functions", flush=True)
-        if affected.record(mapped, given.map or affected.TESTS, given.limit_s) and not given.map:
+        if affected.record(mapped, given.map or affected.TESTS, given.processes, given.limit_s) and not given.map:
             mapped.with_suffix(".whole").touch()
     if given.map is not None:
         return

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import re
 import signal
 import sys
 from pathlib import Path
@@ -14,12 +13,9 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from wattflow.cli.live import home_of
-from wattflow.files.reading import small_text
+from wattflow.cli.live import check_address, given_token, home_of
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
-
-_LONGEST_TOKEN = 4096
 
 
 def agent(
@@ -43,9 +39,8 @@ def agent(
     place = home_of(None)
     from wattflow.runtime.executors.gpu import Sharing
 
-    token = _token(token_file)
-    if not re.fullmatch(r"https?://[^\s/]+/?", server):
-        raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
+    token = given_token(token_file)
+    check_address(server)
     if cpus is not None and not 0 < cpus < math.inf:
         raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if gpu_sharing not in get_args(Sharing):
@@ -77,10 +72,3 @@ def agent(
         uvloop.run(main())
     except ImportError:
         asyncio.run(main())
-
-
-def _token(path: Path) -> str:
-    token = small_text(path, "token").strip()
-    if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
-    return token

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli.guard import guarded
+from wattflow.cli.live import check_address, given_token
 from wattflow.cli.screen import check_folder, remark
+from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -61,7 +63,6 @@ def scheduler(
 
     where = _access(kubeconfig)
     from wattflow.kube import process, settings
-    from wattflow.model.errors import InvalidInput
     from wattflow.policy import registry
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
@@ -160,6 +161,10 @@ def meter(
     from wattflow.files.whole import write_text
     from wattflow.kube.pod_cpu import PodCpu
 
+    if not 0.01 <= every_s <= 3600.0:
+        raise InvalidInput("--every", f"{every_s:g} is not within 0.01 and 3600 seconds")
+    if not for_s >= 0.0:
+        raise InvalidInput("--for", f"{for_s:g} is no number of seconds")
     check_folder(out)
     pods = PodCpu(group)
     began_s = time.monotonic()
@@ -263,9 +268,14 @@ def register(
     from wattflow.model.errors import InvalidInput
     from wattflow.runtime.transport import HttpTransport
 
-    token = token_file.read_text(encoding="utf-8").strip()
+    token = given_token(token_file)
+    check_address(server)
+    try:
+        words = shlex.split(prefix)
+    except ValueError as error:
+        raise InvalidInput("--prefix", f"{prefix[:100]!r}: {error}") from None
     template = Template(
-        namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=shlex.split(prefix),
+        namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=words,
         claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path), host_network=host_network,
         node_selector=dict(_pair("--node-selector", text) for text in node_selector or []),
     )  # fmt: skip
@@ -294,8 +304,6 @@ def register(
 
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
     """``SOURCE:PATH`` as the path in pods and what lies there."""
-    from wattflow.model.errors import InvalidInput
-
     found = {}
     for text in texts or []:
         source, _, path = text.rpartition(":")
@@ -306,8 +314,6 @@ def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:
-    from wattflow.model.errors import InvalidInput
-
     key, equals, value = text.partition("=")
     if not equals:
         raise InvalidInput(option, f"{text!r} is not LABEL=VALUE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,13 @@ import typer
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, print_tables
 from wattflow.files.reading import small_text
-from wattflow.model.errors import MissingExtra
+from wattflow.model.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
     from wattflow.runtime.home import Home
 
+LONGEST_TOKEN = 4096
 HomeFolder = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="The server's folder; else WATTFLOW_HOME, else the user's.")
 ]
@@ -41,8 +43,22 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
-    token = small_text(token_file, "token").strip() if token_file is not None else place.token(role)
+    token = given_token(token_file) if token_file is not None else place.token(role)
     return Connection(server or place.url(), token, place.ca() if server is None else None)
+
+
+def given_token(path: Path) -> str:
+    """The token in a file."""
+    token = small_text(path, "token").strip()
+    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
+    return token
+
+
+def check_address(server: str) -> None:
+    """Refuse what is no address of a server before anything tries to reach it."""
+    if not re.fullmatch(r"https?://[^\s/]+/?", server):
+        raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
 
 
 def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -101,7 +103,10 @@ def _is_address(server: str) -> bool:
     """Whether a URL has a host, and a port if it names one."""
     try:
         parts = urlsplit(server)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        host, port = parts.hostname or "", parts.port
+        if re.fullmatch(r"[0-9.]+", host):
+            ipaddress.IPv4Address(host)
+        return parts.scheme in ("http", "https") and bool(host) and (port is None or port > 0)
     except ValueError:
         return False
 
