@@ -11,6 +11,7 @@ from wattflow.learn import foresight
 from wattflow.learn.foresight import Foresight, Look
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Trial
+from wattflow.live import roll
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
 
@@ -48,7 +49,7 @@ def test_a_look_sees_estimates_and_not_the_truth(small: Scenario) -> None:
         look = Foresight(other, small.cluster, members, 4, draws=1)
         look.restart()
         look.simulation.advance(float(other.workflow_submit_s.min()))
-        left = foresight.roll.draw_left(look.simulation.state, 0.2, 0)
+        left = roll.draw_left(look.simulation.state, 0.2, 0)
         seen.append(look._roll(look.members[1], left, 1e5)[1])
     assert seen[0] == seen[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from wattflow.learn import adversary, batch, dialing, fronts, headway, portfolio, regret, streams
 from wattflow.learn.evaluate import Place
 from wattflow.learn.headway import Headway
-from wattflow.model.workload import Workload
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Shape, Workload
+from wattflow.policy import weights
 
 
 def test_hypervolume_of_known_fronts() -> None:
@@ -32,7 +35,7 @@ def test_a_neighbour_differs_in_at_most_two_numbers() -> None:
 
 def test_the_search_goes_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     def outcome(case: adversary.Case, tasks: int, seeds: int) -> adversary.Case:
-        return adversary.replace(case, log_ratio=case.runtime_error)
+        return replace(case, log_ratio=case.runtime_error)
 
     monkeypatch.setattr(adversary, "judged", outcome)
     found = adversary.search(40)
@@ -52,7 +55,7 @@ def test_headway_sums_what_is_closed() -> None:
 def test_bounded_slowdown_by_hand() -> None:
     jobs = Workload.of_columns(
         "two", release_s=np.zeros(2), runtime_s=np.array([100.0, 5.0]), workflow=np.arange(2, dtype=np.int32),
-        shapes=(batch.swf.Shape(0, (batch.swf.Variant(cores=256),)),), workflow_submit_s=np.zeros(2),
+        shapes=(Shape(0, (Variant(cores=256),)),), workflow_submit_s=np.zeros(2),
     )  # fmt: skip
     # In order: 1 and 105 / 10; shortest first: 105 / 100 and 1.
     assert batch.bounded_slowdown(jobs, "fifo", "strict") == pytest.approx((1.0 + 10.5) / 2)
@@ -70,5 +73,5 @@ def test_dials_are_tried_beside_the_portfolios_own_best(load: float) -> None:
     assert tried[-1]["lean"] == 0.0
     best = next(t for t in portfolio.tuned(load, streams.FOLDS[0]) if t.setting.startswith("wattflow:"))
     assert all(tried[-1][name] == value for name, value in best.policy().params.items())
-    policy = dialing.policy_of(np.zeros(dialing.weights.SIZE), tried[-1])
+    policy = dialing.policy_of(np.zeros(weights.SIZE), tried[-1])
     assert policy.params["lean"] == 0.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wattflow.learn import evolve, paired, portfolio, scenarios
+from wattflow.learn import evolve, paired, portfolio, scenarios, streams
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge, Trial, Wish
 from wattflow.policy import registry, weights
@@ -67,9 +67,9 @@ def test_random_clusters_are_as_wide_as_promised() -> None:
 
 
 def test_no_fold_trains_on_what_it_holds_out() -> None:
-    for fold, held in enumerate(evolve.streams.FOLDS):
+    for fold, held in enumerate(streams.FOLDS):
         assert not set(held) & set(evolve.training_applications(fold))
-    assert set(evolve.training_applications(-1)) == set(evolve.streams.APPLICATIONS)
+    assert set(evolve.training_applications(-1)) == set(streams.APPLICATIONS)
 
 
 def test_signed_ranks_and_holm_are_those_of_the_books() -> None:
