@@ -116,7 +116,7 @@ def test_a_dot_far_from_all_others_does_not_squeeze_them() -> None:
     text = scatter(dots, "x", "y")
     across = sorted(float(x) for x in re.findall(r'<circle [^>]*cx="([\d.]+)"', text))
     assert len(across) == 6 and across[-1] - across[0] > 300
-    assert text.count("<path class=\"dot") == 1 and "astray: 900" in text
+    assert text.count('<path class="dot') == 1 and "astray: 900" in text
     assert "astray → 900" in re.findall(r'class="name"[^>]*>([^<]+)<', text)
 
 
