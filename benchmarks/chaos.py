@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 from chaos_rig import LOST_S, Rig
+from chaos_tally import Portion, recorded, sources, summed
 from chaos_watch import Watch, detections
 
 from wattflow.model.errors import WattflowError
@@ -109,13 +110,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest-s", type=float, default=1200.0, help="no fault is begun after this long")
+    parser.add_argument("--record", type=Path, help="a file in which portions are added up")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the end of a block still tidies up
     folder = Path(tempfile.mkdtemp(prefix="wattflow-chaos-"))
     mounted = _small_disk(folder / "home")
     rig = Rig(folder, options.seed, mounted)
     try:
-        return attack(rig, options.kills)
+        return tell(attack(rig, options), options.record)
     finally:
         rig.stop()
         if mounted:
@@ -124,7 +127,8 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def attack(rig: Rig, kills: int) -> int:
+def attack(rig: Rig, options: argparse.Namespace) -> Portion:
+    began_s = time.monotonic()
     rig.start()
     _until_it_answers(rig)
     watch = Watch(rig.folder / "server.log")
@@ -132,7 +136,7 @@ def attack(rig: Rig, kills: int) -> int:
     load = Load(rig)
     load.start()
     silent, told = 0, 0
-    while rig.kills < kills:
+    while rig.kills < options.kills and time.monotonic() - began_s < options.longest_s:
         time.sleep(rig.random.uniform(0.1, 0.6))
         rig.supervise()
         if rig.random.random() < READY_FIRST:
@@ -147,7 +151,7 @@ def attack(rig: Rig, kills: int) -> int:
         rig.supervise()
         load.join(0.2)
     watch.stop()
-    return tell(rig, load, watch, silent)
+    return judged(rig, load, watch, silent, options.seed, time.monotonic() - began_s)
 
 
 def wait_until_ready(rig: Rig, watch: Watch, longest_s: float = 120.0) -> None:
@@ -158,30 +162,43 @@ def wait_until_ready(rig: Rig, watch: Watch, longest_s: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def tell(rig: Rig, load: Load, watch: Watch, silent: int) -> int:
+def judged(rig: Rig, load: Load, watch: Watch, silent: int, seed: int, took_s: float) -> Portion:
+    """What this attack found, by the client's results, the store and the server's log."""
     with contextlib.closing(sqlite3.connect(rig.home.store)) as store:
         twice = store.execute("select count(*) from (select task from attempts where outcome = 'done' group by task "
                               "having count(*) > 1)").fetchone()[0]  # fmt: skip
         stored = store.execute("select count(*) from tasks where state = 'done'").fetchone()[0]
-    lost = load.submitted - len(load.results)
-    print(f"# faults: {rig.counts}; ended by themselves and started again: {rig.ended_alone or 'none'}")
+    print(f"# ended by themselves and started again: {rig.ended_alone or 'none'}")
     print(f"# {load.submitted} tasks, {stored} done in the store")
     for error in load.errors[:10]:
         print(f"# {error}")
     found = detections(rig.killed, watch.losses, watch.joins, rig.server_starts_s, watch.ready_s)
     for loss in sorted(found, key=lambda loss: -loss.after_s)[:3]:
         print(f"# {loss}")
-    late_s = max((loss.after_s for loss in found if not loss.server_away), default=0.0)
-    late_down_s = max((loss.after_s for loss in found if loss.server_away), default=0.0)
+    return Portion(
+        seed=seed, sources=sources(), kills=rig.kills, tasks=load.submitted, twice=twice, silent=silent,
+        lost=load.submitted - len(load.results) + len(load.errors), losses=len(found), took_s=took_s,
+        late_s=max((loss.after_s for loss in found if not loss.server_away), default=0.0),
+        late_down_s=max((loss.after_s for loss in found if loss.server_away), default=0.0), faults=dict(rig.counts),
+    )  # fmt: skip
+
+
+def tell(portion: Portion, record: Path | None) -> int:
+    """One line per figure, over all portions of the record; 1 where a rule did not hold."""
+    portions = recorded(record, portion) if record is not None else [portion]
+    every = summed(portions)
+    print(f"# {len(portions)} portions, seeds {', '.join(str(one.seed) for one in portions)}; faults: {every.faults}")
     bad = 0
     for name, value, unit, goal, ok in (
-        ("chaos_kills", rig.kills, "kills", ">=300", rig.kills >= 300),
-        ("chaos_tasks_lost", lost + len(load.errors), "tasks", "0", lost == 0 and not load.errors),
-        ("chaos_committed_twice", twice, "tasks", "0", twice == 0),
-        ("chaos_loss_detected", late_s, "s", f"<={LOST_S + HEARTBEAT_S:g}", late_s <= LOST_S + HEARTBEAT_S),
-        ("chaos_losses", len(found), "losses", "none", True),
-        ("chaos_loss_detected_server_down_meanwhile", late_down_s, "s", "none", True),
-        ("chaos_waiting_without_reason", silent, "tasks", "0", silent == 0),
+        ("chaos_kills", every.kills, "kills", ">=300", every.kills >= 300),
+        ("chaos_tasks", every.tasks, "tasks", "none", True),
+        ("chaos_tasks_lost", every.lost, "tasks", "0", every.lost == 0),
+        ("chaos_committed_twice", every.twice, "tasks", "0", every.twice == 0),
+        ("chaos_loss_detected", every.late_s, "s", f"<={LOST_S + HEARTBEAT_S:g}", every.late_s <= LOST_S + HEARTBEAT_S),
+        ("chaos_losses", every.losses, "losses", "none", True),
+        ("chaos_loss_detected_server_down_meanwhile", every.late_down_s, "s", "none", True),
+        ("chaos_waiting_without_reason", every.silent, "tasks", "0", every.silent == 0),
+        ("chaos_took", every.took_s / 60, "min", "none", True),
     ):
         print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}")
         bad += not ok and name != "chaos_kills"  # a short round is no failure, only no proof

@@ -68,8 +68,8 @@ class Row:
     workflow: str = ""
 
 
-def scale_of(batch: list[Workflow], arguments: argparse.Namespace) -> float:
-    """What runtimes are multiplied by: as asked, or so that the batch lasts about `--seconds` on nodes of speed 1.
+def scale_of(batch: list[Workflow], lasts_s: float, arguments: argparse.Namespace) -> float:
+    """What runtimes are multiplied by: as asked, or so that the batch lasts about so long on nodes of speed 1.
 
     That is the longer of the longest chain and the work spread over all cores.
     """
@@ -77,7 +77,7 @@ def scale_of(batch: list[Workflow], arguments: argparse.Namespace) -> float:
         return float(arguments.scale)
     work_s = sum((task.runtime_s or 0.0) * _cores(task) for workflow in batch for task in workflow.tasks)
     cores = arguments.each * sum(one.cores for one in CLASSES)
-    return float(arguments.seconds / max(work_s / cores, *(_chain_s(workflow) for workflow in batch)))
+    return float(lasts_s / max(work_s / cores, *(_chain_s(workflow) for workflow in batch)))
 
 
 def _cores(task: Task) -> float:
@@ -114,7 +114,7 @@ def manifest(workflow: Workflow, scheduler: str, scale: float) -> JSON:
 
 def run(rig: Rig, batch: list[Workflow], scheduler: str, label: str, arguments: argparse.Namespace) -> list[Row]:
     """Submits workflows together and returns their log."""
-    scale = scale_of(batch, arguments)
+    scale = scale_of(batch, arguments.seconds if len(batch) == 1 else arguments.recorded_seconds, arguments)
     with measure.namespace(rig, label) as namespace:
         argo.prepare_namespace(rig.api, namespace)
         documents_ = [manifest(workflow, scheduler, scale) for workflow in batch]
@@ -226,9 +226,10 @@ def main() -> None:
         metavar="WFFORMAT",
         help="recorded workflows, submitted together; else Nextflow's nine",
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long a batch should take at speed 1")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the generated one should take at speed 1")
+    parser.add_argument("--recorded-seconds", type=float, default=110.0, help="the same of the recorded ones together")
     parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
-    parser.add_argument("--each", type=int, default=4, help="nodes of each class")
+    parser.add_argument("--each", type=int, default=1, help="nodes of each class")
     parser.add_argument("--policy", default="wattflow")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")

@@ -7,6 +7,7 @@ nodes of Joulie's second setting under its own score, its opponents and ours, pl
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 import kube_measure as measure
 import kube_replay as replay
@@ -68,7 +69,11 @@ def of_joulie(jobs: int, load: float, span_s: float) -> tuple[Workload, Cluster]
 
 
 def compare(policies: list[str], workload: Workload, cluster: Cluster, label: str, patience_s: float) -> None:
-    """Every policy in both worlds; figures and ranks."""
+    """Every policy in both worlds; figures and ranks.
+
+    Nodes in the order of their names, as the API server lists them: among equals the first one is taken.
+    """
+    cluster = replace(cluster, nodes=tuple(sorted(cluster.nodes, key=lambda node: node.name)))
     found: dict[str, dict[str, Measured]] = {"simulated": {}, "rig": {}}
     for policy in policies:
         found["simulated"][policy] = replay.simulated(policy, workload, cluster)

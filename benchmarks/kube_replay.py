@@ -23,6 +23,7 @@ from kuberig.api import JSON
 from kuberig.kwok import Shape
 from kuberig.rig import Rig
 
+from wattflow.kube.decide import as_requested
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workload import Workload
 from wattflow.sim import simulate
@@ -139,8 +140,8 @@ def energy_j(
 
 
 def simulated(policy: str, workload: Workload, cluster: Cluster, seed: int = 0) -> Measured:
-    """The same in the simulator."""
-    run = simulate(workload, cluster, policy, seed=seed)
+    """The same in the simulator, the policy as it runs on Kubernetes."""
+    run = simulate(workload, cluster, as_requested(policy), seed=seed)
     responses = run.end_s_by_task() - workload.release_s
     return _measured(run.total_j, float(run.makespan_s), list(map(float, responses)))
 

@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--folds", default="0,1,2,3,-1")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--pool", type=int, default=160)
+    parser.add_argument("--pool", type=int, default=120)
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--ship", action="store_true", help="only put the weights of an earlier call into the package")

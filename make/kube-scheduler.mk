@@ -1,7 +1,7 @@
 # The scheduler on Kubernetes.
 .PHONY: parity
 parity: $(BIN)/.dev kube-rig ## Our filters against kube-scheduler's own on generated cases (WATTFLOW_PARITY_CASES, 10,000)
-	$(BIN)/pytest -n 0 -s tests/cluster/test_scheduler_parity.py
+	$(BIN)/pytest -n 0 -s tests/cluster/test_scheduler_parity.py tests/cluster/test_parity_running.py
 
 .PHONY: bench-kube-cpu
 BENCH_KUBE_CPU ?=
@@ -21,3 +21,8 @@ bench-kube-policies: $(BIN)/.dev kube-rig ## Policies from the literature, ours 
 BENCH_KUBE_JOULIE ?=
 bench-kube-joulie: $(BIN)/.dev kube-rig ## The 41 nodes of Joulie's second setting on the rig: its score, its opponents, ours
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_policies.py --setting joulie $(BENCH_KUBE_JOULIE)
+
+.PHONY: bench-kube-hpe
+BENCH_KUBE_HPE ?=
+bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig, both readings: makespan, energy, peak watts, stretch
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)

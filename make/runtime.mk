@@ -2,11 +2,17 @@
 bench-runtime: $(BIN)/.dev ## The runtime beside Dask, Parsl and a process pool: rate, round trip, warm start, steps, joules
 	$(RUN) benchmarks/runtime.py
 
-chaos: $(BIN)/.dev ## Server, agents and workers killed at random (300 kills), cuts, full disk, clock steps: nothing lost, nothing twice
-	$(RUN) benchmarks/chaos.py --kills 300
+CHAOS_KILLS ?= 300
+CHAOS_SEED ?= 1
+chaos: $(BIN)/.dev ## Server, agents and workers killed at random (CHAOS_KILLS=300, CHAOS_SEED=1), cuts, full disk, clock steps; portions add up in out/chaos.json
+	$(RUN) benchmarks/chaos.py --kills $(CHAOS_KILLS) --seed $(CHAOS_SEED) --record out/chaos.json
 
 .PHONY: cluster-tools
 cluster-tools: ## Slurm, munge and PostgreSQL, where apt can install them
 	sh scripts/install-tools.sh slurm postgres
 
 test-cluster: cluster-tools
+
+.PHONY: bench-runtime-gpu
+bench-runtime-gpu: $(BIN)/.dev ## The GPU executor on a real NVIDIA GPU: shares, memory limits, joules
+	$(RUN) benchmarks/runtime_gpu.py

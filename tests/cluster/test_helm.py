@@ -58,7 +58,7 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     usual = _rendered(helm).keys()
     for value, folder in (
         ("rights.sleep", "sleep"), ("rights.claims", "claims"), ("admission.hpeGuarantee", "hpe-guarantee"),
-        ("admission.mps", "mps"),
+        ("admission.mps", "mps"), ("rights.resize", "resize"),
     ):  # fmt: skip
         more = _rendered(helm, "--set", f"{value}=true")
         assert {key: more[key] for key in more.keys() - usual} == _named(documents(folder)), value

@@ -60,7 +60,7 @@ async def _ask_all(rig: Rig) -> list[tuple[int, str, list[str]]]:
         rig.api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
         rig.api.await_one(f"/api/v1/namespaces/{name}/serviceaccounts", "default", lambda _: True, 30)
     generator = Cases(20261116)
-    found: list[tuple[JSON, str]] = []
+    found: list[tuple[JSON, str, str]] = []
     async with Client(access.find(rig.kubeconfig)) as client:
         scheduler = process.make(client, settings.parse(CONFIG))
         running = asyncio.create_task(scheduler.run())
@@ -73,14 +73,17 @@ async def _ask_all(rig: Rig) -> list[tuple[int, str, list[str]]]:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-    text = "\n".join(json.dumps(case) for case, _ in found) + "\n"
+    text = "\n".join(json.dumps(case) for case, _, _ in found) + "\n"
     done = subprocess.run([parts.program("parity")], input=text, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert not any(one.get("error") for one in answers), answers
-    return [(case["id"], node, one["feasible"]) for (case, node), one in zip(found, answers, strict=True)]
+    for (case, node, why), one in zip(found, answers, strict=True):
+        if not node and one["feasible"]:
+            print(f"case {case['id']}: {why}; could go to {one['feasible']}: {json.dumps(case['pod']['spec'])[:600]}")
+    return [(case["id"], node, one["feasible"]) for (case, node, _), one in zip(found, answers, strict=True)]
 
 
-async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple[JSON, str] | None:
+async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple[JSON, str, str] | None:
     """Make a case real and leave its pod to our scheduler; the objects as they were, and the node.
 
     None where the API server does not take the pod.
@@ -108,9 +111,10 @@ async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple
     if uid in book.records:
         await _until(lambda: not book.records[uid].assumed)
     node = book.records[uid].node if uid in book.records else ""
+    why = "" if node else book.refused.get(uid) or scheduler.decider.why(uid)
     made["spec"].pop("nodeName", None)
     await _clean(api, scheduler)
-    return {"id": number, "pod": made, **objects}, node
+    return {"id": number, "pod": made, **objects}, node, why
 
 
 async def _clean(api: Api, scheduler: Scheduler) -> None:
@@ -123,8 +127,9 @@ def _make(api: Api, case: JSON) -> dict[str, set[str]]:
     """Create nodes, then the pods on them that the API server takes."""
     ready = [{"type": kind, "status": status} for kind, status in kwok._CONDITIONS.items()]
     for node in case["nodes"]:
-        status = node["status"] | {"conditions": ready}
-        api.create("/api/v1/nodes", {"metadata": _meta(node), "spec": node["spec"], "status": status})
+        taints = {(one["key"], one["effect"]): one for one in node["spec"].get("taints", [])}  # as nodes may have them
+        spec, status = node["spec"] | {"taints": list(taints.values())}, node["status"] | {"conditions": ready}
+        api.create("/api/v1/nodes", {"metadata": _meta(node), "spec": spec, "status": status})
     uids = set()
     for number, pod in enumerate(case["pods"]):
         body = _plain(pod, f"old-{number}")
@@ -148,7 +153,8 @@ _MERGE, _WRONG = "application/merge-patch+json", (400, 403, 422)
 
 
 def _meta(one: JSON) -> JSON:
-    return {"name": one["metadata"]["name"], "labels": one["metadata"].get("labels", {})}
+    labels = {key: value.lstrip("-") for key, value in one["metadata"].get("labels", {}).items()}
+    return {"name": one["metadata"]["name"], "labels": labels}
 
 
 def _plain(pod: JSON, name: str) -> Any:

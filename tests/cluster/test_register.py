@@ -73,7 +73,8 @@ def test_a_job_of_the_server_becomes_a_pod_of_the_asked_scheduler(
         words += ["--image", images.BUSYBOX, "--prefix", f"chroot /host env PYTHONPATH={SOURCES}"]
         words += ["--host-path", "/:/host", "-n", namespace, "--host-network"]
         words += ["--node-selector", "node.wattflow.io/class=real"]
-        registered = subprocess.Popen([*wattflow, *words], env=environment, stderr=subprocess.PIPE)
+        with (tmp_path / "registered.log").open("wb") as log:
+            registered = subprocess.Popen([*wattflow, *words], env=environment, stderr=log)
         with OurScheduler(cluster.own()):
             seen = _schedulers(cluster, namespace, call, environment)
         assert seen == {"wattflow", "default-scheduler"}

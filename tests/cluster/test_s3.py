@@ -23,12 +23,12 @@ from wattflow.store.objects import open_objects
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server over a folder with one bucket, `b`; its keys are in the environment."""
+    """A server over a folder with one bucket, `bucket`; its keys are in the environment."""
     if parts.missing(("versitygw",)):
         unavailable("the rig lacks versitygw (`make kube-rig`)")
     (port,) = free_ports(1)
     folder = tmp_path_factory.mktemp("s3")
-    (folder / "b").mkdir()
+    (folder / "bucket").mkdir()
     keys = {"AWS_ACCESS_KEY_ID": "us", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16)}
     environment = os.environ | {"ROOT_ACCESS_KEY": "us", "ROOT_SECRET_KEY": keys["AWS_SECRET_ACCESS_KEY"]}
     words = [parts.program("versitygw"), "--port", f"127.0.0.1:{port}", "posix", "--nometa", str(folder)]
@@ -61,19 +61,19 @@ def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def test_objects_come_and_go(endpoint: str) -> None:
-    store = open_objects(f"s3://b/deep/down?endpoint={endpoint}")
+    store = open_objects(f"s3://bucket/deep/down?endpoint={endpoint}")
     large = os.urandom(3 << 20)
     names = [store.put(data) for data in (b"", b"small", large, b"small")]
     assert names[1] == names[3] and [store.get(name) for name in names] == [b"", b"small", large, b"small"]
     assert store.has(names[0]) and not store.has("0" * 64)
     with pytest.raises(KeyError):
         store.get("0" * 64)
-    other = open_objects(f"s3://b/elsewhere?endpoint={endpoint}")
+    other = open_objects(f"s3://bucket/elsewhere?endpoint={endpoint}")
     assert not other.has(names[0])
 
 
 def test_many_threads_share_it(endpoint: str) -> None:
-    store = open_objects(f"s3://b?endpoint={endpoint}")
+    store = open_objects(f"s3://bucket?endpoint={endpoint}")
     data = [os.urandom(1000 + i) for i in range(60)]
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(store.put, data))
@@ -85,5 +85,5 @@ def test_wrong_keys_and_a_missing_bucket_are_told(endpoint: str, monkeypatch: py
         open_objects(f"s3://nowhere?endpoint={endpoint}")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises((InvalidInput, WattflowError), match="may not use it") as told:
-        open_objects(f"s3://b?endpoint={endpoint}")
+        open_objects(f"s3://bucket?endpoint={endpoint}")
     assert "wrong" not in str(told.value)

@@ -14,6 +14,9 @@ from our_scheduler import OurScheduler
 from test_scheduler import bound, pod
 from under_test import Cluster
 
+from wattflow.clusters import resolve_profile
+from wattflow.kube.power import name_as_label
+
 CLASS = "small"
 ONLY_THERE = {"node.wattflow.io/class": CLASS}
 SMALL = Shape(CLASS, cpu="4", memory="8Gi", pods="20")
@@ -105,6 +108,38 @@ def _claimed(node: JSON) -> bool:
 
 def _told(found: JSON) -> bool:
     return any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", []))
+
+
+def test_watts_are_a_resource_that_every_scheduler_counts(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
+    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "watts"}, "rules": [rule]}, exists_ok=True)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "watts"}
+    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
+    body = {"metadata": {"name": "watts"}, "roleRef": role, "subjects": [who]}
+    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
+    profile = "ccf:epyc-7763-dl325"
+    labels = {"wattflow.io/power-profile": name_as_label(profile)}
+    (name,) = kwok_nodes(1, [Shape(CLASS, cpu="4", memory="8Gi", pods="20", labels=labels)])
+    most_w = int(resolve_profile(profile, 4).full_w)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    text = QUICK_LEASE.replace("[energy]\n", f"[energy]\npublish = true\nnode_cap_w = {most_w - 1}\n")
+    with OurScheduler(cluster.own(), text=text):
+        written = lambda one: one["status"]["allocatable"].get("wattflow.io/watts") == str(most_w - 1)  # noqa: E731
+        cluster.api.await_one("/api/v1/nodes", name, written, 60)
+        for who_places in ("wattflow", "default-scheduler"):
+            one = small(f"by-{who_places}", who_places, cpu="100m")
+            half = {"wattflow.io/watts": str(most_w // 2 + 1)}
+            resources = one["spec"]["containers"][0]["resources"]
+            resources["requests"] |= half
+            resources["limits"] = half
+            cluster.api.create(pods, one)
+            if who_places == "wattflow":
+                cluster.api.await_one(pods, "by-wattflow", bound, 60)
+        told = cluster.api.await_one(pods, "by-default-scheduler", _told, 60)
+        assert not bound(told), "more than half is gone already, and kube-scheduler knows"
 
 
 def test_another_takes_over_when_the_leader_is_killed(

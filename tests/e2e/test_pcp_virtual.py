@@ -15,6 +15,8 @@ from wattflow.energy import virtual
 from wattflow.energy.meters.pcp import PcpMeter
 from wattflow.energy.meters.port import NoReading, difference
 from wattflow.model.profile import PowerProfile
+from wattflow.runtime.machine import LoadReader
+from wattflow.runtime.pcp_load import PcpLoad, load_reader
 
 PCP = Path("/usr/lib/pcp/bin")
 PMDAS = Path("/var/lib/pcp/pmdas")
@@ -57,11 +59,13 @@ def pcp_over_virtual(tmp_path: Path) -> Iterator[tuple[virtual.VirtualMeter, str
     """The virtual meter, and pmproxy's and pmcd's addresses, all by hand on loopback."""
     meter = virtual.VirtualMeter(tmp_path / "root", CURVE, virtual.of_machine(), dram_share=0.1)
     (tmp_path / "denki.pmns").write_text(PMNS)
-    merge = [PCP / "pmnsmerge", "-f", "/var/lib/pcp/pmns/root_pmcd", tmp_path / "denki.pmns", tmp_path / "pmns"]
+    known = [f"/var/lib/pcp/pmns/root_{name}" for name in ("pmcd", "linux")]
+    merge = [PCP / "pmnsmerge", "-f", *known, tmp_path / "denki.pmns", tmp_path / "pmns"]
     subprocess.run([str(part) for part in merge], check=True, capture_output=True)
     denki = f"{PMDAS}/denki/pmdadenki -d 156 -r {tmp_path}/root -l {tmp_path}/denki.log -U root"
     (tmp_path / "pmcd.conf").write_text(
-        f"pmcd\t2\tdso\tpmcd_init\t{PMDAS}/pmcd/pmda_pmcd.so\ndenki\t156\tpipe\tbinary\t{denki}\n"
+        f"pmcd\t2\tdso\tpmcd_init\t{PMDAS}/pmcd/pmda_pmcd.so\nlinux\t60\tdso\tlinux_init\t{PMDAS}/linux/pmda_linux.so\n"
+        f"denki\t156\tpipe\tbinary\t{denki}\n"
     )
     pmcd_port, pmproxy_port = free_port(), free_port()
     # Unix sockets have short names: not under pytest's long folder.
@@ -109,3 +113,25 @@ def test_joules_through_pcp_are_the_virtual_meters(pcp_over_virtual: tuple[virtu
     meter.close()
     # Each read may fall a step of the virtual meter (20 ms, and the scheduler's mercy) away from the truth's.
     assert measured_j == pytest.approx(truth_after_j - truth_before_j, rel=0.1)
+
+
+def test_agents_read_cpu_memory_and_network_through_pcp(
+    pcp_over_virtual: tuple[virtual.VirtualMeter, str, str],
+) -> None:
+    _, url, hostspec = pcp_over_virtual
+    opened(url, hostspec).close()
+    load = load_reader({"WATTFLOW_PMPROXY": url, "WATTFLOW_PMCD": hostspec})
+    assert isinstance(load, PcpLoad)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        pass
+    load.look()
+    seen, kernel = load.read(12.0, "attributed", [0.5]), LoadReader().read()
+    load.close()
+    assert 0.0 < seen.cpu_busy <= 1.0 and seen.watts == 12.0 and seen.gpu_busy == [0.5]
+    assert seen.memory_used_bytes == pytest.approx(kernel.memory_used_bytes, rel=0.2)
+    assert seen.network_bytes == pytest.approx(kernel.network_bytes, rel=0.2, abs=1 << 20)
+
+
+def test_without_pcp_the_kernels_files_are_read() -> None:
+    assert isinstance(load_reader({"WATTFLOW_PMPROXY": f"http://127.0.0.1:{free_port()}"}), LoadReader)

@@ -379,6 +379,9 @@ def kube(make: Maker) -> list[str]:
             ["scheduler", "--check", *make.options("--policy", "--config", "--kubeconfig"), *reached],
             [make.nasty()], ["explain", make.nasty(), *reached], ["status", *reached],
             ["collect", make.nasty(), make.out(".json"), *reached], ["meter", "--nonsense", make.nasty()],
+            ["scheduler", "--check", "--frame", make.nasty(), *make.options("--placer", "--port"), *reached],
+            ["register", "--server", make.nasty(), "--token-file", path, "--folder", make.out("pods"),
+             *make.options("--claim", "--host-path", "--node-selector"), *reached],
         ]),
     ]  # fmt: skip
 

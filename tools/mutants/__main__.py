@@ -56,10 +56,11 @@ def tried(fault: Fault, sources: Path, calling: dict[str, list[affected.Timed]])
 
 def _run(tests: list[affected.Timed], sources: Path) -> str:
     """Empty when all tests pass; else the first that failed, or that time ran out: an endless loop is noticed."""
-    limit_s = round(60 + 5 * sum(test.seconds for test in tests))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    each_s, limit_s = 5 + 4 * max(test.seconds for test in tests), round(60 + 5 * sum(test.seconds for test in tests))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "limited"]
+    env = affected.environment(sources, Path(__file__).parent) | {"WATTFLOW_LIMIT_S": str(each_s)}
     done = subprocess.run(
-        [*command, *(test.test for test in tests)], cwd=ROOT, env=affected.environment(sources),
+        [*command, "--no-header", *(test.test for test in tests)], cwd=ROOT, env=env,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s)),
     )  # fmt: skip
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=1e9, help="start nothing after so long")
     parser.add_argument("--again", action="store_true", help="try survivors again, as after adding tests")
-    parser.add_argument("--map", action="store_true", help="record the map; try none")
+    parser.add_argument("--map", nargs="*", metavar="TESTS", help="record the map, or that of new tests; try none")
     parser.add_argument("--list", action="store_true", help="print the faults; try none")
     given = parser.parse_args()
     faults = choose(given.count, given.seed)
@@ -160,11 +161,11 @@ def main() -> None:
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     mapped, kept = given.folder / "map.jsonl", given.folder / "results.jsonl"
-    if given.map or not mapped.with_suffix(".whole").exists():
+    if given.map is not None or not mapped.with_suffix(".whole").exists():
         print("recording which tests call which functions", flush=True)
-        if affected.record(mapped, given.limit_s):
+        if affected.record(mapped, given.map or affected.TESTS, given.limit_s) and not given.map:
             mapped.with_suffix(".whole").touch()
-    if given.map:
+    if given.map is not None:
         return
     known = results_kept(kept)
     if given.again:

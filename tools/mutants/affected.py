@@ -1,4 +1,4 @@
-"""Which tests to run for a fault: those that call its function, the quickest first."""
+"""Which tests to run for a fault: those that call its function, golden ones and then the quickest first."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from faults import ROOT, Fault
 
 TESTS = (
-    "tests/golden/uncompiled.py", "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan",
-    "tests/unit/kernel", "tests/unit/lab", "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live",
-    "tests/unit/frames", "tests/differential", "tests/property/test_simulator.py", "tests/property/test_policies.py",
-    "tests/property/test_planners.py", "tests/property/test_lab.py", "tests/property/test_live.py",
-    "tests/property/test_bounds.py",
+    "tests/golden/uncompiled.py", "tests/golden/test_policies.py", "tests/golden/test_figures.py",
+    "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel",
+    "tests/unit/lab",
+    "--ignore=tests/unit/lab/test_report_browser.py", "tests/unit/live", "tests/unit/frames",
+    "tests/property/test_simulator.py", "tests/property/test_policies.py", "tests/property/test_planners.py",
+    "tests/property/test_lab.py", "tests/property/test_live.py", "tests/property/test_bounds.py",
+    "tests/differential/test_closed_forms.py", "tests/differential/test_saga.py", "tests/differential/test_easy.py",
+    "tests/differential/test_live_replay.py", "tests/differential/test_reference.py",
 )  # fmt: skip
-PORTIONS_S = (6.0, 60.0)
-"""CPU seconds of tests in each portion; the second runs only when the first notices nothing."""
+PORTIONS_S = (6.0, 10.0, 50.0)
+"""CPU seconds of tests in each portion; the next runs only when those before notice nothing."""
+GOLDEN = "tests/golden/"
+"""Tests that compare whole runs notice most, and there are few files of them to load."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +37,15 @@ class Timed:
     seconds: float
 
 
-def environment(sources: Path) -> dict[str, str]:
-    """Tests run on a copy of the sources, uncompiled."""
-    return os.environ | {"PYTHONPATH": str(sources), "NUMBA_DISABLE_JIT": "1"}
+def environment(*paths: Path) -> dict[str, str]:
+    """Tests run on these sources and plugins, uncompiled."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "NUMBA_DISABLE_JIT": "1"}
 
 
-def record(path: Path, limit_s: float | None = None) -> bool:
-    """Run all tests once, noting what they call; goes on where it stopped. Whether it came to the end."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "touched", *TESTS]
-    env = environment(ROOT / "src")
-    env |= {"WATTFLOW_MAP": str(path), "PYTHONPATH": f"{env['PYTHONPATH']}:{Path(__file__).parent}"}
+def record(path: Path, tests: Sequence[str], limit_s: float | None = None) -> bool:
+    """Run these tests once, noting what they call; goes on where it stopped. Whether it came to the end."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "touched", *tests]
+    env = environment(ROOT / "src", Path(__file__).parent) | {"WATTFLOW_MAP": str(path)}
     try:
         subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -49,13 +54,17 @@ def record(path: Path, limit_s: float | None = None) -> bool:
 
 
 def load(path: Path) -> dict[str, list[Timed]]:
-    """The tests that call each function ("path name"), the quickest first."""
+    """The tests that call each function ("path name"), in the order in which to try them."""
     found: dict[str, list[Timed]] = defaultdict(list)
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         if row["passed"]:
             for function in row["functions"]:
                 found[function].append(Timed(row["test"], row["seconds"]))
-    return {function: sorted(tests, key=lambda t: (t.seconds, t.test)) for function, tests in found.items()}
+    return {function: sorted(tests, key=_eager) for function, tests in found.items()}
+
+
+def _eager(timed: Timed) -> tuple[bool, float, str]:
+    return not timed.test.startswith(GOLDEN), timed.seconds, timed.test
 
 
 def portions(fault: Fault, calling: dict[str, list[Timed]]) -> list[list[Timed]]:
@@ -63,7 +72,7 @@ def portions(fault: Fault, calling: dict[str, list[Timed]]) -> list[list[Timed]]
     tests = calling.get(f"{fault.path} {fault.function}")
     if not tests:
         of_file = {t for function, each in calling.items() if function.startswith(f"{fault.path} ") for t in each}
-        tests = sorted(of_file, key=lambda t: (t.seconds, t.test))
+        tests = sorted(of_file, key=_eager)
     found: list[list[Timed]] = []
     left = iter(tests)
     for most_s in PORTIONS_S:

@@ -31,7 +31,7 @@ def agent(
     folder: Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Where tasks run.")] = None,
     preload: Annotated[str, typer.Option("--preload", help="Modules held ready, with commas between.")] = "cloudpickle",
     gpu_sharing: Annotated[
-        str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps: how tasks share its GPUs.")
+        str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig: how tasks share its GPUs.")
     ] = "exclusive",
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,

@@ -24,7 +24,7 @@ def bounds(
         ),
     ] = "0,0.1,0.3",
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=o.LARGEST_SEED, help="Of the draw and of the search.")
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Of the draw and of the search.")
     ] = 0,
     evaluations: Annotated[
         int | None,

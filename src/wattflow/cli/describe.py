@@ -17,7 +17,7 @@ def describe(
     out: o.Out = None,
     force: o.Force = False,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=o.LARGEST_SEED, help="Draw of a generated workload.")
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Draw of a generated workload.")
     ] = 0,
 ) -> None:
     """Say what a workload or a finished run holds, or how a workflow on the server stands.

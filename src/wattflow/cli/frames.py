@@ -8,7 +8,9 @@ import typer
 
 
 def frames(
-    name: Annotated[str, typer.Argument(help="A frame's name or a .toml file; without it, all are listed.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A frame's name or a .toml file; without it, all are listed.")
+    ] = "",
     mechanisms: Annotated[bool, typer.Option("--mechanisms", help="Print the mechanism table.")] = False,
     source: Annotated[bool, typer.Option("--toml", help="Print the frame's file.")] = False,
 ) -> None:

@@ -28,7 +28,7 @@ def generate(
         typer.Option("--out", metavar="FILE", help="File to write; its name chooses the format, .json is WfFormat."),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=o.LARGEST_SEED, help="Same seed, same bytes.")
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Same seed, same bytes.")
     ] = 0,
     list_all: Annotated[bool, typer.Option("--list", help="List families, keys, distributions and arrivals.")] = False,
     force: o.Force = False,

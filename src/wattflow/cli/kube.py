@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wattflow.kube.access import Access
     from wattflow.kube.frame.part import Part
     from wattflow.kube.settings import Settings
+    from wattflow.runtime.agent import Agent
 
 app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
 Kubeconfig = Annotated[
@@ -259,6 +260,7 @@ def register(
     from wattflow.cli.kube_driver import make_agent
     from wattflow.kube.client import Client
     from wattflow.kube.jobs import Template
+    from wattflow.model.errors import InvalidInput
     from wattflow.runtime.transport import HttpTransport
 
     token = token_file.read_text(encoding="utf-8").strip()
@@ -270,9 +272,16 @@ def register(
     folder.mkdir(parents=True, exist_ok=True)
 
     async def main() -> None:
+        agent: Agent | None = None
         async with Client(where) as client:
             transport = HttpTransport(server, token, str(ca) if ca else None)
-            agent = await make_agent(transport, client, template, folder, name, python=python)
+            try:
+                agent = await make_agent(transport, client, template, folder, name, python=python)
+            except OSError as error:
+                raise InvalidInput(where.server, f"the cluster does not answer: {error}") from None
+            finally:
+                if agent is None:
+                    await transport.close()
             running = asyncio.ensure_future(agent.run())
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, running.cancel)

@@ -64,8 +64,8 @@ class Pods(Devices):
         """Run an attempt in a pod of its own."""
         variant, began_s = lease.spec.variants[lease.variant], time.monotonic()
         if variant.cpus > self.largest:
-            reason = f"needs {variant.cpus:g} CPUs, and the cluster's largest node has {self.largest:g}"
-            return Finish("refused", 0.0, 0.0, reason=reason)
+            told = f"needs {variant.cpus:g} CPUs, and the cluster's largest node has {self.largest:g}"
+            return Finish("refused", 0.0, 0.0, reason=told)
         place = self._folder / f"{lease.fence:x}"
         place.mkdir(parents=True, exist_ok=True)
         write_whole(place / "lease", m.pack(Errand(lease, list(work.blobs))))

@@ -9,6 +9,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, print_tables
+from wattflow.files.reading import small_text
 from wattflow.model.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
-    token = token_file.read_text().strip() if token_file is not None else place.token(role)
+    token = small_text(token_file, "token").strip() if token_file is not None else place.token(role)
     return Connection(server or place.url(), token, place.ca() if server is None else None)
 
 

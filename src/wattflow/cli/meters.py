@@ -24,6 +24,7 @@ def meters(
     ] = 0.0,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """Show every meter of this machine: its domains, whether they count or only sample, or why it is not here.
 
@@ -35,7 +36,7 @@ def meters(
 
     from wattflow.energy.meters.probe import try_all
 
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     rows = [row for finding in try_all() for row in _rows(finding, seconds)]
     if form is not o.Form.table:
         deliver(rows, form, out, {})

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from wattflow.sim import SimOptions
 
 
-LARGEST_SEED = (1 << 63) - 1
-
-
 class Form(StrEnum):
     """How results are printed."""
 
@@ -138,6 +135,13 @@ Workers = Annotated[
 Full = Annotated[bool, typer.Option("--full", help="Every policy in the table, not the best eight.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over files that are there already.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
+
+
+def seed(value: int) -> int:
+    """A seed that fits 63 bits."""
+    if value >= 1 << 63:
+        raise typer.BadParameter("a seed is a whole number below 2^63")
+    return value
 
 
 def one_cluster(names: list[str]) -> str:

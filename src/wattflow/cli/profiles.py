@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def profiles(
     search: Annotated[
-        str, typer.Argument(metavar="[TEXT]", help="Only those with this in their name or description.")
+        str, typer.Argument(metavar="TEXT", help="Only those with this in their name or description.")
     ] = "",
     every: Annotated[bool, typer.Option("--all", help="Those of the data folder too, more than a thousand.")] = False,
     plot: Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of
-from wattflow.cli.screen import check_folder, progress_bar, remark
+from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def run(
         Path | None, typer.Option("--out", metavar="FILE", help="The finished Run (.parquet), or WfFormat (.json).")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Run a workflow or a script on the server.
@@ -43,9 +44,12 @@ def run(
 
     Example: wattflow run montage.json --out run.parquet
     """
-    check_folder(out)
+    never_onto([file], out)
+    check_outputs(force, out)
     if not file.exists():
         raise InvalidInput(str(file), "no such file")
+    if out is not None and (detach or file.suffix == ".py"):
+        raise InvalidInput("--out", "is of a workflow that is waited for: neither of a script nor with --detach")
     connection = connect(home, server, token_file)
     if file.suffix == ".py":
         _script(file, home)

@@ -22,7 +22,7 @@ def simulate(
         ),
     ] = "fifo",
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=o.LARGEST_SEED, help="Fixes everything that is random.")
+        int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Fixes everything that is random.")
     ] = 0,
     output: o.Output = None,
     out: o.Out = None,

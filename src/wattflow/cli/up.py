@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+LEAST_FREE = 64 * 1024
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
 
@@ -62,13 +64,16 @@ def up(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
-    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice or mps.")] = "exclusive",
+    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
     suspend_command: Annotated[
         str | None, typer.Option("--suspend-command", metavar="CMD", help="Puts {node} to sleep.")
     ] = None,
     resume_command: Annotated[str | None, typer.Option("--resume-command", metavar="CMD", help="Wakes {node}.")] = None,
     wake_on_lan: Annotated[
         str | None, typer.Option("--wake-on-lan", metavar="NODE=MAC,…", help="Wakes by packet instead.")
+    ] = None,
+    watts_command: Annotated[
+        str | None, typer.Option("--watts-command", metavar="CMD", help="Prints what {node} draws, while it wakes.")
     ] = None,
     redfish: Annotated[
         str | None,
@@ -106,7 +111,7 @@ def up(
     settings = Settings(home=place, host=host, port=port)
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--store": store, "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--twin"] if twin else []
@@ -115,9 +120,10 @@ def up(
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
                         ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
-                        ("redfish_ca", redfish_ca)):  # fmt: skip
+                        ("redfish_ca", redfish_ca), ("watts_command", watts_command)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
-    process = _spawn(command, place.folder / "server.log", (listener.fileno(),))
+    secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
+    process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
     _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
@@ -147,11 +153,14 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
     remark("stopped", quiet)
 
 
-def _spawn(command: list[str], log: Path, fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
+            env={**os.environ, **(more or {})},
+        )  # fmt: skip
 
 
 def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:
@@ -164,9 +173,19 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
         if process.poll() is not None or waited_s > START_S:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
             lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
-            said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+            said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
+
+
+def _why_silent(folder: Path) -> str:
+    """What kept a server from saying anything: its log lies in its folder, too."""
+    free = shutil.disk_usage(folder).free
+    return (
+        f"the disk of {folder} is full ({free} bytes are free); nothing was lost"
+        if free < LEAST_FREE
+        else "it said nothing"
+    )
 
 
 def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:

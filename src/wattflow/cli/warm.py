@@ -14,7 +14,7 @@ from wattflow.model.errors import WattflowError
 
 
 def warm(
-    folder: Annotated[Path, typer.Argument(help="Where to put the compiled code.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the compiled code.")],
     policy: Annotated[list[str] | None, typer.Option("-p", "--policy", help="Only these; else every policy.")] = None,
     this_cpu: Annotated[bool, typer.Option(help="For this very processor instead of any of its kind.")] = False,
 ) -> None:

@@ -23,9 +23,10 @@ def ps(
     token_file: TokenFile = None,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """List workflows, or one workflow's tasks."""
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     connection = connect(home, server, token_file)
     if workflow is None:
         rows = connection.call("GET", "/v1/workflows")
@@ -92,9 +93,10 @@ def nodes(
     token_file: TokenFile = None,
     output: o.Output = None,
     out: o.Out = None,
+    force: o.Force = False,
 ) -> None:
     """List the nodes that work can run on."""
-    form = chosen_form(output, out)
+    form = chosen_form(output, out, force)
     rows = connect(home, server, token_file).call("GET", "/v1/nodes")
     shown = [_node(row) for row in rows] if form is o.Form.table else rows
     show(shown, ("name", "state", "cpus", "memory", "devices", "running", "busy", "watts"), form, out, "no nodes")
@@ -135,7 +137,8 @@ def why(
     if output is o.Form.json:
         show([answer], (), o.Form.json, None, "")
     else:
-        typer.echo(f"{answer['state']}: {answer['why']}")
+        reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
+        typer.echo(f"{answer['state']}{reason}")
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:

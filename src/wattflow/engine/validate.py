@@ -269,6 +269,8 @@ def _containers(state: State) -> Iterator[str]:
             if found is None or np.any(table[owner][found] != row):
                 yield f"the containers of {owner} {row} have no end or are not its own"
                 return
+            if table[link.replace("next", "previous")][found].tolist() != [-1, *found[:-1]]:
+                yield f"the containers of {owner} {row} are not linked both ways"
             seen += len(found)
         if seen + len(free) != len(table):
             yield f"{len(table) - len(free)} containers are in use, but {seen} are listed by {owner}"

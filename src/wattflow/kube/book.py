@@ -278,7 +278,7 @@ class Book:
             self._unwant(uid)
             self._put(Record(pod, node, accounting.pod_requests(pod), held=False, assumed=False))
             return
-        amounts = accounting.pod_requests(pod)
+        amounts = record.amounts if _same_needs(record.pod, pod) else accounting.pod_requests(pod)
         relabelled = record.pod.metadata.labels != pod.metadata.labels
         leaving = record.pod.metadata.deletion_timestamp != pod.metadata.deletion_timestamp
         record.pod = pod
@@ -366,6 +366,21 @@ def _noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
         return pod
     found = {key: value for key, value in {**pod.metadata.annotations, **notes}.items() if value is not None}
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=found))
+
+
+def _same_needs(old: objects.Pod, new: objects.Pod) -> bool:
+    """Whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
+    before, after = old.spec, new.spec
+    return (
+        before.containers == after.containers
+        and not (old.status.container_statuses or new.status.container_statuses)
+        and before.init_containers == after.init_containers
+        and before.resources is None
+        and after.resources is None
+        and before.overhead == after.overhead
+        and old.metadata.annotations.get(gpus.SHARE) == new.metadata.annotations.get(gpus.SHARE)
+        and old.metadata.annotations.get(gpus.MEMORY) == new.metadata.annotations.get(gpus.MEMORY)
+    )
 
 
 def _matters(old: objects.Node, new: objects.Node) -> bool:

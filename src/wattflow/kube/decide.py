@@ -20,6 +20,7 @@ from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
@@ -28,6 +29,17 @@ _COUNTED = 8
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 SleepOf = Callable[[objects.Node], Sleep | None]
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
+
+
+def as_requested(policy: Policy | str) -> Policy:
+    """A policy as it can run here: whole requests at nominal frequency.
+
+    What a pod is guaranteed stands in its requests, which a scheduler may not edit, and nobody sets a frequency for
+    one pod. A policy that would give less than is requested (the HPE rule and what is built on it) would else place
+    pods where they have no room; the rule is applied at admission instead.
+    """
+    made = registry.load(policy) if isinstance(policy, str) else policy
+    return made.with_settings(guarantees=(1.0,), frequencies=(0,))
 
 
 def warm(policy: Policy) -> None:
@@ -59,12 +71,13 @@ class EngineDecider:
         sleep_of: SleepOf = lambda node: None,
         twin: Twin | None = None,
     ) -> None:
-        self.engine = Engine(policy, score_limit=score_limit)
+        self.engine = Engine(as_requested(policy), score_limit=score_limit)
         self.twin = twin
         self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
         self._loads: dict[str, accounting.Amounts] = {}
+        self._offered: dict[str, accounting.Amounts] = {}
         self._names: dict[int, str] = {}
         self._tasks: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
@@ -91,6 +104,10 @@ class EngineDecider:
                 self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
             )
 
+    def use(self, policy: Policy) -> None:
+        """Another policy from now on."""
+        self.engine.use(as_requested(policy))
+
     # nodes
 
     def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
@@ -105,7 +122,7 @@ class EngineDecider:
                 self.engine.put(protocol.GONE, self._nodes[name])
                 del self._names[self._nodes.pop(name)]
         self._curves[name] = profile
-        offered = self._capped(name, allocatable)
+        offered = self._offered[name] = self._capped(name, allocatable)
         threads = power.threads_of(node)
         facts = Node(
             name,
@@ -121,9 +138,8 @@ class EngineDecider:
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
-        again = name not in self._nodes and name in self._loads
         self._nodes[name], self._names[id] = id, name
-        if again:
+        if name in self._loads:  # the engine's node may be a new one, or have less than before
             self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
@@ -134,7 +150,7 @@ class EngineDecider:
         for uid in list(self._on_node.pop(name, ())):
             self.ended(uid)
         self._names.pop(id, None)
-        for known in (self._curves, self._loads, self._later):
+        for known in (self._curves, self._loads, self._offered, self._later):
             known.pop(name, None)
         self.engine.put(protocol.GONE, id)
 
@@ -148,11 +164,15 @@ class EngineDecider:
         return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
-        """What pods that were not chosen here use on a node."""
+        """What pods that were not chosen here use on a node.
+
+        Of what is overbooked no more is told than there is: it bars pods that ask for some of it, not the others.
+        """
         id = self._nodes.get(name)
         if id is None:
             return
         self._loads[name] = amounts
+        amounts = {key: min(value, self._offered[name].get(key, 0)) for key, value in amounts.items()}
         cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
@@ -296,7 +316,7 @@ class EngineDecider:
         result = self.engine.step(now_s)
         chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
         if chosen is not None:
-            self.engine.use(chosen)
+            self.use(chosen)
         choices = []
         for placement in result.placements:
             whose = self._uids.get(placement.tag)

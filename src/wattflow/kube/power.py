@@ -199,6 +199,11 @@ class Watts:
             if watts is not None:
                 self.joules[name] = self.joules.get(name, 0.0) + watts * seconds
 
+    def most_w(self, name: str) -> float | None:
+        """What a node may draw at most: its curve's end, or its cap; None where its curve is unknown."""
+        profile = self._profiles.get(name)
+        return None if profile is None else min(profile.full_w, self._caps.get(name, math.inf))
+
     def capped(self, name: str, allocatable: accounting.Amounts) -> accounting.Amounts:
         """What a node's cap leaves of its cores: as many as keep its curve below the cap."""
         profile, cap_w = self._profiles.get(name), self._caps.get(name)

@@ -52,6 +52,8 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
+    if chosen.publish:
+        needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
         needs = (*needs, ("", "pods/resize", "patch"))
         offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
@@ -177,14 +179,14 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "resize",
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
              "resize_after_s")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
     if other and isinstance(scheduler.decider, EngineDecider):
-        scheduler.decider.engine.use(registry.load(new.policy, **new.params))
+        scheduler.decider.use(registry.load(new.policy, **new.params))
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:
         scheduler.watts.node_cap_w = new.node_cap_w

@@ -30,6 +30,7 @@ from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import Settings
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATES_S = 5.0
+_GATHER_S = 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -88,7 +90,6 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        shadow = settings.mode == "shadow"
         # an extender decides for none: all that runs is load to it
         mine = {"shadow": settings.shadow_of, "extender": None}.get(settings.mode, settings.name)
         self.book = Book(
@@ -110,11 +111,11 @@ class Scheduler:
         )  # fmt: skip
         if settings.claim:
             self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
-        if settings.resize and not shadow:
+        if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
-        if settings.forecast and not shadow:
+        if settings.forecast and settings.mode == "schedule":
             self.holds = carbon.Holds(self.client, Path(settings.forecast))
-        if settings.hook and not shadow:
+        if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
                 self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s
@@ -139,7 +140,7 @@ class Scheduler:
         name, pods = self.settings.name, self._pods
         if role.shared:
             space, limit_s = self.settings.lease_namespace, self.binder.timeout_s
-            self.ledger = Ledger(self.client, space, name, role.index, self.book, pods.items.get, limit_s)
+            self.ledger = Ledger(self.client, space, name, role.index, role.count, self.book, pods.items.get, limit_s)
             pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
             self.mirrors.append(pages)
         if role.asks:
@@ -217,6 +218,8 @@ class Scheduler:
                 tasks.create_task(self.thief.run(idle, self._pods.items.values, self.clock))
             if self.raiser is not None:
                 tasks.create_task(self.raiser.run(lambda: self.may_bind))
+            if self.settings.publish:
+                tasks.create_task(Publisher(self.client, self.book, self.watts).run(lambda: self.may_bind))
             if self.holds is not None:
                 tasks.create_task(self._open_gates(self.holds))
             await self._decide_forever()
@@ -247,6 +250,8 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
+            if not self._queue.empty():  # bindings are under way: what comes meanwhile is decided together
+                await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
 

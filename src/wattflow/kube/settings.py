@@ -25,6 +25,7 @@ class Settings:
         shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
         per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
         score_limit: Feasible nodes scored per decision.
+        publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         twin: Whether other policies are tried by simulation at planning points, and the best is used.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
@@ -62,6 +63,7 @@ class Settings:
     release_s: float = 30.0
     profiles: bool = True
     twin: bool = False
+    publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
     forecast: str = ""
@@ -120,7 +122,19 @@ def _read(root: StrictTable) -> Settings:
         ("limits", ("per_s", "burst", "concurrency", "score_limit", "events_per_s")),
         ("lease", ("leader_elect", "lease_namespace", "lease_name", "identity", "lease_s", "renew_s", "retry_s")),
         ("http", ("address", "port", "stale_after_s", "token_file")),
-        ("energy", ("default_profile", "node_cap_w", "cluster_cap_w", "profiles", "twin", "resize", "resize_after_s")),
+        (
+            "energy",
+            (
+                "default_profile",
+                "node_cap_w",
+                "cluster_cap_w",
+                "profiles",
+                "twin",
+                "publish",
+                "resize",
+                "resize_after_s",
+            ),
+        ),
         ("workflows", ("argo", "finish_first", "executions")),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),

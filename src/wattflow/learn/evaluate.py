@@ -8,6 +8,7 @@ a sweep of energy-aware HEFT with hindsight: fewest joules among the settings th
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -43,13 +44,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to judge: seeds of each scenario, tasks of a stream, errors of estimates and of watts, the HEFT sweep."""
+    """How to judge: seeds of each scenario, tasks of a stream, errors of estimates and of watts, the HEFT sweep, and
+    whether the weights of every training seed are judged beside the chosen ones."""
 
     seeds: int = 2
     tasks: int = 600
     runtime_error: float = 0.2
     power_error: float = 0.1
     sweep: bool = True
+    all_seeds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,38 @@ def scenario_of(place: Place, plan: Plan) -> Scenario:
     return Scenario(place.name, cluster_of(place.cluster), stream, plan.runtime_error, plan.power_error)
 
 
-def our_policy(fold: int) -> Policy:
-    """The learned policy with the weights that have not seen the fold's applications."""
+@functools.cache
+def _dials() -> dict[str, Any]:
+    path = weights.shipped().parent / "dials.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def dials(fold: int, load: float) -> dict[str, float]:
+    """Dials that were chosen for a fold's weights at a load, on training applications (`learn.dialing`)."""
+    known = _dials().get(str(fold), {})
+    if not known:
+        return {}
+    nearest = min(known, key=lambda text: abs(float(text) - load))
+    return dict(known[nearest]["dials"])
+
+
+def our_policy(fold: int, load: float) -> Policy:
+    """The learned policy with the weights that have not seen the fold's applications, and their dials at the load."""
     path = weights.shipped(f"fold-{fold}" if fold >= 0 else "weights")
-    return learned.with_weights(weights.load(path)[0] if path.is_file() else weights.current())
+    theta = weights.load(path)[0] if path.is_file() else weights.current()
+    return learned.with_weights(theta).with_params(**dials(fold, load))
+
+
+def our_seeds(fold: int, load: float) -> dict[str, Policy]:
+    """The same with the weights of every training seed that is shipped, by name."""
+    files = sorted(weights.shipped().parent.glob(f"fold-{fold}-seed-*.npz")) if fold >= 0 else []
+    return {
+        f"{OURS}-{path.stem.split('-', 2)[2]}": learned.with_weights(weights.load(path)[0]).with_params(
+            **dials(fold, load)
+        )
+        for path in files
+    }
 
 
 def opponent(load: float, fold: int) -> str:
@@ -119,15 +150,17 @@ def judge(job: tuple[Place, Plan]) -> list[Row]:
 
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
-    rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold))]
+    rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
+    if plan.all_seeds:
+        rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:
-        rows.append(best_of([row(SWEEP, setting) for setting in sweep()], rows[0]))
+        rows.append(best_of([row(SWEEP, setting) for setting in sweep()], rows[0], rows[1]))
     return rows
 
 
-def best_of(rows: Sequence[Row], baseline: Row) -> Row:
-    """The row with the fewest joules among those that keep the bound; the quickest where none does."""
-    able = [row for row in rows if slower(row, baseline) <= portfolio.BOUND]
+def best_of(rows: Sequence[Row], baseline: Row, punctual: Row) -> Row:
+    """The row with the fewest joules among those that keep bound and deadlines; the quickest where none does."""
+    able = [row for row in rows if slower(row, baseline) <= portfolio.BOUND and not newly_missed(row, punctual)]
     if able:
         return min(able, key=lambda row: portfolio.mean(row.results).energy_j)
     return min(rows, key=lambda row: slower(row, baseline))

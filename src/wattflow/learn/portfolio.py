@@ -44,6 +44,7 @@ def settings() -> tuple[str, ...]:
         for wait, second, sleep in product((0.0, 0.1, 0.3), (2.0, 5.0, 20.0), (1.0, 2.0, 4.0))
     ]
     dial += [f"wattflow:late={late:g}:merit={merit:g}" for late, merit in product((50, 200, 800), (1, 3, 6))]
+    dial += [f"wattflow:sleep={sleep:g}:margin={margin:g}" for sleep, margin in product((2, 4), (0.0, 0.1, 0.2))]
     orders = [f"{order}-eft:sleep={sleep}" for order, sleep in product(("swf", "scp"), _SLEEPS)]
     orders += [
         f"{order}-energy:second={second}:sleep={sleep}"

@@ -230,6 +230,15 @@ class Engine:
             identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
         return int(identity)
 
+    def room(self, tasks: int, attempts: int) -> None:
+        """Take memory for so many tasks and attempts now. Tables grow by themselves; who must not be held up while
+        they do asks before. Ids that come after may be others than without."""
+        if len(self.state.tasks) < tasks:
+            growth.grow_tasks(self.state, tasks)
+        if len(self.state.attempts) < attempts:
+            growth.grow_attempts(self.state, attempts)
+        self._refresh()
+
     def drop(self, identity: int) -> None:
         """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
         if p.what_of(identity) == p.CONSTRAINT_ID:

@@ -89,7 +89,7 @@ def roll(
         raise InvalidInput("until_s", f"{until_s:g} s is not after now, {now:g} s")
     if not seeds:
         raise InvalidInput("seeds", "at least one is needed")
-    draws = [_draw(engine.state, interval, seed) for seed in seeds]
+    draws = [draw_left(engine.state, interval, seed) for seed in seeds]
     return [_forecast(engine, policy, until_s, list(zip(seeds, draws, strict=True))) for policy in policies]
 
 
@@ -109,7 +109,7 @@ def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]
     return median, sigma
 
 
-def _draw(state: State, interval: Any, seed: int) -> Floats:
+def draw_left(state: State, interval: Any, seed: int) -> Floats:
     """What is left of every task, in seconds of its estimate."""
     median, sigma = _spread(state, interval)
     rng = np.random.default_rng([seed, 21])
@@ -135,24 +135,39 @@ def _draw(state: State, interval: Any, seed: int) -> Floats:
 
 def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
     rows = []
-    for seed, left in draws:
-        copy = fork(engine)
-        copy.use(policy)
-        copy.prepare()  # no step of the live engine comes before the roll
-        rows.append(_one(copy, left, until_s, seed))
+    copy = fork(engine)
+    copy.use(policy)
+    copy.prepare()  # no step of the live engine comes before the roll
+    state = copy.state
+    parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
+    state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
+    state.tasks.release[parked] = state.marks["until"][parked]
+    made = _world(copy)
+    pristine = copy.state.copy(), made.copy()
+    for number, (seed, left) in enumerate(draws):
+        if number:
+            _again(copy, made, *pristine)
+        made.runtime[:], made.pulse["seed"] = left, seed
+        rows.append(_one(copy, made, until_s))
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
     energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
     return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown)
 
 
-def _one(copy: Engine, left: Floats, until_s: float, seed: int) -> tuple[float, float, float, float, float]:
+def _again(copy: Engine, made: World, state: State, world: World) -> None:
+    """Back to the present. Tables that grew in the last roll are made anew."""
+    for mine, theirs in ((copy.state, state), (made, world)):
+        try:
+            mine.copy_from(theirs)
+        except ValueError:
+            fresh = theirs.copy()
+            mine.replace(**{name: getattr(fresh, name) for name in fresh.NAMES})
+
+
+def _one(copy: Engine, made: World, until_s: float) -> tuple[float, float, float, float, float]:
     """One policy, one seed: (joules, response, late, ended, open)."""
     state = copy.state
-    parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
-    state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
-    state.tasks.release[parked] = state.marks["until"][parked]
-    made = _world(copy, left, seed)
     before = int(state.counts.open[0])
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.adopt(state.handle(), made.handle())
@@ -183,7 +198,7 @@ def _advance(copy: Engine, made: World, until_s: float) -> None:
             return  # done, at the time, or nothing more happens: placeholders stay open
 
 
-def _world(copy: Engine, left: Floats, seed: int) -> World:
+def _world(copy: Engine) -> World:
     state = copy.state
     nodes, devices, attempts = len(state.nodes), len(state.devices), len(state.attempts)
     now = float(state.clock.now[0])
@@ -196,14 +211,14 @@ def _world(copy: Engine, left: Floats, seed: int) -> World:
     for name in ("round_at", "timer_at", "ramp_at"):
         pulse[name] = np.inf
     cluster = copy._places.cluster()
-    pulse["seed"], pulse["last_end"] = seed, now
+    pulse["last_end"] = now
     pulse["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
     pulse["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
     waiting = (np.asarray(state.tasks["state"]) == WAITING) & (np.asarray(state.tasks["arrived"]) == 0)
     rows = np.flatnonzero(waiting & (np.asarray(state.tasks["release"]) > now))
     arrivals = rows[np.argsort(state.tasks["release"][rows], kind="stable")].astype(np.int32)
     return World(
-        pulse=pulse, runtime=left.copy(), saved=np.zeros(1), arrivals=arrivals,
+        pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=arrivals,
         runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
         events=record_table(world.EVENTS, build.event_capacity(state)), nodes=record_table(world.NODES, nodes),
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
@@ -220,4 +235,4 @@ def _by_number(copy: Engine, cluster: Cluster) -> Cluster:
     return Cluster(cluster.name, cluster.nodes, zones or (Zone(),))
 
 
-__all__ = ["Forecast", "Spread", "roll"]
+__all__ = ["Forecast", "Spread", "draw_left", "roll"]

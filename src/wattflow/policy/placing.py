@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.policy import view
+from wattflow.policy import view, wattflow
 from wattflow.policy.jit import jit
 
 AROUND = (
@@ -34,8 +34,11 @@ FORGETS, MEMORY_PATHS = 0.05, 10.0
 """A task's share in the noted path; critical paths after which the load of before is mostly forgotten."""
 FACTS = ("threads", "idle_w", "nodes", "wake_s")
 """Totals or means of the cluster that `facts_of` computes."""
-_WAIT, _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = 0, 8, 9, 10, 11, 12
-"""Places of the dial and of the weights among the policy's numbers."""
+_WAIT = wattflow.DIAL.wait
+_ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = range(
+    len(wattflow.DIAL.defaults) + 1, len(wattflow.DIAL.defaults) + 6
+)
+"""Places of the dial and, behind the flagship's numbers and ``lean``, of the weights among the policy's numbers."""
 
 
 def facts_of(state: Any) -> Any:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -53,12 +53,23 @@ class Executor(Protocol):
         """End everything."""
 
 
+class Loads(Protocol):
+    """Tells what the machine looks like."""
+
+    def read(self, watts: float | None = None, provenance: str = "modelled", gpu_busy: Sequence[float] = ()) -> m.Load:
+        """Now, with what others measure."""
+
+    def close(self) -> None:
+        """Look no more."""
+
+
 class Agent:
     """One node's agent.
 
     Args:
         folder: Where tasks that are commands run, one folder each while they do.
         on_sleep: Called when the server wants the node asleep.
+        load: What tells how busy the machine is; the kernel's files where None.
     """
 
     def __init__(
@@ -70,11 +81,12 @@ class Agent:
         devices: Devices,
         folder: Path,
         on_sleep: Callable[[], None] | None = None,
+        load: Loads | None = None,
     ) -> None:
         self.node, self.boot = node, uuid.uuid4().hex
         self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
         self._folder, self._on_sleep = folder, on_sleep
-        self._clock, self._load = Clock(), LoadReader()
+        self._clock, self._load = Clock(), load or LoadReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
@@ -119,6 +131,7 @@ class Agent:
         await self._executor.close()
         await self._devices.close()
         self._energy.close()
+        self._load.close()
         await self._transport.close()
 
     # ---- the three loops
@@ -170,7 +183,9 @@ class Agent:
         return not orders.announce
 
     def _sync(self, **news: object) -> m.Sync:
-        load = self._load.read(self._energy.watts) if "wait_s" in news else None
+        load = None
+        if "wait_s" in news:
+            load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
         return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
 
     async def _until_it_works(self, call: Callable[[], object]) -> None:
@@ -256,7 +271,7 @@ class Agent:
         work = Work(
             fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
             environment=environment, folder=str(folder) if folder else None, isolate=isolate,
-            cpus=variant.cpus if variant.memory_bytes or spec.command is not None else 0.0,
+            cpus=variant.cpus,
             memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
         )  # fmt: skip
         return await self._devices.run(lease, work, self._executor)

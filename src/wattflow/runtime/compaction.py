@@ -35,7 +35,7 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> 
     await service.stored()
     store = database.url.render_as_string(hide_password=False)
     wanted = {"store": store, "folder": str(folder), "sequence": sequence, "policy": service.decider.policy}
-    told = await asyncio.to_thread(_elsewhere, json.dumps(wanted))
+    told = await _elsewhere(json.dumps(wanted))
     service.writer.put((Change.META, {"key": "snapshot", "value": told}))
     await service.stored()
     await asyncio.to_thread(_tidy, database, folder, sequence)
@@ -65,17 +65,26 @@ def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
     return json.dumps({"file": name, "sequence": sequence, "policy": decider.policy, "time_s": last_s})
 
 
-def _elsewhere(wanted: str) -> str:
+async def _elsewhere(wanted: str) -> str:
     """The same in another process. Raises OSError where it fails: the journal stays, the next try has more of it."""
-    command = [sys.executable, "-m", "wattflow.runtime.compaction"]
+    process = await asyncio.to_thread(_process)  # in a thread: starting one takes a while, and fork would take longer
     try:
-        done = subprocess.run(command, input=wanted, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+        told, said = await asyncio.to_thread(process.communicate, wanted, LONGEST_S)
     except subprocess.TimeoutExpired:
         raise OSError(f"the engine was not saved within {LONGEST_S:g} s") from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise OSError(f"the engine was not saved: {said[0]}")
-    return done.stdout.strip()
+    finally:
+        if process.poll() is None:  # the server ends, or has waited long enough
+            process.kill()
+    if process.returncode:
+        last = said.strip().splitlines()[-1:] or [f"status {process.returncode}"]
+        raise OSError(f"the engine was not saved: {last[0]}")
+    return told.strip()
+
+
+def _process() -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "wattflow.runtime.compaction"]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def _tidy(database: sa.Engine, folder: Path, sequence: int) -> None:

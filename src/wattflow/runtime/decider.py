@@ -33,6 +33,9 @@ POLICY_OF = {
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
+ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
+"""Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
+
 
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
@@ -47,6 +50,11 @@ class Decider:
     def began_with(self, policy: str) -> None:
         """Write down the policy of an engine that knows nothing yet: a later start may be told another one."""
         self._note("use", policy)
+
+    def room(self, tasks: int = ROOM_TASKS, attempts: int = ROOM_ATTEMPTS) -> None:
+        """Tables that are large enough from the start: growing them under way would hold the loop up."""
+        self.engine.room(tasks, attempts)
+        self._note("room", tasks, attempts)
 
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
@@ -115,6 +123,8 @@ class Decider:
                 self.policy = args[0]
             elif name == "twin":
                 self.engine.use(args[0])
+            elif name == "room":
+                self.engine.room(*args)
         return last_s
 
     def save(self, path: Path) -> None:
@@ -145,7 +155,7 @@ def model_node(node: m.Node) -> model.Node:
         model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
                      slots=device.slots) for device in node.devices
     )  # fmt: skip
-    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s) if node.sleeps else None
+    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
         architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,

@@ -21,7 +21,8 @@ ENOUGH = 20
 WORTH = 0.1
 """Relative change of a speed that is worth telling."""
 EVERY = 8
-"""Beyond the first thousand ends only one in so many is learned from: it runs in the server's loop."""
+"""Beyond the first ends only one in so many is learned from: it runs in the server's loop."""
+ALL_OF_FIRST = 200
 
 
 class Estimates:
@@ -43,7 +44,7 @@ class Estimates:
         weight = max(WEIGHT, 1.0 / (count + 1))
         self._log_s[function] = (count + 1, mean + weight * (value - mean))
         self._count += 1
-        if count and node and (self._count <= 1000 or self._count % EVERY == 0):
+        if count and node and (self._count <= ALL_OF_FIRST or self._count % EVERY == 0):
             self._correct(function, node, value - mean)
 
     def runtime_s(self, function: str) -> float | None:

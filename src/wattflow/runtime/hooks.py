@@ -35,12 +35,20 @@ class PowerHook(Protocol):
     async def resume(self, node: str) -> None:
         """Begin to wake it. Raises HookFailed."""
 
+    async def watts(self, node: str) -> float | None:
+        """What it draws now, as somebody outside it sees; None where nobody does. Raises HookFailed."""
+
 
 class CommandHook:
-    """Sleep and waking by commands: ``ssh {node} systemctl suspend``, ``ipmitool -H {node}-bmc power on``."""
+    """Sleep and waking by commands: ``ssh {node} systemctl suspend``, ``ipmitool -H {node}-bmc power on``.
 
-    def __init__(self, suspend: str, resume: str) -> None:
+    Args:
+        watts: Prints what a machine draws; the first number in its output counts.
+    """
+
+    def __init__(self, suspend: str, resume: str, watts: str | None = None) -> None:
         self._suspend, self._resume = _words("--suspend-command", suspend), _words("--resume-command", resume)
+        self._watts = _words("--watts-command", watts) if watts is not None else None
 
     def covers(self, node: str) -> bool:
         """Every node."""
@@ -54,6 +62,10 @@ class CommandHook:
         """Run the other."""
         await _run(self._resume, node)
 
+    async def watts(self, node: str) -> float | None:
+        """Run the third, where there is one."""
+        return _number(await _run(self._watts, node)) if self._watts is not None else None
+
 
 class WakeOnLan:
     """Sleep by a command, waking by a magic packet (the hardware address sixteen times, after six bytes of ones).
@@ -64,9 +76,15 @@ class WakeOnLan:
     """
 
     def __init__(
-        self, suspend: str, addresses: Mapping[str, str], broadcast: str = "255.255.255.255", port: int = WAKE_PORT
+        self,
+        suspend: str,
+        addresses: Mapping[str, str],
+        broadcast: str = "255.255.255.255",
+        port: int = WAKE_PORT,
+        watts: str | None = None,
     ) -> None:
         self._suspend = _words("--suspend-command", suspend)
+        self._watts = _words("--watts-command", watts) if watts is not None else None
         self._packets = {node: magic_packet(address) for node, address in addresses.items()}
         self._target = (broadcast, port)
 
@@ -87,6 +105,10 @@ class WakeOnLan:
         except OSError as error:
             raise HookFailed(f"no packet could be sent to {self._target[0]}: {error.strerror}") from None
 
+    async def watts(self, node: str) -> float | None:
+        """Run the command for it, where there is one."""
+        return _number(await _run(self._watts, node)) if self._watts is not None else None
+
 
 def magic_packet(address: str) -> bytes:
     """What a sleeping network card waits for."""
@@ -105,19 +127,27 @@ def _words(option: str, text: str) -> list[str]:
     return words
 
 
-async def _run(words: list[str], node: str) -> None:
+def _number(text: str) -> float:
+    found = re.search(r"\d+(\.\d+)?", text)
+    if found is None:
+        raise HookFailed(f"no number in {text[:80]!r}")
+    return float(found[0])
+
+
+async def _run(words: list[str], node: str) -> str:
+    """Run a command to its end; returns what it printed."""
     command = [word.replace("{node}", node) for word in words]
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
         raise HookFailed(f"{command[0]}: {error.strerror or error}") from None
     try:
-        _, told = await asyncio.wait_for(process.communicate(), LONGEST_S)
+        printed, told = await asyncio.wait_for(process.communicate(), LONGEST_S)
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -125,3 +155,4 @@ async def _run(words: list[str], node: str) -> None:
     if process.returncode:
         said = told.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise HookFailed(f"{shlex.join(command)}: {said[0]}")
+    return printed.decode(errors="replace")

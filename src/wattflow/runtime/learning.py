@@ -1,11 +1,14 @@
-"""What ends and wakes teach: runtimes, nodes' speeds and wake times, told to the engine when they are news."""
+"""What ends, wakes and meters teach: runtimes, nodes' speeds, wake times and curves, told to the engine as news."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
+import numpy as np
 
+from wattflow.predict.curve_online import CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.estimates import Estimates
@@ -13,6 +16,10 @@ from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord
 
 log = logging.getLogger(__name__)
+STEADY = 0.1
+"""Watts and load come from windows that do not quite agree: a load that changes by more than this teaches nothing."""
+WORTH = 0.1
+"""Relative change of a point of a curve that is worth telling."""
 
 
 class Learning:
@@ -21,6 +28,13 @@ class Learning:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self.estimates = Estimates()
+        self._news: dict[str, dict[str, Any]] = {}
+        self._curves: dict[str, CurveCorrector] = {}
+        self._busy: dict[str, float] = {}
+
+    def as_learned(self, node: m.Node) -> m.Node:
+        """A node with what was learned of it in place of what it says."""
+        return msgspec.structs.replace(node, **self._news.get(node.name, {}))
 
     def finished(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """A task ended well: its runtime counts; a node that is not as fast as it said is told to the engine."""
@@ -28,9 +42,30 @@ class Learning:
         speed = self.estimates.news(node.name, node.speed)
         if speed is not None:
             log.info("node %s has the speed %.3g, not %.3g", node.name, speed, node.speed)
-            self._decider.node(msgspec.structs.replace(node, speed=speed))
+            self._tell(node, speed=speed)
 
     def woke(self, node: NodeRecord, wake_s: float | None) -> None:
         """The engine counts with the time that waking really took."""
         if wake_s is not None and node.spec.sleeps:
-            self._decider.node(msgspec.structs.replace(node.spec, wake_s=wake_s))
+            self._tell(node.spec, wake_s=wake_s)
+
+    def drew(self, node: m.Node, load: m.Load) -> None:
+        """What a node's counter said while so much of it was busy. Modelled watts are the curve's own: no news."""
+        before, self._busy[node.name] = self._busy.get(node.name, -1.0), load.cpu_busy
+        if load.watts is None or load.provenance in ("modelled", "guessed") or len(node.busy) < 2:
+            return
+        if abs(load.cpu_busy - before) > STEADY:
+            return
+        known = self._curves.get(node.name)
+        if known is None or list(known.watts) != node.watts:
+            known = self._curves[node.name] = CurveCorrector.of(node.busy, node.watts)
+        known.observe(load.cpu_busy * node.cpus, load.watts)
+        found = known.curve
+        told = np.asarray(self._news.get(node.name, {}).get("watts", node.watts))
+        if found is not None and float(np.max(np.abs(found - told) / np.maximum(told, 1.0))) >= WORTH:
+            log.info("node %s draws %s W, not %s", node.name, np.round(found, 1).tolist(), np.round(told, 1).tolist())
+            self._tell(node, watts=found.tolist(), provenance=load.provenance)
+
+    def _tell(self, node: m.Node, **news: Any) -> None:
+        self._news.setdefault(node.name, {}).update(news)
+        self._decider.node(self.as_learned(node))

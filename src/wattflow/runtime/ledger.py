@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.nodes import NodeRecord
@@ -21,9 +23,11 @@ class Ledger:
         self.next_entry = 1
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
+        self._late: list[tuple[Change, Row]] = []
 
     def commit(self) -> None:
         """Hand the turn's rows and the engine's calls to the writer."""
+        self._write_late()
         if self._decider.entries:
             self._batch.append((Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self._decider.entries)}))
             self.next_entry += 1
@@ -80,16 +84,16 @@ class Ledger:
         })  # fmt: skip
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
-        """Joules of an attempt. Nothing waits for them, so they go ahead of the turn."""
-        self._writer.put((Change.ATTEMPT_ENERGY, {
+        """Joules of an attempt. Nothing waits for them, and no turn is taken for them."""
+        self._aside(Change.ATTEMPT_ENERGY, {
             "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
             "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,
-        }))  # fmt: skip
+        })  # fmt: skip
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
         row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
-        self._writer.put((Change.ENERGY, row))
+        self._aside(Change.ENERGY, row)
 
     def node(self, node: NodeRecord, seen_s: float) -> None:
         """A node and its state."""
@@ -98,6 +102,16 @@ class Ledger:
 
     def _put(self, change: Change, row: Row) -> None:
         self._batch.append((change, row))
+
+    def _aside(self, change: Change, row: Row) -> None:
+        if not self._late:
+            asyncio.get_running_loop().call_soon(self._write_late)
+        self._late.append((change, row))
+
+    def _write_late(self) -> None:
+        late, self._late = self._late, []
+        if late:
+            self._writer.put(*late)
 
 
 def _key(attempt: AttemptRecord) -> dict[str, object]:

@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from wattflow.energy.virtual import DEMO_CURVE
@@ -41,8 +42,8 @@ class LoadReader:
         self._proc = proc
         self._busy = self._ticks()
 
-    def read(self, watts: float | None = None) -> Load:
-        """What the machine looks like now."""
+    def read(self, watts: float | None = None, provenance: str = "modelled", gpu_busy: Sequence[float] = ()) -> Load:
+        """What the machine looks like now; watts and GPUs are told by those who read them."""
         busy, total = self._ticks()
         past_busy, past_total = self._busy
         self._busy = (busy, total)
@@ -51,8 +52,13 @@ class LoadReader:
             cpu_busy=(busy - past_busy) / max(1, total - past_total),
             memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
             watts=watts,
+            provenance=provenance,
             network_bytes=self._network(),
+            gpu_busy=list(gpu_busy),
         )
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
     def _ticks(self) -> tuple[int, int]:
         with (self._proc / "stat").open() as file:

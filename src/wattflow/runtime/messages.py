@@ -144,7 +144,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Device(Struct, frozen=True, omit_defaults=True):
     """A GPU or FPGA of a node, as its agent found it."""
 
-    kind: str
+    kind: Literal["gpu", "fpga"]
     model: str = "generic"
     memory_bytes: Bytes = 0
     sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"
@@ -152,7 +152,10 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A node as it announces itself. ``busy`` and ``watts`` are the points of its P(k), where known."""
+    """A node as it announces itself.
+
+    ``busy`` and ``watts`` are the points of its P(k), where known; ``wake_w`` is what it draws while it wakes.
+    """
 
     name: Name
     cpus: Cpus
@@ -167,6 +170,7 @@ class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     speed: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
     sleeps: bool = False
     wake_s: Seconds = 0.0
+    wake_w: Seconds | None = None
 
 
 class TaskEnergy(Struct, frozen=True):
@@ -189,11 +193,12 @@ class Window(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True, omit_defaults=True):
-    """What a node looks like at the moment."""
+    """What a node looks like at the moment. ``provenance`` is that of its watts: counted ones teach, others do not."""
 
     cpu_busy: float = 0.0
     memory_used_bytes: Bytes = 0
     watts: float | None = None
+    provenance: str = "modelled"
     network_bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     gpu_busy: list[float] = []
 

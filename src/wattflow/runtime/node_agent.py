@@ -14,6 +14,7 @@ from wattflow.runtime.executors.limits import Groups
 from wattflow.runtime.executors.process import ProcessExecutor, Zygote
 from wattflow.runtime.machine import this_node
 from wattflow.runtime.node_energy import NodeEnergy
+from wattflow.runtime.pcp_load import load_reader
 from wattflow.runtime.transport import Transport
 
 
@@ -39,4 +40,5 @@ def make_agent(
     node = this_node(name, cpus, memory_bytes, devices.found(), curve)
     groups = Groups.find(f"{node.name}-{os.getpid()}")
     processes = ProcessExecutor(Zygote(preload=preload), max(1, math.ceil(node.cpus)), groups)
-    return Agent(transport, node, processes, NodeEnergy(curve, folder / "meter"), devices, folder / "work")
+    energy = NodeEnergy(curve, folder / "meter")
+    return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

@@ -11,11 +11,14 @@ from pathlib import Path
 from wattflow.energy.attribution import Attributor, Sample
 from wattflow.energy.meters import powercap
 from wattflow.energy.meters.port import Meter, NoReading, node_j
+from wattflow.energy.meters.probe import try_meter
 from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.runtime.messages import Energy, TaskEnergy, Window
 
 WINDOW_S = 1.0
+COUNTERS = ("pcp", "powercap", "perf")
+"""In this order: a site that runs Performance Co-Pilot reads its machines there."""
 MODEL_ERROR = 0.25
 """Half the width of the band of modelled joules, as a share of them: chosen, not measured; a curve of another machine
 may be off
@@ -30,12 +33,12 @@ class NodeEnergy:
     Args:
         curve: P(k) of this node.
         folder: Where a virtual counter lives when there is no other.
-        sysfs: Where counters are looked for.
+        sysfs: Where counters are looked for; Performance Co-Pilot where it runs, else this kernel's, where None.
         machine: CPU seconds of the whole node; this machine's unless told otherwise.
     """
 
     def __init__(
-        self, curve: PowerProfile, folder: Path, sysfs: Path = Path("/sys"), machine: CpuSeconds | None = None
+        self, curve: PowerProfile, folder: Path, sysfs: Path | None = None, machine: CpuSeconds | None = None
     ) -> None:
         self.curve = curve
         self._machine = machine or of_machine()
@@ -50,9 +53,12 @@ class NodeEnergy:
         self._past_s = 0.0
         self.watts: float | None = None
 
-    def _open(self, folder: Path, sysfs: Path) -> Meter:
+    def _open(self, folder: Path, sysfs: Path | None) -> Meter:
+        found = _counter() if sysfs is None else None
+        if found is not None:
+            return found
         try:
-            return powercap.PowercapMeter(sysfs / "class" / "powercap")
+            return powercap.PowercapMeter((sysfs or Path("/sys")) / "class" / "powercap")
         except NoReading:
             self._virtual = VirtualMeter(folder, self.curve, self._machine)
             return powercap.PowercapMeter(self._virtual.powercap)
@@ -121,3 +127,14 @@ class NodeEnergy:
     def close(self) -> None:
         """Let go of the meter."""
         self._meter.close()
+
+
+def _counter() -> Meter | None:
+    """The first meter that counts the joules of the node's processors; a sensor of watts alone would not do."""
+    for name in COUNTERS:
+        meter = try_meter(name).meter
+        if meter is not None and any(domain.counter and domain.kind in ("package", "psys") for domain in meter.domains):
+            return meter
+        if meter is not None:
+            meter.close()
+    return None

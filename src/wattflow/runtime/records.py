@@ -123,3 +123,12 @@ def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000)
         else:
             high = middle
     return list(outcomes[low : low + most])
+
+
+def waits_for(parents: Sequence[TaskRecord], most: int = 3) -> str | None:
+    """Which of these a task still waits for, in words; None where all have ended."""
+    waiting = [parent for parent in parents if parent.state in ("waiting", "running")]
+    if not waiting:
+        return None
+    named = ", ".join(f"{parent.spec.key} ({parent.state})" for parent in waiting[:most])
+    return f"it waits for {named}" + (f" and {len(waiting) - most} others" if len(waiting) > most else "")

@@ -33,6 +33,7 @@ def restore(
     decider.twin = Twin.beside(policy) if twin else None
     if after == 0:
         decider.began_with(policy)
+    decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
@@ -80,6 +81,18 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
+
+
+def wanted_objects(database: sa.Engine) -> set[str]:
+    """Names of all objects that a task in the store has to do with."""
+    wanted: set[str | None] = set()
+    for row in reads.payloads(database):
+        _, spec = _TASK.decode(row["spec"])
+        wanted.add(spec.function)
+        wanted.update(variant.function for variant in spec.variants)
+        wanted.add(spec.call.object if spec.call is not None else None)
+        wanted.add(_BLOB.decode(row["result"]).object if row["result"] else None)
+    return {name for name in wanted if name is not None}
 
 
 def outcome_of(row: Found) -> m.Outcome:

@@ -11,6 +11,7 @@ import base64
 import http.client
 import json
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,7 +54,16 @@ class RedfishHook:
         """Power it on."""
         await asyncio.to_thread(self._reset, node, _WAKE)
 
+    async def watts(self, node: str) -> float | None:
+        """What its chassis draws, where the controller measures it."""
+        drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
+        return drawn
+
     def _reset(self, node: str, wished: tuple[str, ...]) -> None:
+        self._connected(node, lambda connection, base: self._act(connection, base, wished))
+
+    def _connected(self, node: str, act: Callable[[http.client.HTTPConnection, str], Any]) -> Any:
+        """Do something over a connection to a node's controller; what goes wrong is told."""
         address = urlsplit(self._url.replace("{node}", node))
         try:
             connection = (
@@ -61,7 +71,7 @@ class RedfishHook:
                 else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
             )  # fmt: skip
             try:
-                self._act(connection, address.path.rstrip("/"), wished)
+                return act(connection, address.path.rstrip("/"))
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException) as error:
@@ -70,15 +80,29 @@ class RedfishHook:
             raise HookFailed(f"Redfish of {node} at {address.netloc} answers in another shape: {error!r}") from None
 
     def _act(self, connection: http.client.HTTPConnection, base: str, wished: tuple[str, ...]) -> None:
-        root = self._ask(connection, "GET", f"{base}/redfish/v1/")
-        systems = self._ask(connection, "GET", base + root["Systems"]["@odata.id"])
-        system = self._ask(connection, "GET", base + systems["Members"][0]["@odata.id"])
+        system = self._system(connection, base)
         action = system["Actions"]["#ComputerSystem.Reset"]
         allowed = action.get("ResetType@Redfish.AllowableValues", wished)
         chosen = next((one for one in wished if one in allowed), None)
         if chosen is None:
             raise HookFailed(f"Redfish allows {', '.join(allowed)}, and none of {', '.join(wished)}")
         self._ask(connection, "POST", base + action["target"], {"ResetType": chosen})
+
+    def _system(self, connection: http.client.HTTPConnection, base: str) -> Any:
+        root = self._ask(connection, "GET", f"{base}/redfish/v1/")
+        systems = self._ask(connection, "GET", base + root["Systems"]["@odata.id"])
+        return self._ask(connection, "GET", base + systems["Members"][0]["@odata.id"])
+
+    def _drawn(self, connection: http.client.HTTPConnection, base: str) -> float | None:
+        for link in self._system(connection, base).get("Links", {}).get("Chassis", []):
+            chassis = self._ask(connection, "GET", base + link["@odata.id"])
+            if "Power" not in chassis:
+                continue
+            power = self._ask(connection, "GET", base + chassis["Power"]["@odata.id"])
+            for control in power.get("PowerControl", []):
+                if isinstance(control.get("PowerConsumedWatts"), int | float):
+                    return float(control["PowerConsumedWatts"])
+        return None
 
     def _ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": self._authorization, "Accept": "application/json"}

@@ -28,14 +28,14 @@ from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord
+from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.turns import UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
-PIECE = 64
+PIECE = 16
 """Tasks of one submission that are taken in before others have a turn of the loop."""
 REFUSED_FOR_S = 1.0
 """A refused attempt's task is tried again after this long."""
@@ -154,7 +154,9 @@ class Service:
             return task.reason or task.state
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
-        return str(self.decider.why(task.engine))
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        parents = [self.tasks[task.workflow.keys[key]] for key in keys]
+        return waits_for(parents) or str(self.decider.why(task.engine))
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -174,7 +176,7 @@ class Service:
         """A node is here, changed, or on again."""
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
-            identity = self.decider.node(node)
+            identity = self.decider.node(self.learning.as_learned(node))
             known = self.nodes.add(node, identity)
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
@@ -252,6 +254,7 @@ class Service:
         """What a node looks like."""
         if node in self.nodes:
             self.nodes[node].load = load
+            self.learning.drew(self.nodes[node].spec, load)
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
@@ -356,8 +359,7 @@ class Service:
         if not (leases or outcomes or step.actions or waiters):
             return
         loop = asyncio.get_running_loop()
-        actions = list(step.actions)
-        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, actions))
+        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, step.actions))
 
     def _release(
         self,
@@ -370,7 +372,8 @@ class Service:
         settle(waiters)
         for attempt in placed:
             attempt.released = True
-        self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+        if not self._closed:  # else they are begun by the next start
+            self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()

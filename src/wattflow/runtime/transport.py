@@ -56,7 +56,7 @@ class DirectTransport:
     async def sync(self, sync: Sync) -> Orders:
         """One turn."""
         if self._driver.knows(sync.node, sync.boot):
-            self._driver.report(sync)
+            await self._driver.report(sync)
         return await self._driver.orders(sync)
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import socket
 import sys
 import threading
@@ -95,10 +96,18 @@ def _power_hook(options: dict[str, str]) -> PowerHook | None:
             raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
         return None
     if lan is not None:
-        return WakeOnLan(suspend, dict(one.split("=", 1) for one in lan.split(",")))
+        return WakeOnLan(suspend, _pairs("--wake-on-lan", lan), watts=options.get("watts_command"))
     if resume is None:
         raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
-    return CommandHook(suspend, resume)
+    return CommandHook(suspend, resume, options.get("watts_command"))
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    """``node=value,node=value``."""
+    found = dict(one.partition("=")[::2] for one in text.split(","))
+    if not all(found) or not all(found.values()):
+        raise WattflowError(f"{option}: {text!r} is not NODE=VALUE,NODE=VALUE")
+    return found
 
 
 def _redfish(options: dict[str, str]) -> PowerHook:
@@ -120,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
     parser.add_argument("--twin", action="store_true")
-    parser.add_argument("--store")
+    parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")
     parser.add_argument("--driver-option", action="append", default=[])

@@ -54,7 +54,7 @@ async def sync(request: Request) -> Response:
     turn = await typed(request, Sync)
     driver = _driver(request)
     if driver.knows(turn.node, turn.boot):
-        driver.report(turn)
+        await driver.report(turn)
         if turn.ended or turn.started:
             await house_of(request).service.stored()
     return answer(request, await driver.orders(turn))

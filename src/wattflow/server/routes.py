@@ -80,7 +80,9 @@ async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000
 @router.get("/workflows/{workflow}")
 async def one_workflow(request: Request, workflow: str) -> Response:
     """One workflow."""
-    return answer(request, _workflow(await _owned(request, workflow)))
+    row = await _owned(request, workflow)
+    counts = await asyncio.to_thread(reads.task_counts, house_of(request).database, [workflow])
+    return answer(request, _workflow(row | {"tasks": counts.get(workflow, {})}))
 
 
 @router.get("/workflows/{workflow}/tasks")

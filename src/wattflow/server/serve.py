@@ -80,6 +80,7 @@ def serve(settings: Settings, driver: Driver, listener: socket.socket, objects: 
         server.should_exit = True
 
     house.shut_down = shut_down
+    _settle_memory()
     try:
         server.run(sockets=[listener])
     finally:
@@ -105,7 +106,6 @@ class _Server(_server_class()):  # type: ignore[misc]
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
-        _settle_memory()
         host, port = self._listener.getsockname()[:2]
         scheme = "https" if self.config.ssl_certfile else "http"
         shown = f"[{host}]" if ":" in host else host

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -50,7 +52,9 @@ class FolderObjects:
         name = object_name(data)
         path = self.path(name)
         if path.exists():
-            return name
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)  # wanted again: its time to be forgotten begins anew
+                return name
         path.parent.mkdir(exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
         try:
@@ -74,6 +78,17 @@ class FolderObjects:
     def has(self, name: str) -> bool:
         """Whether a name is here."""
         return self.path(name).exists()
+
+    def sweep(self, before_s: float, wanted: Callable[[], set[str]]) -> int:
+        """Delete what was last put before a time and is not wanted any more; returns how many."""
+        old = [path for path in self.root.glob("??/*") if path.stat().st_mtime < before_s]
+        if not old:
+            return 0
+        kept = wanted()
+        gone = [path for path in old if path.parent.name + path.name not in kept]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)
 
     def path(self, name: str) -> Path:
         """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""

@@ -36,12 +36,18 @@ def workflows(database: sa.Engine, owner: str | None = None, state: str | None =
     if state is not None:
         query = query.where(table.c.state == state)
     found = rows(database, query)
+    counts = task_counts(database, [row["id"] for row in found])
+    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+
+
+def task_counts(database: sa.Engine, workflow_ids: list[str]) -> dict[str, dict[str, int]]:
+    """How many tasks of each workflow are in each state."""
     counted = sa.select(schema.tasks.c.workflow, schema.tasks.c.state, sa.func.count().label("count"))
-    counted = counted.where(schema.tasks.c.workflow.in_([row["id"] for row in found]))
+    counted = counted.where(schema.tasks.c.workflow.in_(workflow_ids))
     counts: dict[str, dict[str, int]] = {}
     for row in rows(database, counted.group_by(schema.tasks.c.workflow, schema.tasks.c.state)):
         counts.setdefault(row["workflow"], {})[row["state"]] = row["count"]
-    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+    return counts
 
 
 def workflow(database: sa.Engine, identity: str) -> Found | None:
@@ -55,6 +61,15 @@ def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_0
     table = schema.tasks
     query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.id > after))
     return rows(database, query.order_by(table.c.id).limit(most))
+
+
+def payloads(database: sa.Engine) -> Iterator[Found]:
+    """What every task was given and gave back, one after the other."""
+    table = schema.tasks
+    with database.connect() as connection:
+        query = sa.select(table.c.spec, table.c.result)
+        for row in connection.execution_options(stream_results=True).execute(query):
+            yield dict(row._mapping)
 
 
 def task(database: sa.Engine, identity: int) -> Found | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import checked_name, object_name
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
@@ -138,7 +139,7 @@ class S3Objects:
             if answer.status < 500:
                 return answer.status, body
             problem = f"answer {answer.status}"
-        raise WattflowError(f"s3://{self.place.bucket} on {self.place.host} cannot be reached: {problem}")
+        raise StoreTrouble(f"s3://{self.place.bucket} on {self.place.host} cannot be reached: {problem}")
 
     def _connection(self) -> http.client.HTTPConnection:
         kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)

@@ -47,6 +47,18 @@ def test_compare_refuses_to_report_onto_its_trace(log: Path) -> None:
     assert log.read_bytes() == before
 
 
+def test_a_run_is_never_written_over_its_workflow(log: Path) -> None:
+    before = log.read_bytes()
+    assert "name another file" in refused("run", log, "--out", log)
+    assert "waited for" in refused("run", log, "--detach", "--out", log.with_suffix(".parquet"))
+    assert log.read_bytes() == before
+
+
+def test_a_server_with_a_driver_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
+    assert "there are agents" in refused("up", "--home", tmp_path / "home", "--driver", "slurmx")
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_frames_file_is_printed_as_it_is() -> None:
     for name in library.frame_names():
         assert wattflow("frames", name, "--toml").stdout == library.frame_text(name)
@@ -59,6 +71,8 @@ def test_a_frames_file_is_printed_as_it_is() -> None:
         (("compare", "bag:tasks=3", "-p", "fifo,,heft"), "empty name"),
         (("simulate", "bag:tasks=3", "-c", "mixed", "-c", "hpe"), "given 2 times"),
         (("simulate", "bag:tasks=3", "--seed", 1 << 63), "2^63"),
+        (("bounds", "bag:tasks=3", "--seed", 1 << 63), "2^63"),
+        (("agent", "--server", "head:8765", "--token-file", "/dev/null"), "holds no token"),
         (("compare", "bag:tasks=3", "-p", "fifo", "--seeds", 10**9), "more than 10,000"),
         (("simulate", "bag:tasks=100000000"), "fit into memory"),
         (("simulate", "bag:tasks=3", "--runtime-error", "inf"), "spread"),

@@ -63,6 +63,14 @@ def test_load_of_others_refusals_and_resizes_count() -> None:
     assert chosen(decider, 12.0) == {"y": "a"}
 
 
+@pytest.mark.parametrize("policy", ["hpe", "wattflow", "learned"])
+def test_no_policy_gives_less_than_is_requested(policy: str) -> None:
+    decider = EngineDecider(policy)
+    add(decider, node("a"))
+    want(decider, *(pod(f"p{i}", cpu="1") for i in range(6)))
+    assert len(chosen(decider, 1.0)) == 4, "80 % of a request is the admission's business; five would not fit"
+
+
 def test_mig_slices_are_counted_by_the_names_of_nvidias_plugin() -> None:
     decider = EngineDecider("least-energy")
     small, large = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"

@@ -17,6 +17,7 @@ from wattflow.kube.client import Client
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
+from wattflow.kube.frame.ledger import Entry, Ledger, Page
 from wattflow.kube.frame.role import PLACER, Role, against, check, refusals
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
@@ -111,6 +112,54 @@ def test_round_robin_deals_in_turn_and_the_shortest_queue_comes_first() -> None:
     for one in same:
         one.metadata.annotations = {"wattflow.io/object": "genome"}
     assert len({objects_of.choose(one) for one in same}) == 1
+
+
+def test_a_broker_that_comes_later_keeps_gangs_where_they_are() -> None:
+    later = broker("round-robin")
+    first = gang("g0", "g", 3)
+    first.metadata.labels = {PLACER: "2"}
+    first.spec = msgspec.structs.replace(first.spec, scheduler_name="wattflow")
+    later._on_pod("ADDED", first)
+    assert [later.choose(gang(f"g{i}", "g", 3)) for i in (1, 2)] == [2, 2]
+
+
+def page(node_name: str, version: int, entries: dict[str, Entry]) -> Page:
+    notes = {"wattflow.io/node": node_name, "wattflow.io/promised": msgspec.json.encode(entries).decode()}
+    return Page(metadata=objects.Metadata(name=f"on-{node_name}", resource_version=str(version), annotations=notes))
+
+
+def test_what_others_promise_counts_wherever_it_stands_until_it_is_bound_or_gone() -> None:
+    book = Book(EngineDecider("fifo"), owns=lambda one: False, power_of=lambda one: None)
+    book.live = False
+    for name in ("a", "b"):
+        book.on_node("ADDED", node(name))
+    ledger = Ledger(NOWHERE, "kube-system", "wattflow", 0, 2, book, lambda key: None)
+
+    def used() -> list[int]:
+        return [book.cluster.nodes[name].requested.get("cpu", 0) for name in ("a", "b")]
+
+    promised = {"uid-p": Entry(1, "default/p", {"cpu": 3000, "pods": 1})}
+    ledger.on_page("ADDED", page("a", 5, promised))
+    assert used() == [3000, 0]
+    ledger.on_page("ADDED", page("b", 6, promised))
+    assert used() == [3000, 3000], "its placer decided anew; both pages may still come true"
+    ledger.on_page("MODIFIED", page("a", 4, {}))
+    assert used() == [3000, 3000], "an older page changes nothing"
+    ledger.on_page("MODIFIED", page("a", 7, {}))
+    assert used() == [0, 3000]
+    bound = pod("p", "b", cpu="3")
+    ledger.on_pod("MODIFIED", bound)
+    book.on_pod("MODIFIED", bound)
+    ledger.on_page("MODIFIED", page("b", 8, promised))
+    assert used() == [0, 3000], "counted once, as itself"
+    ledger.on_pod("DELETED", bound)
+    book.on_pod("DELETED", bound)
+    ledger.on_page("MODIFIED", page("b", 9, promised))
+    assert used() == [0, 0], "it has ended, whatever the page still says"
+    assert not book.records
+    ledger.on_page("MODIFIED", page("a", 10, {"uid-x": Entry(7, "default/x", {"cpu": 1000})}))
+    ledger.begin([])
+    assert ledger._withdrawn == {"uid-x": "a"}, "nobody else would take back what placer 7 left"
 
 
 def test_the_broker_gives_nodes_to_the_poorest() -> None:

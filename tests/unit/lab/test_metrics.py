@@ -142,6 +142,14 @@ def test_cost_and_carbon_are_shown_where_known() -> None:
     assert values["decision_us"] == pytest.approx(2.0)
 
 
+def test_making_a_node_counts_by_its_share_of_a_lifetime() -> None:
+    """900 kg over five years, of which 18 s: a year is 31,557,600 s."""
+    run = two_node_run()
+    first, second = run.cluster.nodes
+    made = replace(run.cluster, nodes=(replace(first, embodied_kg=900.0, lifetime_years=5.0), second))
+    assert metrics(replace(run, cluster=made))["embodied_g"] == pytest.approx(900_000 * 18 / (5 * 31_557_600))
+
+
 def test_the_weakest_profile_names_the_provenance_of_a_node() -> None:
     guessed = Device("gpu", power=DeviceProfile((0.0, 1.0), (5.0, 50.0), Provenance.GUESSED))
     silent = Device("fpga")

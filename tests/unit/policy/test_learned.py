@@ -10,7 +10,7 @@ import pytest
 from wattflow.clusters import load_cluster
 from wattflow.generate import Arrivals, Recipe
 from wattflow.model.errors import InvalidInput
-from wattflow.policy import registry, weights
+from wattflow.policy import learned, placing, registry, wattflow, weights
 from wattflow.sim import simulate
 from wattflow.testing import check_policy
 
@@ -61,6 +61,13 @@ def test_names_of_nodes_do_not_matter() -> None:
     other = replace(cluster, nodes=tuple(replace(node, name=f"x{i}") for i, node in enumerate(cluster.nodes)))
     workload = STREAM.draw(7)
     assert simulate(workload, cluster, "learned").total_j == simulate(workload, other, "learned").total_j
+
+
+def test_the_encoder_reads_the_weights_where_the_policy_keeps_them() -> None:
+    names = ("wait", "energy", "response", "makespan", "cost", "utilisation")
+    theirs = [getattr(learned.DIAL, name) for name in names]
+    assert theirs == [getattr(placing, f"_{name.upper()}") for name in names]
+    assert list(learned.LEARNED.params)[: len(wattflow.DIAL.defaults)] == list(wattflow.DIAL.defaults)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep
+from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep, Zone
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.policy import cpop, peft, planning
+from wattflow.policy.planning import timeline
 
 # Topcuoglu et al. 2002, table 1 and figure 2.
 HEFT_COSTS = (
@@ -78,6 +79,29 @@ def test_cpop_makespan_and_critical_path():
     only = cpop.path_nodes(problem, length)
     assert np.flatnonzero(only == 1).tolist() == [0, 1, 8, 9], "the paper's path is n1, n2, n9, n10, on P2"
     assert planning.makespan_s(problem, planning.schedule(problem, length, only=only)) == pytest.approx(86)
+
+
+def test_the_critical_path_stays_on_its_processor_whichever_is_the_first():
+    """The same example with P2 in front: ties aside nothing else moves, and the path does not leave node 0."""
+    problem = example([(row[1], row[0], row[2]) for row in HEFT_COSTS], HEFT_EDGES)
+    length = cpop.priority(problem)
+    only = cpop.path_nodes(problem, length)
+    assert np.flatnonzero(only == 0).tolist() == [0, 1, 8, 9]
+    slots = planning.schedule(problem, length, only=only)
+    assert slots.node[[0, 1, 8, 9]].tolist() == [0, 0, 0, 0]
+    assert planning.makespan_s(problem, slots) == pytest.approx(86)
+
+
+def test_only_bytes_from_another_zone_wait_for_the_zones_latency():
+    link = Network(bandwidth_bytes_per_s=1.0, latency_s=0.5, zone_latency_s=7.0)
+    nodes = [Node(f"n{n}", 1, 0, zone=zone, network=link) for n, zone in enumerate("aab")]
+    workload = Workload.of_columns(
+        "pair", release_s=np.zeros(2), runtime_s=np.ones(2), edges=(np.array([0]), np.array([1])),
+        edge_bytes=np.array([3.0]),
+    )  # fmt: skip
+    problem = planning.problem(workload, Cluster("zones", tuple(nodes), (Zone("a"), Zone("b"))), {"overlap": 1.0})
+    seconds = [timeline.message_s(problem.facts.handle(), source, 1, 3.0) for source in (0, 2, -1)]
+    assert seconds == [3.5, 10.5, 3.5]
 
 
 def test_peft_table_and_makespan():

@@ -173,7 +173,9 @@ def test_a_power_cap_over_time_is_kept() -> None:
 
 def test_frequencies_fall_with_the_cap() -> None:
     # Four tasks draw 20 W above idle; from 50 s on only 10 W are left, which the lower level needs. It is half as fast.
-    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=(Frequency(), Frequency(0.5, 0.5)))]
+    # At the cap itself nothing falls further.
+    steps = (Frequency(), Frequency(0.5, 0.5), Frequency(0.25, 0.25))
+    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=steps)]
     capped = power_cap.following(Series(50.0, (40.0, 30.0, 30.0, 30.0)))
     done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
     assert done.end_s_by_task().tolist() == pytest.approx([150.0] * 4)

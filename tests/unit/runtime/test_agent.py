@@ -55,12 +55,16 @@ class Broken:
     def cpu_s(self) -> dict[int, float]:
         return {}
 
+    def busy(self) -> list[float]:
+        return []
+
     async def run(self, *_: Any) -> None:
         raise RuntimeError("a fault of our own")
 
 
 class NoEnergy:
     watts = None
+    provenance = "modelled"
 
     def sample(self, *_: Any) -> tuple[list[m.TaskEnergy], None]:
         return [], None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+import pytest
+
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.agents import AgentsDriver
 
@@ -37,7 +40,7 @@ def test_news_for_a_dead_agent_do_not_keep_it_alive() -> None:
         await driver.start(sink)
         driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "boot")
         call = m.Sync(node="n", boot="boot", wait_s=1.0)
-        driver.report(call)
+        await driver.report(call)
         waiting = asyncio.create_task(driver.orders(call))
         await asyncio.sleep(0)
         sink.now_s += 0.9
@@ -59,9 +62,15 @@ def test_a_long_wait_is_answered_before_the_agent_would_be_given_up() -> None:
         await driver.start(sink)
         driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "boot")
         call = m.Sync(node="n", boot="boot", wait_s=30.0)
-        driver.report(call)
+        await driver.report(call)
         assert await asyncio.wait_for(driver.orders(call), 10) == m.Orders()
         assert sink.lost == []
         await driver.stop()
 
     asyncio.run(body())
+
+
+def test_devices_that_the_engine_does_not_know_are_refused_before_it_hears_of_them() -> None:
+    with pytest.raises(msgspec.ValidationError, match="kind"):
+        msgspec.convert({"kind": "abacus"}, m.Device)
+    assert msgspec.convert({"kind": "fpga"}, m.Device).slots == 1

@@ -98,7 +98,7 @@ def test_a_node_that_never_wakes_is_marked_and_its_work_moves_on(tmp_path: Path)
         service.announce(m.Node(name="sleepy", cpus=1.0, memory_bytes=1 << 30, sleeps=True, wake_s=5.0))
         service.asleep("sleepy")
         await service.stored()
-        service._never_woke("sleepy", "did not wake")
+        service.gone("sleepy", "did not wake")
         service.announce(m.Node(name="other", cpus=1.0, memory_bytes=1 << 30))
         await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
         assert [lease.node for lease in driver.leases] == ["other"]

@@ -129,3 +129,26 @@ def test_a_node_with_work_does_not_sleep(tmp_path: Path) -> None:
         await driver.stop()
 
     asyncio.run(main())
+
+
+def test_what_a_node_draws_while_it_wakes_is_learned(tmp_path: Path) -> None:
+    async def main() -> None:
+        hook = CommandHook("true", f"touch {tmp_path}/woken", "echo 'Instantaneous power reading: 180 Watts'")
+        driver, sink = AgentsDriver(hook=hook), Listening()
+        await driver.start(sink)
+        driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "one")
+        driver.power("n", on=True)
+        while not driver._waking_w.get("n"):
+            await asyncio.sleep(0.01)
+        driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "one")
+        known = driver._agents["n"].node
+        assert known is not None and known.wake_w == 180.0 and known.sleeps
+        await driver.stop()
+
+    asyncio.run(main())
+
+
+def test_a_watts_command_without_a_number_is_told() -> None:
+    with pytest.raises(HookFailed, match="no number"):
+        asyncio.run(CommandHook("true", "true", "echo unknown").watts("n"))
+    assert asyncio.run(CommandHook("true", "true").watts("n")) is None

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work, Zygote
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -167,6 +167,20 @@ def test_memory_is_limited_with_groups_and_without() -> None:
             assert value(await executor.run(call(2, greedy, memory_bytes=800 << 20))) == 400 << 20
 
         on_executor(body, groups)
+
+
+def test_tasks_without_a_group_are_bound_to_as_many_processors_as_they_asked_for() -> None:
+    places = Places([0, 1, 2, 3])
+    first = places.take(1.5)
+    assert first == (0, 1) and places.take(0.02) == (2,) and places.take(2) == (3, 0)
+    places.give_back(first)
+    assert places.take(1.0) == (1,) and places.take(4.0) == () and places.take(0.0) == ()
+
+    async def body(executor: ProcessExecutor) -> None:
+        seen = value(await executor.run(call(1, lambda: len(os.sched_getaffinity(0)), cpus=1.0)))
+        assert seen == 1
+
+    on_executor(body)
 
 
 def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime import compaction
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.recovery import restore
+from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.database import open_store
+from wattflow.store.objects import FolderObjects
 from wattflow.store.writer import Writer
 
 
@@ -139,6 +143,7 @@ def test_submitting_again_changes_nothing_and_mistakes_are_all_told(tmp_path: Pa
         with pytest.raises(InvalidInput, match="somebody else"):
             await service.submit(submission, "you")
         assert driver.leases == [] and service.why(service.tasks[1])
+        assert service.why(service.tasks[2]) == "it waits for a (waiting)"
         await closed(service, writer)
 
     asyncio.run(body())
@@ -244,6 +249,47 @@ def test_thousands_of_placements_are_made_in_pieces_and_a_loss_between_loses_non
         await closed(service, writer)
         again, second, writer = await opened(tmp_path)
         assert len(second.resumed) == 300
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_objects_that_no_task_names_are_swept_away_when_they_are_old(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "objects")
+    function, call, orphan = (objects.put(text) for text in (b"function", b"call", b"orphan"))
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        spec = m.Task(key="a", name="a", function=function, call=m.Blob(object=call), python="3.11")
+        await service.submit(m.Submission(workflow="w", tasks=[spec]), "me")
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert wanted_objects(database) == {function, call}
+    assert objects.sweep(0.0, lambda: set()) == 0
+    assert objects.sweep(1e12, lambda: wanted_objects(database)) == 1
+    assert objects.has(function) and objects.has(call) and not objects.has(orphan)
+
+
+def test_a_snapshot_that_fails_leaves_the_journal_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> subprocess.Popen[str]:
+        pipe, command = subprocess.PIPE, [sys.executable, "-c", "import sys; sys.exit('no room')"]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    monkeypatch.setattr(compaction, "_process", broken)
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        database = open_store(tmp_path / "s.db")
+        with pytest.raises(OSError, match="no room"):
+            await take_snapshot(service, database, tmp_path)
+        assert "snapshot" not in reads.meta(database) and list(reads.journal(database, 0))
+        await closed(service, writer)
+        again, second, writer = await opened(tmp_path)
+        assert [lease.fence for lease in second.resumed] == [lease.fence for lease in driver.leases]
         await closed(again, writer)
 
     asyncio.run(body())

@@ -30,7 +30,12 @@ class _Controller(BaseHTTPRequestHandler):
         tree: dict[str, Any] = {
             "/redfish/v1/": {"Systems": {"@odata.id": "/redfish/v1/Systems"}},
             "/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]},
-            "/redfish/v1/Systems/1": {"Actions": {"#ComputerSystem.Reset": system}},
+            "/redfish/v1/Systems/1": {
+                "Actions": {"#ComputerSystem.Reset": system},
+                "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
+            },
+            "/redfish/v1/Chassis/1": {"Power": {"@odata.id": "/redfish/v1/Chassis/1/Power"}},
+            "/redfish/v1/Chassis/1/Power": {"PowerControl": [{"PowerConsumedWatts": 344}]},
         }
         self._answer(200 if self.path in tree else 404, tree.get(self.path, {}))
 
@@ -107,3 +112,7 @@ def test_bad_options_are_refused(url: str, login: Path, tmp_path: Path) -> None:
     login.chmod(0o644)
     with pytest.raises(InvalidInput, match="chmod 600"):
         RedfishHook(url, login)
+
+
+def test_a_controller_tells_what_its_machine_draws(url: str, login: Path) -> None:
+    assert asyncio.run(RedfishHook(url, login).watts("n")) == 344.0

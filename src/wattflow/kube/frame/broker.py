@@ -22,7 +22,7 @@ from wattflow.kube.reflect import DELETED, Mirror
 from wattflow.kube.settings import Settings
 
 log = logging.getLogger(__name__)
-_AT_ONCE, _AGAIN_S = 32, 2.0
+_AT_ONCE, _AGAIN_S, _MOST_GANGS = 32, 2.0, 10_000
 
 
 @dataclass(slots=True)
@@ -66,8 +66,11 @@ class Broker:
         placer = labelled(pod.metadata.labels, self.count)
         if placer is None:
             self._waits[uid] = pod
-        else:
-            self._queued[uid] = placer
+            return
+        self._queued[uid] = placer
+        gang = gangs.gang_of(pod)
+        if gang is not None:  # one who was broker before us gave it
+            self._together(gang[0], placer)
 
     def _on_node(self, kind: str, node: objects.Node) -> None:
         name, placer = node.metadata.name, labelled(node.metadata.labels, self.count)
@@ -130,8 +133,13 @@ class Broker:
             return self._gangs[gang[0]]
         placer = self._split(pod)
         if gang is not None:
-            self._gangs[gang[0]] = placer
+            self._together(gang[0], placer)
         return placer
+
+    def _together(self, gang: str, placer: int) -> None:
+        self._gangs[gang] = placer
+        if len(self._gangs) > _MOST_GANGS:
+            del self._gangs[next(iter(self._gangs))]
 
     def _split(self, pod: objects.Pod) -> int:
         how = self.frame.broker.split if self.frame.broker is not None else "round-robin"

@@ -63,6 +63,7 @@ class Ledger:
     """The pages as one placer sees them.
 
     Attributes:
+        count: How many placers there are; what one of more than these left behind is the first one's to take back.
         find: A pod by its key, as the watch knows it.
         conflicts: Pages that another had written first; ``lost``: placements that found no room then.
     """
@@ -71,6 +72,7 @@ class Ledger:
     namespace: str
     scheduler: str
     placer: int
+    count: int
     book: Book
     find: Callable[[str], objects.Pod | None]
     timeout_s: float = 4.0
@@ -79,7 +81,8 @@ class Ledger:
     pages: dict[str, Page] = field(default_factory=dict)
     _gone: dict[str, None] = field(default_factory=dict)
     _withdrawn: dict[str, str] = field(default_factory=dict)
-    _counted: dict[str, str] = field(default_factory=dict)
+    _counted: dict[str, dict[str, objects.Pod]] = field(default_factory=dict)
+    _at: dict[str, set[str]] = field(default_factory=dict)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     @property
@@ -98,35 +101,29 @@ class Ledger:
         if kind == DELETED:
             if known is not None and known.version <= page.version:
                 del self.pages[page.node]
-                self._uncount(page.node, {})
-            return
-        if known is not None and known.version >= page.version:
-            return
-        self.pages[page.node] = page
-        entries = page.entries()
-        self._uncount(page.node, entries)
-        for uid, entry in entries.items():
-            if entry.placer != self.placer and uid not in self._gone and uid not in self.book.records:
-                self._counted[uid] = page.node
-                self.book.on_pod(ADDED, self._promised(uid, entry, page.node))
+                self._count(page.node, {})
+        elif known is None or known.version < page.version:
+            self.pages[page.node] = page
+            self._count(page.node, page.entries())
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
         """A pod ended, which ends its entries; or it is bound, and counts by itself from now on."""
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended:
             self._gone[uid] = None
-            self._counted.pop(uid, None)
+            for node in list(self._at.get(uid, ())):
+                self._uncount(node, uid)
             if len(self._gone) > _MOST_GONE:
                 del self._gone[next(iter(self._gone))]
         elif pod.spec.node_name:
-            self._counted.pop(uid, None)
+            self._uncount(pod.spec.node_name, uid)
 
     def begin(self, pods: Iterable[objects.Pod]) -> None:
         """Entries that we, or who was this placer before, left without a binding are taken back."""
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.ended}
         for node, page in self.pages.items():
             for uid, entry in page.entries().items():
-                if entry.placer == self.placer and uid not in bound:
+                if self._ours(entry) and uid not in bound:
                     self._withdrawn[uid] = node
 
     # what the scheduler does
@@ -164,28 +161,54 @@ class Ledger:
     # inside
 
     def _stale(self, page: Page) -> bool:
-        return any(entry.placer == self.placer and uid in self._gone for uid, entry in page.entries().items())
+        return any(self._ours(entry) and uid in self._gone for uid, entry in page.entries().items())
+
+    def _ours(self, entry: Entry) -> bool:
+        return entry.placer == self.placer or (self.placer == 0 and entry.placer >= self.count)
+
+    def _count(self, node: str, entries: dict[str, Entry]) -> None:
+        """Count on a node what others promise there and the watch has not shown."""
+        wanted = {
+            uid: entry for uid, entry in entries.items()
+            if entry.placer != self.placer and uid not in self._gone and not self._is_there(uid, node)
+        }  # fmt: skip
+        for uid in set(self._counted.get(node, ())) - wanted.keys():
+            self._uncount(node, uid)
+        for uid in wanted.keys() - self._counted.get(node, {}).keys():
+            pod = self._promised(uid, wanted[uid], node)
+            self._counted.setdefault(node, {})[uid] = pod
+            self._at.setdefault(uid, set()).add(node)
+            self.book.on_pod(ADDED, pod)
+
+    def _uncount(self, node: str, uid: str) -> None:
+        pod = self._counted.get(node, {}).pop(uid, None)
+        if pod is not None:
+            self._at[uid].discard(node)
+            if not self._at[uid]:
+                del self._at[uid]
+            self.book.on_pod(DELETED, pod)
+
+    def _is_there(self, uid: str, node: str) -> bool:
+        record = self.book.records.get(uid)
+        return record is not None and record.node == node
 
     def _promised(self, uid: str, entry: Entry, node: str) -> objects.Pod:
-        """The pod as if bound: itself where the watch knows it, else its amounts."""
-        pod = self.find(entry.key)
-        if pod is not None and pod.metadata.uid == uid:
-            return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
-        units = {name: f"{value}m" if name == accounting.CPU else str(value) for name, value in entry.amounts.items()}
-        units.pop(accounting.PODS, None)
-        container = objects.Container(name="promised", resources=objects.ResourceNeeds(requests=units))
-        space, _, name = entry.key.partition("/")
-        metadata = objects.Metadata(name=name, namespace=space, uid=uid)
-        return objects.Pod(metadata=metadata, spec=objects.PodSpec(node_name=node, containers=[container]))
+        """The pod as if bound, under a uid of its own: itself where the watch knows it, else its amounts.
 
-    def _uncount(self, node: str, entries: dict[str, Entry]) -> None:
-        for uid in [uid for uid, where in self._counted.items() if where == node and uid not in entries]:
-            del self._counted[uid]
-            record = self.book.records[uid]
-            self.book.on_pod(DELETED, record.pod)
-            pod = self.find(record.pod.key)
-            if pod is not None and pod.metadata.uid == uid and not pod.ended:
-                self.book.on_pod(MODIFIED, pod)  # it waits again, perhaps for us
+        A pod may stand on two pages for a moment, where its placer decided anew: it then counts on both nodes.
+        """
+        pod = self.find(entry.key)
+        if pod is None or pod.metadata.uid != uid:
+            units = {key: f"{value}m" if key == accounting.CPU else str(value) for key, value in entry.amounts.items()}
+            units.pop(accounting.PODS, None)
+            container = objects.Container(name="promised", resources=objects.ResourceNeeds(requests=units))
+            space, _, name = entry.key.partition("/")
+            spec = objects.PodSpec(containers=[container])
+            pod = objects.Pod(metadata=objects.Metadata(name=name, namespace=space), spec=spec)
+        metadata = msgspec.structs.replace(pod.metadata, uid=f"{uid}@{node}")
+        return msgspec.structs.replace(
+            pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=node), status=objects.PodStatus()
+        )
 
     async def _write(self, node: str, records: Sequence[Record]) -> str | None:
         """Write a page as it should be, however often another is quicker."""
@@ -220,7 +243,7 @@ class Ledger:
             before = page.entries()
         entries = {
             uid: entry for uid, entry in before.items()
-            if not (entry.placer == self.placer and (uid in dropped or uid in self._gone))
+            if not (self._ours(entry) and (uid in dropped or uid in self._gone))
         }  # fmt: skip
         for record in records:
             entries[record.pod.metadata.uid] = Entry(self.placer, record.pod.key, record.amounts)
@@ -257,4 +280,4 @@ class Ledger:
             if error.code != 404:
                 raise
             self.pages.pop(node, None)
-            self._uncount(node, {})
+            self._count(node, {})

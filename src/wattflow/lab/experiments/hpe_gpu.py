@@ -49,7 +49,7 @@ def run(settings: SharingSettings, progress: Progress) -> Outcome:
         "joules of the whole device by NVML's counter from the first job's start to the last one's end, workers warm.",
         "A job alone lasts about 4.8 s and keeps the device at work for 34–40 % of it. Shares are caps: sixteen jobs "
         "of 25 % oversubscribe the device on purpose.",
-        "Exclusive use was measured once at this length, the others as often as the table says.",
+        "Each way was measured as often as the table says; the exclusive runs on three hosts with such a card.",
         "The paper's two A100X gain 25 % of energy over slices; the H200 gains speed, and its watts rise with it: "
         "371 → 621 W, so work on it costs nearly the same joules either way. Why is our guess, not a measurement.",
     )

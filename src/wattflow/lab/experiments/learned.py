@@ -6,6 +6,7 @@ Every application is judged with the weights of the fold that held it out. See d
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,13 +47,14 @@ def read(table: StrictTable) -> LearnedSettings:
         runtime_error=table.number("runtime_error", 0.2),
         power_error=table.number("power_error", 0.1),
         sweep=table.choice("sweep", ("yes", "no"), "yes") == "yes",
+        all_seeds=table.choice("all_seeds", ("yes", "no"), "yes") == "yes",
     )
     settings = LearnedSettings(
         clusters=table.texts("clusters"),
         random_clusters=table.whole("random_clusters", 2),
         loads=table.numbers("loads"),
         plan=plan,
-        workers=table.whole("workers", 2),
+        workers=table.whole("workers", 2) or os.cpu_count() or 1,
         folder=table.text("folder", ""),
     )
     if plan.seeds < 1 or plan.tasks < 1:
@@ -104,18 +106,19 @@ def outcome(rows: Sequence[Row], seconds: float) -> Outcome:
     return Outcome(sheets, figures(table, there, found, both), results, NOTES, pictures)
 
 
-def compare(table: Table, there: Sequence[Place], other: str) -> Paired:
+def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
     """Paired log-ratios of joules, by application, scenario and seed."""
     logs: dict[str, list[list[float]]] = {}
     for place in there:
-        pairs = zip(table[place, OURS].results, table[place, other].results, strict=True)
+        pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
         logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
     return paired.compare(logs)
 
 
 def keeps(table: Table, place: Place, name: str) -> bool:
-    """Whether a policy keeps the bound on waiting in a scenario."""
-    return evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
+    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
+    within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
+    return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
 
 
 def figures(
@@ -140,12 +143,30 @@ def figures(
                 made.append(Figure(f"{label}_high_end", one.high, "%", "<0", one.high < 0))
     count = len(there)
     within = sum(keeps(table, place, OURS) for place in there)
+    theirs = sum(keeps(table, place, PORTFOLIO) for place in there)
     missed = sum(evaluate.newly_missed(table[p, OURS], table[p, portfolio.PUNCTUAL]) for p in there)
     made.append(Figure("learned_scenarios_within_bound", within, f"of_{count}", str(count), within == count))
+    made.append(Figure("learned_scenarios_within_bound_beyond_portfolio", within - theirs, "", "≥0", within >= theirs))
     made.append(Figure("learned_deadlines_newly_missed", missed, "workflows", "0", missed == 0))
+    made += seeds(table, there)
     worst = max(worst_of(table, place) for place in there)
     made.append(Figure("learned_worst_scenario_against_portfolio", worst, "%", "≤2", worst <= 2.0))
     return tuple(made)
+
+
+def seeds(table: Table, there: Sequence[Place]) -> list[Figure]:
+    """How much training seeds differ: each against the portfolio, on all scenarios."""
+    names = sorted({name for _, name in table if name.startswith(f"{OURS}-")})
+    names = [name for name in names if all((place, name) in table for place in there)]
+    each = [compare(table, there, PORTFOLIO, name) for name in names]
+    made = [Figure("learned_training_seeds", len(names), "of_5", "5", len(names) >= 5)]
+    if each:
+        best, poorest = min(each, key=lambda one: one.percent), max(each, key=lambda one: one.percent)
+        gate = AGAINST[PORTFOLIO]
+        for word, one in (("best", best), ("poorest", poorest)):
+            label = f"learned_against_portfolio_{word}_training_seed"
+            made.append(Figure(label, one.percent, "%", f"≤-{gate:g}", one.percent <= -gate and one.high < 0))
+    return made
 
 
 def worst_of(table: Table, place: Place) -> float:

@@ -18,6 +18,7 @@ from wattflow.frames.frame import Frame
 from wattflow.lab.explore.point import OWN, DesignPoint, Made, Place, Source, described, key_of, place_of
 from wattflow.model.errors import InvalidInput, MissingData
 
+MOST_SEEDS = 10_000
 MOST_POINTS = 1_000_000
 PLAIN_LISTS = frozenset({"values_s", "weights"})
 """Keys of a frame whose value is a list by nature: not axes."""
@@ -411,8 +412,11 @@ def _seeds(root: StrictTable) -> list[int]:
     value = root.value("seeds")
     if value is None:
         return [0]
+    if isinstance(value, int) and value > MOST_SEEDS:
+        root.problems.add("seeds", f"must be at most {MOST_SEEDS:,}, not {value}")
+        return [0]
     numbers = value if isinstance(value, list) else list(range(value)) if isinstance(value, int) else None
-    good = numbers and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
+    good = numbers and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 63 for n in numbers)
     if not numbers or not good or isinstance(value, bool):
         root.problems.add("seeds", f"must be a list of whole numbers, or how many from 0 on, not {value!r}")
         return [0]

@@ -24,8 +24,8 @@ MOST_BARS_IN_ALL = 45_000
 
 _ABOUT_SCATTER = """<p>Each dot is a policy, at its means over seeds; less is better on both axes. The stairs are the
 Pareto front: no policy beats its members in both. Lines through these are 95 % intervals of the difference to the
-baseline (paired by seed), cut off at the frame. Point at a dot for its name and numbers; dots of equal policies lie on
-one another.</p>"""
+baseline (paired by seed), cut off at the frame. A triangle stands for a dot further out, its value beside its name.
+Point at a dot for its name and numbers; dots of equal policies lie on one another.</p>"""
 _ABOUT_FIGURES = """<p>Change in percent is (before − after) / before against <b>{baseline}</b>: positive is less.
 ● marks the Pareto front. Green is better, red is worse, grey is within the interval.
 A click on a head sorts; the box filters by name.</p>"""

@@ -111,7 +111,10 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | Non
         parts.append(
             f"{_mark(kind, x, y, beyond)}<title>{escape(about)}</title></{'path' if any(beyond) else 'circle'}>"
         )
-    first = [*front, *(i for i in reversed(order) if dots[i].marked or given[i].name == followed)]
+    first = [
+        *front,
+        *(i for i in reversed(order) if dots[i].marked or dots[i] is not given[i] or given[i].name == followed),
+    ]
     box = f"0 0 {frame.width:g} {frame.height:g}"
     names = _names(frame, dots, list(dict.fromkeys([*first, *reversed(order)])), len(first))
     return f'<svg class="scatter" viewBox="{box}" role="img">{"".join(parts + names)}</svg>'

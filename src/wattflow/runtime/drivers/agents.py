@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -24,8 +25,12 @@ LOST_AFTER_S = 3.0
 LOOK_EVERY_S = 0.1
 """How often the driver looks for lost agents; adds to the time until a loss is noticed."""
 RESEND_AFTER_S = 2.0
+PIECE = 16
+"""Reports that are taken in before others have a turn of the loop."""
 FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
+WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
+"""How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
 WAKE_S = 60.0
 """What waking is taken to last before it was ever seen."""
 
@@ -58,6 +63,8 @@ class AgentsDriver:
     def __init__(self, lost_after_s: float = LOST_AFTER_S, hook: PowerHook | None = None) -> None:
         self._lost_after_s, self._hook = lost_after_s, hook
         self._falling_s: dict[str, float] = {}
+        self._waking_w: dict[str, list[float]] = {}
+        self._woke_w: dict[str, float] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
@@ -148,10 +155,27 @@ class AgentsDriver:
         """Begin to wake a node; it is on when its agent calls. Whoever waits for it tells it again."""
         assert self._hook is not None
         self._falling_s.pop(node, None)
+        self._waking_w.setdefault(node, [])
         try:
             await self._hook.resume(node)
+            await self._watch_waking(node)
         except HookFailed as error:
             log.warning("node %s was not woken: %s", node, error)
+
+    async def _watch_waking(self, node: str) -> None:
+        """Note what it draws until it is here, where somebody outside it measures that."""
+        assert self._hook is not None
+        end_s = self.sink.now() + WATCH_WAKING_S
+        while node in self._waking_w and self.sink.now() < end_s:
+            try:
+                watts = await self._hook.watts(node)
+            except HookFailed as error:
+                log.info("what node %s draws while it wakes is not known: %s", node, error)
+                return
+            if watts is None:
+                return
+            self._waking_w.get(node, []).append(watts)
+            await asyncio.sleep(WAKING_EVERY_S)
 
     def announce(self, node: Node, boot: str) -> None:
         """An agent says what its node is."""
@@ -161,7 +185,11 @@ class AgentsDriver:
             return  # its last words before it sleeps
         self._falling_s.pop(node.name, None)
         if self._hook is not None and self._hook.covers(node.name):
-            node = msgspec.structs.replace(node, sleeps=True, wake_s=node.wake_s or WAKE_S)
+            drawn = self._waking_w.pop(node.name, [])
+            wake_w = sum(drawn) / len(drawn) if drawn else self._woke_w.get(node.name, node.wake_w)
+            if wake_w is not None:
+                self._woke_w[node.name] = wake_w
+            node = msgspec.structs.replace(node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w)
         if node.name not in self._agents:
             self._agents[node.name] = _Agent(boot, self.sink.now())
         self._agents[node.name].node = node
@@ -174,21 +202,27 @@ class AgentsDriver:
             agent.boot = boot
         return agent is not None and agent.boot == boot
 
-    def report(self, sync: Sync) -> None:
-        """What happened on a node."""
+    async def report(self, sync: Sync) -> None:
+        """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.seen_s = self.sink.now()
-        for fence, started_s, cold_s in sync.started:
-            self.sink.started(fence, started_s, cold_s)
-        for end in sync.ended:
-            self._forget(agent, end.fence)
-            self.sink.ended(end)
-        for joules in sync.energy:
-            self.sink.energy(joules)
-        for window in sync.windows:
-            self.sink.window(sync.node, window)
         if sync.load is not None:
             self.sink.load(sync.node, sync.load)
+        for window in sync.windows:
+            self.sink.window(sync.node, window)
+        for number, tell in enumerate(self._news_of(agent, sync), start=1):
+            tell()
+            if number % PIECE == 0:
+                await asyncio.sleep(0)
+
+    def _news_of(self, agent: _Agent, sync: Sync) -> Iterator[Callable[[], None]]:
+        for fence, started_s, cold_s in sync.started:
+            yield partial(self.sink.started, fence, started_s, cold_s)
+        for end in sync.ended:
+            self._forget(agent, end.fence)
+            yield partial(self.sink.ended, end)
+        for joules in sync.energy:
+            yield partial(self.sink.energy, joules)
 
     async def orders(self, sync: Sync) -> Orders:
         """What the agent is to do; waits for something while its turn allows."""

@@ -26,6 +26,9 @@ class DeviceExecutor(Protocol):
     def joules(self, fence: int) -> tuple[float, str] | None:
         """Device joules of work that is over, with their provenance; None for none."""
 
+    def busy(self) -> Sequence[float]:
+        """How busy each device is, from 0 to 1; empty where nobody tells."""
+
     async def close(self) -> None:
         """Let go of the devices."""
 
@@ -59,6 +62,10 @@ class Devices:
     def cpu_s(self) -> Mapping[int, float]:
         """CPU seconds of work that runs outside processes: none so far."""
         return {}
+
+    def busy(self) -> list[float]:
+        """How busy the GPUs are, as far as they tell."""
+        return [share for executor in self._executors if executor.kind == "gpu" for share in executor.busy()]
 
     def with_device_energy(self, joules: list[TaskEnergy]) -> list[TaskEnergy]:
         """Add the devices' joules to the node's, where provenance is the same or worse; the worse one is told."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from wattflow.runtime.executors.amd import AmdExecutor
 from wattflow.runtime.executors.devices import DeviceExecutor
 from wattflow.runtime.executors.fpga.executor import FpgaExecutor
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
 
 
 def device_executors(folder: Path, sharing: Sharing = "exclusive", fpgas: int = 0) -> tuple[DeviceExecutor, ...]:
-    """Executors for the GPUs that NVML shows, and for as many played FPGAs as asked for."""
+    """Executors for the GPUs that NVML or AMD's driver shows, and for as many played FPGAs as asked for."""
     found: list[DeviceExecutor] = []
-    gpus = GpuExecutor.find(sharing)
-    if gpus is not None:
-        found.append(gpus)
+    for gpus in (GpuExecutor.find(sharing), AmdExecutor.find()):
+        if gpus is not None:
+            found.append(gpus)
     if fpgas:
         found.append(FpgaExecutor(folder / "fpga", fpgas))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""GPUs of a node: whole, in turns, or in shares of their multiprocessors (MPS).
+"""GPUs of a node: whole, in turns, in shares of their multiprocessors (MPS), or in slices (MIG, see `mig`).
 
 The process of a task sees its GPU and nothing else. Under MPS a control daemon runs for each GPU, started here,
 watched, and
@@ -20,11 +20,13 @@ from typing import Literal
 from wattflow.energy.gpu_load import Mps
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
+from wattflow.model.errors import MissingExtra, WattflowError
+from wattflow.runtime.executors.mig import Slice, Slices, slices_of
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.messages import Device, Lease
 
 log = logging.getLogger(__name__)
-Sharing = Literal["exclusive", "time-slice", "mps"]
+Sharing = Literal["exclusive", "time-slice", "mps", "mig"]
 TURNS = 10
 """Tasks on one GPU at once under time-slicing, as in the HPE paper's experiment."""
 
@@ -38,6 +40,7 @@ class _Gpu:
     mps: Mps | None = None
     running: dict[int, float] = field(default_factory=dict)
     counted_j: float | None = None
+    slices: Slices | None = None
 
 
 class GpuExecutor:
@@ -46,17 +49,27 @@ class GpuExecutor:
     Args:
         meter: Of all GPUs; domains are ``gpu-0``, ``gpu-1``, …
         models, memory_bytes: By GPU, as announced.
+        slices: Of each GPU, under MIG.
     """
 
     kind = "gpu"
 
-    def __init__(self, meter: Meter, sharing: Sharing, models: Sequence[str], memory_bytes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        sharing: Sharing,
+        models: Sequence[str],
+        memory_bytes: Sequence[int],
+        slices: Sequence[Sequence[Slice]] = (),
+    ) -> None:
         self._meter, self.sharing = meter, sharing
         slots = TURNS if sharing == "time-slice" else 1
         self._gpus = [
             _Gpu(n, Device(kind="gpu", model=model, memory_bytes=size, sharing=sharing, slots=slots))
             for n, (model, size) in enumerate(zip(models, memory_bytes, strict=True))
         ]
+        for gpu, parts in zip(self._gpus, slices, strict=False):
+            gpu.slices = Slices(parts)
         self._joules: dict[int, float] = {}
 
     @classmethod
@@ -68,7 +81,12 @@ class GpuExecutor:
             return None
         names = [domain.name for domain in meter.domains]
         models = [str(meter.about(name).get("model") or "gpu") for name in names]
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))])
+        slices = [_slices(n) for n in range(len(names))] if sharing == "mig" else []
+        if sharing == "mig" and not any(slices):
+            raise WattflowError(
+                "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
+            )
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices)
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""
@@ -80,9 +98,14 @@ class GpuExecutor:
         variant = lease.spec.variants[lease.variant]
         share = min(1.0, variant.gpu) or 1.0
         problem = self._ready(gpu)
+        part = gpu.slices.take(lease.fence, share, variant.gpu_memory_bytes) if gpu.slices is not None else None
+        if gpu.slices is not None and part is None:
+            problem = f"no slice of GPU {gpu.index} with {share:.2g} of it and its memory is free"
         if problem is not None:
             return Finish("refused", 0.0, 0.0, reason=problem)
         environment = {**work.environment, **self.environment(gpu.index, share, variant.gpu_memory_bytes)}
+        if part is not None:
+            share, environment["CUDA_VISIBLE_DEVICES"] = part.share, part.uuid
         self._count(gpu)
         gpu.running[lease.fence] = share
         try:
@@ -90,6 +113,8 @@ class GpuExecutor:
         finally:
             self._count(gpu)
             del gpu.running[lease.fence]
+            if gpu.slices is not None:
+                gpu.slices.give_back(lease.fence)
 
     def environment(self, index: int, share: float, memory_bytes: int) -> Mapping[str, str]:
         """What makes a process see one GPU, and under MPS its share of it."""
@@ -110,6 +135,10 @@ class GpuExecutor:
         """The GPU's joules of work that is over."""
         joules = self._joules.pop(fence, None)
         return None if joules is None else (joules, "attributed")
+
+    def busy(self) -> Sequence[float]:
+        """Share of the last moments in which each GPU ran a kernel, as NVML tells it."""
+        return [] if self._meter.name != "nvml" else [_busy(gpu.index) for gpu in self._gpus]
 
     async def close(self) -> None:
         """Stop the daemons."""
@@ -147,6 +176,25 @@ def _alive(mps: Mps) -> bool:
         return Path(f"/proc/{pid}").exists()
     except (OSError, ValueError):
         return False
+
+
+def _slices(index: int) -> list[Slice]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return slices_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
+    except ImportError:
+        raise MissingExtra("MIG slices need nvidia-ml-py: pip install 'wattflow[meters]'") from None
+
+
+def _busy(index: int) -> float:
+    try:
+        import pynvml
+
+        return float(pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(index)).gpu) / 100
+    except Exception:
+        return 0.0
 
 
 def _memory_bytes(index: int) -> int:

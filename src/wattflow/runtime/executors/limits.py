@@ -6,8 +6,10 @@ Groups are kept and used again: making one costs more than changing its numbers.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,3 +124,34 @@ def _write(path: Path, text: str) -> None:
     """A limit that the kernel refuses (below what is in use, not offered) is left as it was."""
     with contextlib.suppress(OSError):
         path.write_text(text)
+
+
+class Places:
+    """Processors that tasks are bound to where no group limits them: each gets as many as it asked for, the least
+    used ones. It costs microseconds and holds, but it is coarse: half a processor is a whole one."""
+
+    def __init__(self, processors: Sequence[int]) -> None:
+        self._used = dict.fromkeys(processors, 0)
+
+    def take(self, cpus: float) -> tuple[int, ...]:
+        """Processors for a task; none where it may use all."""
+        count = math.ceil(cpus)
+        if not 0 < count < len(self._used):
+            return ()
+        chosen = sorted(self._used, key=lambda processor: (self._used[processor], processor))[:count]
+        for processor in chosen:
+            self._used[processor] += 1
+        return tuple(chosen)
+
+    def give_back(self, chosen: Sequence[int]) -> None:
+        """The task is over."""
+        for processor in chosen:
+            self._used[processor] -= 1
+
+
+def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
+    """What a new process is told to keep to: its group, or what it can limit by itself."""
+    if group is not None:
+        return {"groups": group.joins}
+    limits: dict[str, object] = {"cpus": list(pinned)} if pinned else {}
+    return limits | ({"memory_bytes": memory_bytes} if memory_bytes else {})

@@ -19,7 +19,7 @@ from typing import Any
 
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
-from wattflow.runtime.executors.limits import Group, Groups
+from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
 
 log = logging.getLogger(__name__)
 ZYGOTE = Path(child.__file__)
@@ -264,6 +264,7 @@ class ProcessExecutor:
     def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
         self._running: dict[int, _Process] = {}
+        self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -316,9 +317,11 @@ class ProcessExecutor:
     async def _alone(self, work: Work) -> Finish:
         asked_s = time.monotonic()
         group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
+        pinned = self._places.take(work.cpus) if group is None else ()
         try:
-            process = await self.zygote.fork(_limits(work, group), group, {})
+            process = await self.zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
         except (OSError, TimeoutError) as error:
+            self._places.give_back(pinned)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
@@ -337,6 +340,7 @@ class ProcessExecutor:
             os.close(process.pipe)
             process.channel.close()
             self._running.pop(work.fence, None)
+            self._places.give_back(pinned)
             if group is not None and self._groups is not None:
                 self._groups.give_back(group)
 
@@ -454,13 +458,8 @@ def _follow(process: _Process, on_log: Callable[[bytes], None]) -> None:
 
 
 def _limited(work: Work) -> bool:
-    return work.cpus > 0 or work.memory_bytes > 0
-
-
-def _limits(work: Work, group: Group | None) -> dict[str, Any]:
-    if group is not None:
-        return {"groups": group.joins}
-    return {"memory_bytes": work.memory_bytes} if work.memory_bytes else {}
+    """Whether a control group is worth its milliseconds: a function that names no memory is held to its CPUs anyway."""
+    return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
 def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:

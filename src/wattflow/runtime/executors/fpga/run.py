@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 REPORT = "WATTFLOW_FPGA_REPORT"
+BACKEND = "WATTFLOW_FPGA_BACKEND"
+"""``verilator`` plays a device, which is the default; ``xilinx`` uses a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +20,16 @@ class KernelCall:
     kernel: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from wattflow.runtime.executors.fpga import verilator, xilinx
         from wattflow.runtime.executors.fpga.registry import kernel
-        from wattflow.runtime.executors.fpga.verilator import program_of, run_words
 
         entry = kernel(self.kernel)
-        words, cycles = run_words(program_of(entry), entry.pack(*args, **kwargs))
+        sent = entry.pack(*args, **kwargs)
+        if os.environ.get(BACKEND) == "xilinx":
+            words, device_s = xilinx.run_words(entry, sent)
+            cycles = round(device_s * entry.f_max_hz)
+        else:
+            words, cycles = verilator.run_words(verilator.program_of(entry), sent)
         report = os.environ.get(REPORT)
         if report:
             Path(report).write_text(json.dumps({"kernel": self.kernel, "cycles": cycles}))

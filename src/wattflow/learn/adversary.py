@@ -1,0 +1,80 @@
+"""The worst case, looked for: scenarios drawn at random, and the worst of them changed a little again and again.
+
+What is sought is the most joules of the learned policy over the portfolio's setting, means over seeds. A change draws
+the cluster's seed, the load, the application, the errors or the deadlines anew. A found case is a scenario like any
+other: its name and numbers are enough to run it again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattflow.learn import evaluate, portfolio, scenarios, streams
+from wattflow.learn.scenarios import SLACKS, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario by numbers, and how it went: log-ratio of joules to the portfolio's."""
+
+    application: str
+    load: float
+    cluster: int
+    runtime_error: float
+    power_error: float
+    slack: float
+    log_ratio: float = -math.inf
+
+    @property
+    def name(self) -> str:
+        return f"{self.application} load {self.load:g} random-{self.cluster} slack {self.slack:g}"
+
+    def scenario(self, tasks: int) -> Scenario:
+        """The scenario itself."""
+        stream = replace(scenarios.stream_of(self.application, self.load, tasks), slack=self.slack)
+        cluster = evaluate.cluster_of(f"random-{self.cluster}")
+        return Scenario(self.name, cluster, stream, self.runtime_error, self.power_error)
+
+
+def draw(rng: np.random.Generator, near: Case | None = None) -> Case:
+    """Any case, or one that differs from another in one or two of its numbers."""
+    made = Case(
+        str(rng.choice(np.array(streams.APPLICATIONS))),
+        float(rng.choice(streams.LOADS)),
+        int(rng.integers(0, 900)),
+        float(rng.uniform(0.0, 0.3)),
+        float(rng.uniform(0.0, 0.3)),
+        float(rng.choice(SLACKS)),
+    )
+    if near is None:
+        return made
+    names = ("application", "load", "cluster", "runtime_error", "power_error", "slack")
+    changed = rng.choice(np.array(names), size=2, replace=False).tolist()
+    return replace(near, **{name: getattr(made, name) for name in changed})
+
+
+def judged(case: Case, tasks: int, seeds: int) -> Case:
+    """The case with its outcome."""
+    fold = next(fold for fold, names in enumerate(streams.FOLDS) if case.application in names)
+    scenario, joules = case.scenario(tasks), []
+    for policy in (evaluate.our_policy(fold, case.load), evaluate.opponent(case.load, fold)):
+        runs = [
+            portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
+            for seed in range(seeds)
+        ]
+        joules.append(portfolio.mean(runs).energy_j)
+    return replace(case, log_ratio=math.log(joules[0] / joules[1]))
+
+
+def search(budget: int, tasks: int = 150, seeds: int = 2, seed: int = 1) -> list[Case]:
+    """So many scenarios, half of them drawn, half near the worst so far; the worst first."""
+    rng = np.random.default_rng([seed, 53])
+    found = [judged(draw(rng), tasks, seeds) for _ in range(budget // 2)]
+    while len(found) < budget:
+        found.sort(key=lambda case: -case.log_ratio)
+        near = found[int(rng.integers(0, min(5, len(found))))]
+        found.append(judged(draw(rng, near), tasks, seeds))
+    return sorted(found, key=lambda case: -case.log_ratio)

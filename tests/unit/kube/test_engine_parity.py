@@ -1,0 +1,62 @@
+"""The engine's masks and counts against the filters, on the generated cases that the filters pass for kube-scheduler's.
+
+`make parity` compares our filters with kube-scheduler's; here what the engine makes of the same pods and nodes is
+compared with our filters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wattflow.kube import objects
+from wattflow.kube.book import Book
+from wattflow.kube.decide import EngineDecider
+from wattflow.kube.filters.feasible import feasible
+from wattflow.kube.filters.snapshot import Snapshot
+
+pytestmark = pytest.mark.slow
+CASES = 150
+
+
+@pytest.fixture
+def cases(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "cluster"))
+    import parity_cases
+
+    return parity_cases.Cases(20261116)
+
+
+def read(raw: Any, kind: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(raw), type=kind)
+
+
+def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: Any) -> None:
+    wrong, placed = [], 0
+    for number in range(CASES):
+        case = cases.case(number)
+        pod = read(case["pod"], objects.Pod)
+        if pod.spec.node_name:
+            continue
+        nodes = [read(one, objects.Node) for one in case["nodes"]]
+        pods = [read(one, objects.Pod) for one in case["pods"]]
+        names = [read(one, objects.Namespace) for one in case["objects"]]
+        allowed = {name for name, why in feasible(pod, Snapshot.of(nodes, pods, names)).items() if why is None}
+        decider = EngineDecider("fifo")
+        book = Book(decider, owns=lambda one: one.metadata.name == "new", power_of=lambda one: None)
+        for space in names:
+            book.on_namespace("ADDED", space)
+        for node in nodes:
+            book.on_node("ADDED", node)
+        for one in (*pods, pod):
+            book.on_pod("ADDED", one)
+        book.flush(1.0)
+        chosen = [choice.node for choice in decider.step(1.0).choices]
+        placed += bool(chosen)
+        if (chosen and chosen[0] not in allowed) or (not chosen and allowed):
+            wrong.append(f"case {number}: {chosen}, allowed {sorted(allowed)}: {decider.why(pod.metadata.uid)}")
+    assert not wrong, "\n".join(wrong)
+    assert placed > CASES / 5

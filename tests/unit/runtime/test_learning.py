@@ -1,0 +1,74 @@
+"""What meters and wakes teach the engine about nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wattflow.predict.curve_online import ENOUGH, CurveCorrector
+from wattflow.runtime import messages as m
+from wattflow.runtime.learning import Learning
+from wattflow.runtime.nodes import NodeRecord
+
+NODE = m.Node(name="n", cpus=4.0, memory_bytes=1, busy=[0.0, 2.0, 4.0], watts=[50.0, 100.0, 120.0], sleeps=True)
+
+
+class Told:
+    """A decider that keeps the nodes it was told."""
+
+    def __init__(self) -> None:
+        self.nodes: list[m.Node] = []
+
+    def node(self, node: m.Node) -> int:
+        self.nodes.append(node)
+        return 0
+
+
+def learning() -> tuple[Learning, Told]:
+    told: Any = Told()
+    return Learning(told), told
+
+
+def test_a_curve_moves_to_what_the_counter_says() -> None:
+    corrector = CurveCorrector.of([0.0, 2.0, 4.0], [50.0, 100.0, 120.0])
+    for n in range(400):
+        busy = (n % 9) / 2
+        corrector.observe(busy, 80.0 + 30.0 * busy)
+    assert corrector.curve == pytest.approx([80.0, 140.0, 200.0], rel=0.02)
+
+
+def test_points_that_nothing_was_seen_near_go_with_the_others_and_few_observations_change_nothing() -> None:
+    corrector = CurveCorrector.of([0.0, 2.0, 4.0], [50.0, 100.0, 120.0])
+    for _ in range(ENOUGH - 1):
+        corrector.observe(0.0, 100.0)
+    assert corrector.curve is None
+    for _ in range(100):
+        corrector.observe(0.0, 100.0)
+    assert corrector.curve == pytest.approx([100.0, 200.0, 240.0], rel=0.02)
+
+
+def test_counted_watts_of_a_steady_load_reach_the_engine_once_they_differ() -> None:
+    made, told = learning()
+    for _ in range(60):
+        made.drew(NODE, m.Load(cpu_busy=0.5, watts=150.0, provenance="attributed"))
+    assert told.nodes and told.nodes[-1].watts[1] == pytest.approx(150.0, rel=0.1)
+    assert told.nodes[-1].provenance == "attributed" and len(told.nodes) < 12
+    assert made.as_learned(NODE).watts == told.nodes[-1].watts
+
+
+def test_modelled_watts_and_changing_loads_teach_nothing() -> None:
+    made, told = learning()
+    for n in range(100):
+        made.drew(NODE, m.Load(cpu_busy=0.5, watts=500.0))
+        made.drew(m.Node(name="m", cpus=4.0, memory_bytes=1, busy=[0.0, 4.0], watts=[1.0, 2.0]),
+                  m.Load(cpu_busy=float(n % 2), watts=500.0, provenance="attributed"))  # fmt: skip
+    assert told.nodes == []
+
+
+def test_what_was_learned_of_a_node_is_told_together() -> None:
+    made, told = learning()
+    made.woke(NodeRecord(NODE, 1), 42.0)
+    for _ in range(60):
+        made.drew(NODE, m.Load(cpu_busy=0.0, watts=80.0, provenance="attributed"))
+    assert told.nodes[-1].wake_s == 42.0 and told.nodes[-1].watts[0] > 70.0
