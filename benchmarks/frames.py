@@ -101,7 +101,16 @@ def row(name: str, run: Run) -> dict[str, float]:
         f"{run.account_j('idle') / 1e6:.3f}, moved {run.account_j('transfer') / 1e6:.4f}) misses {missed:.3f} "
         f"stolen {got['stolen']:.0f} messages {got['messages']:.3g}"
     )
-    return shown | {"total_j": run.total_j, "utilisation": got["utilisation"]}
+    waited = {f"{p} without fetches": value for p, value in without_fetches(run).items()}
+    return shown | waited | {"total_j": run.total_j, "utilisation": got["utilisation"]}
+
+
+def without_fetches(run: Run) -> dict[str, float]:
+    """Slowdown with the seconds of fetching taken off: what is left of it is waiting."""
+    rows = run.attempts
+    seconds = run.workload.runtime_s[rows["task"]]
+    values = (rows["end_s"] - rows["ready_s"] - rows["data_s"]) / seconds
+    return {p: float(np.percentile(values, share)) for p, share in (("p99", 99.0), ("p99.9", 99.9))}
 
 
 def stealing_rows(workload: Workload, cluster: Cluster) -> dict[str, dict[str, float]]:
@@ -124,6 +133,7 @@ def headline(tasks: int) -> None:
     rows = stealing_rows(workload, cluster)
     for p in ("p99", "p99.9"):
         figure(f"frames_stealing_tames_hash_{p}", tamed(rows, p), "times", ">=10", tamed(rows, p) >= 10)
+        figure(f"frames_stealing_tames_hash_{p}_without_fetches", tamed(rows, f"{p} without fetches"), "times")
     for name in bases():
         changed = rows[f"{name} + stealing"]["total_j"] / rows[name]["total_j"] - 1
         figure(f"frames_stealing_energy_{name}", 100 * changed, "%")

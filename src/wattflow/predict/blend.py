@@ -2,7 +2,8 @@
 
 Greedy forward selection with replacement (Caruana et al., 2004, doi 10.1145/1015330.1015432): start with the best
 member, then again and again add the one that helps the mean most. Weights are counts; a member that never helps has
-none, and a blend is never worse than the best single member on the rows it was chosen on.
+none, and a blend is never worse than the best single member on the rows it was chosen on. Where it is asked to be sure,
+it takes the place of that member only if it gains more than so many standard errors: less may be chance.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def _errors(residual: Floats, most: float) -> Floats:
 
 
 def choose(
-    residual: Floats, block: Ints | None = None, cost: Cost = relative_cost, handicap: Floats | None = None
+    residual: Floats,
+    block: Ints | None = None,
+    cost: Cost = relative_cost,
+    handicap: Floats | None = None,
+    sure: float = 0.0,
 ) -> Floats:
     """Weights [member] that sum to 1, from log residuals [row, member] without gaps.
 
@@ -45,19 +50,35 @@ def choose(
     Args:
         block: Which rows belong together; none: each row for itself.
         handicap: Raises the cost of members whose advantage on these rows is known to be partly chance.
+        sure: A blend must gain this many standard errors over the best single member to take its place.
     """
     burden = np.zeros(residual.shape[1]) if handicap is None else handicap
     blocks = np.arange(len(residual)) if block is None else np.unique(block, return_inverse=True)[1]
     number = int(blocks.max()) + 1
     if number < _LEAST_BLOCKS:
-        return _greedy(residual, cost, burden)
+        return _or_single(_greedy(residual, cost, burden), residual, blocks, cost, burden, sure)
     rng = np.random.default_rng(0)
     total = np.zeros(residual.shape[1])
     for _ in range(_BAGS):
         drawn = np.bincount(rng.integers(0, number, number), minlength=number)
         rows = np.repeat(np.arange(len(residual)), drawn[blocks])
         total += _greedy(residual[rng.permutation(rows)[:_ROWS_MOST]], cost, burden)
-    return np.asarray(total / total.sum())
+    return _or_single(total / total.sum(), residual, blocks, cost, burden, sure)
+
+
+def _or_single(weights: Floats, residual: Floats, blocks: Ints, cost: Cost, burden: Floats, sure: float) -> Floats:
+    """The weights, or the best single member alone where they gain no more than chance."""
+    if sure <= 0.0:
+        return np.asarray(weights)
+    single = [cost(residual[:, m]) * (1.0 + burden[m]) for m in range(residual.shape[1])]
+    best = int(np.argmin(single))
+    blended = residual @ weights
+    gain = single[best] - cost(blended) * (1.0 + float(burden @ weights))
+    if gain > sure * _standard_error(residual[:, best], blended, blocks):
+        return np.asarray(weights)
+    alone = np.zeros(len(weights))
+    alone[best] = 1.0
+    return alone
 
 
 def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
@@ -75,3 +96,10 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
         if costs[added] < best * (1.0 - _LEAST_GAIN):
             best, chosen = costs[added], count.copy()
     return np.asarray(chosen / chosen.sum())
+
+
+def _standard_error(one: Floats, other: Floats, blocks: Ints) -> float:
+    """Of the mean difference between two answers' errors on the same rows; rows of a block err together."""
+    apart = _errors(one, 4.0) - _errors(other, 4.0)
+    sums = np.bincount(blocks, weights=apart - apart.mean())
+    return float(np.sqrt((sums**2).sum()) / len(apart))

@@ -30,6 +30,10 @@ NAMES = (
 """*Here* is on the same machine. A member that does not know a row answers NaN."""
 _REWEIGHTS, _TOLERANCE = 15, 0.1
 _LEAST_HELD, _LEAST_INPUTS, _LEAST_SPREAD = 10, 4, 0.02
+_HELD_STEADIED, _HELD_HERE = 4.0, 6.0
+"""A single run is held at this many deviations of the task's other inputs."""
+_CLEARLY = 1.1
+"""A size column other than the first must miss this many times fewer seconds: less is within what chance does."""
 _REPEAT, _PRIOR_REPEATS = 0.1, 2.0  # runs on one input differ by about 10 %, until some were seen
 
 
@@ -46,6 +50,12 @@ class Keyed:
         some = key >= 0
         found, group = np.unique(key[some], return_inverse=True)
         return cls(found.astype(np.int64), lines.medians(value[some], group.astype(np.int64), len(found)))
+
+    @classmethod
+    def median_seconds(cls, key: Ints, log_s: Floats) -> Keyed:
+        """The same of seconds: between two runs lies their mean, not the root of their product."""
+        found = cls.medians(key, np.exp(log_s))
+        return cls(found.key, np.log(found.value))
 
     def at(self, key: Ints) -> Floats:
         """The values; NaN where the key is not known."""
@@ -110,12 +120,29 @@ def fit_plain(
     empty = Keyed(np.zeros(0, np.int64), np.zeros(0))
     draft = Plain(pair, alone, empty, empty, empty, max(inputs, 1), np.zeros(0))
     key = draft.data_key(task, data)
-    tame = _held(log_s, task * machines + machine, np.ones_like(task), pair[0].ravel())
+    tame = _held(log_s, task * machines + machine, np.ones_like(task), pair[0].ravel(), _HELD_HERE)
     return replace(
-        draft, data=Keyed.medians(key, log_s), here=Keyed.medians(draft.here_key(task, data, machine), tame),
+        draft, data=Keyed.medians(key, log_s),
+        here=Keyed.median_seconds(draft.here_key(task, data, machine), tame),
         steadied=_steadied(key, log_s, alone[0], draft.inputs),
         spread=_spreads(_line(alone[2, task], alone[3, task], alone[4, task], x), task, tasks),
     )  # fmt: skip
+
+
+def carried(fitted: Plain, offset: Floats) -> Plain:
+    """Lines of each task also for machines where it never ran: the mean of those it has, by the machines' factors.
+
+    ``offset`` holds the natural logs of the factors, [task, machine], all known.
+    """
+    lined = np.isfinite(fitted.pair[5])
+    factor = np.exp(np.where(np.isfinite(offset), offset, 0.0))
+    count = np.maximum(lined.sum(axis=1), 1)
+    pair = fitted.pair.copy()
+    missing = ~np.isfinite(fitted.pair[0]) & lined.any(axis=1)[:, None]
+    for part in range(2, len(pair)):
+        at_one = np.where(lined, fitted.pair[part], 0.0) / factor
+        pair[part] = np.where(missing, (at_one.sum(axis=1) / count)[:, None] * factor, pair[part])
+    return replace(fitted, pair=pair)
 
 
 def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
@@ -127,7 +154,7 @@ def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
     median = lines.medians(log_s[some], group.astype(np.int64), len(found))
     count = np.bincount(group, minlength=len(found))
     task, tasks = found // inputs, len(centre)
-    median = _held(median, task, count, centre)
+    median = _held(median, task, count, centre, _HELD_STEADIED)
     inside = np.bincount(task[group], weights=np.minimum(log_s[some] - median[group], 1.0) ** 2, minlength=tasks)
     spare = np.bincount(task, weights=count - 1.0, minlength=tasks)
     within = (inside + _PRIOR_REPEATS * _REPEAT**2) / (spare + _PRIOR_REPEATS)
@@ -138,11 +165,12 @@ def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
     return Keyed(found.astype(np.int64), centre[task] + share * (median - centre[task]))
 
 
-def _held(median: Floats, task: Ints, count: Ints, centre: Floats) -> Floats:
-    """A single run far outside what the task's other inputs took is held at four of their (robust) deviations."""
+def _held(median: Floats, task: Ints, count: Ints, centre: Floats, deviations: float) -> Floats:
+    """A single run far outside what the task's other inputs took is held at so many of their (robust) deviations."""
     away = median - centre[task]
     typical = 1.4826 * lines.medians(np.abs(away), task, len(centre))
-    most = np.where(np.bincount(task, minlength=len(centre)) >= _LEAST_HELD, 4.0 * np.maximum(typical, _REPEAT), np.inf)
+    enough = np.bincount(task, minlength=len(centre)) >= _LEAST_HELD
+    most = np.where(enough, deviations * np.maximum(typical, _REPEAT), np.inf)
     return np.where(count == 1, centre[task] + np.clip(away, -most[task], most[task]), median)
 
 
@@ -156,7 +184,7 @@ def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
 
 
 def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: tuple[int, int]) -> Ints:
-    """The size column of each task whose lines, one per machine, miss the fewest seconds; the first of equals."""
+    """The size column of each task whose lines, one per machine, miss the fewest seconds; the first if as good."""
     tasks, machines = counts
     if sizes.shape[1] < 2:
         return np.zeros(tasks, np.int64)
@@ -168,7 +196,7 @@ def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: 
         line = np.exp(_line(found[5], found[6], found[4], x))
         line = np.where(np.isfinite(line), line, np.exp(found[0]))
         missed[column] = np.bincount(task, weights=np.abs(line - seconds), minlength=tasks)
-    return np.asarray(np.argmin(missed > 1.001 * missed.min(axis=0) + 1e-12, axis=0), np.int64)
+    return np.asarray(np.argmin(missed > _CLEARLY * missed.min(axis=0) + 1e-12, axis=0), np.int64)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -209,7 +237,8 @@ def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
         while end < order.size and group[order[end]] == group[order[begin]]:
             end += 1
         rows, g = order[begin:end], group[order[begin]]
-        found[0, g], found[1, g] = np.median(log_s[rows]), log_s[rows[-1]]
+        # of seconds: between two runs lies their mean, not the root of their product
+        found[0, g], found[1, g] = math.log(np.median(np.exp(log_s[rows]))), log_s[rows[-1]]
         known = rows[np.isfinite(x[rows])]
         if known.size > 1 and x[known].max() > x[known].min():
             seconds = np.exp(log_s[known])

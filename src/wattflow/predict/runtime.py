@@ -190,8 +190,11 @@ def fit(
             continue
         missed = trainer.left_out(kind)
         weights[kind] = trainer.weigh(missed, beyond)
+        if kind == NEW_SOURCE:
+            weights[kind] = trainer.trend(missed, weights[kind])
         found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
-        if trainer.one_run:  # skewness among the inputs of one run says nothing of the next run
+        # skewness among the inputs of one run says nothing of the next run, that of known sources nothing of a new one
+        if trainer.one_run or kind == NEW_SOURCE:
             found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]
         calibrations[kind] = found
         usual[kind] = float(np.quantile(missed.stretch, 0.9)) if len(missed.stretch) else 0.0

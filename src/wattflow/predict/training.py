@@ -27,6 +27,14 @@ the input explains all of the spread (`plain.likeness_of_inputs`). The process o
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and this share of the error on other inputs."""
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
+_STEADIED = 0.1
+"""Drawing a repeat towards its task helps most where there is one repeat; where a run of few is left out, it pays this:
+later there will be one more."""
+_FEW_RUNS = 3
+_SURE = 2.0
+"""A blend must gain this many standard errors over the best single member, or that one answers alone."""
+_FAILS_CLEARLY = 1.5
+"""A line that misses this many times as much as the blend on sources left out is not followed beyond them."""
 _STRETCH_ERROR = 0.3
 """Error per unit of log size outside the sizes seen, where it could not be measured."""
 
@@ -88,7 +96,8 @@ class Trainer:
         ran = np.isfinite(fitted.offset).astype(np.int64)
         counts = (*self.counts, len(self.names.data))
         others = plain.fit_plain(rows.task, rows.machine, rows.size, rows.data, log_s, counts)
-        return Core(replace(fitted, offset=filled(fitted.offset, self.table)), ran, process, others)
+        offset = filled(fitted.offset, self.table)
+        return Core(replace(fitted, offset=offset), ran, process, plain.carried(others, offset))
 
     def left_out(self, kind: str) -> LeftOut:
         """What members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
@@ -138,12 +147,15 @@ class Trainer:
         weights = np.zeros((len(REGIMES), len(MEMBERS)))
         weights[:, 0] = 1.0
         if good.sum() >= _LEAST_WEIGHED:
-            weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap)
+            weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap, sure=_SURE)
         have = np.zeros(len(REGIMES), bool)
         for r in range(len(REGIMES)):
             some = good & (missed.regime == r)
             if some.sum() >= _LEAST_WEIGHED:
-                weights[r], have[r] = blend.choose(missed.residual[some], self.task[some], handicap=self.handicap), True
+                weights[r], have[r] = (
+                    blend.choose(missed.residual[some], self.task[some], handicap=self.handicap, sure=_SURE),
+                    True,
+                )
         repeated = self.repeated
         if not have[1]:
             weights[1] = 0.0
@@ -154,11 +166,29 @@ class Trainer:
             weights[2, MEMBERS.index("same input here")] += repeated
         far = np.isfinite(beyond.residual).all(axis=1)
         if not have[3] and far.sum() >= _LEAST_WEIGHED:
-            weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap)
+            weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap, sure=_SURE)
         for r in (4, 5):
             if not have[r]:
                 weights[r] = weights[r - 3]
         return weights
+
+    def trend(self, missed: LeftOut, weights: Floats) -> Floats:
+        """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
+
+        Those have sizes like the others; what is new may be many times larger. There what bends back to the sizes seen
+        is no guide, and of the lines the one that leans on the largest rows lies nearest.
+        """
+        found, line = weights.copy(), MEMBERS.index("least squares here")
+        residual = combined(missed, weights)
+        for r in range(len(REGIMES)):
+            some = np.isfinite(missed.residual).all(axis=1) & (missed.regime == r)
+            if some.sum() < _LEAST_WEIGHED:
+                continue
+            ours, plainly = (blend.relative_cost(part[some]) for part in (residual, missed.residual[:, line]))
+            if plainly <= _FAILS_CLEARLY * ours:
+                found[r] = 0.0
+                found[r, line] = 1.0
+        return found
 
     @property
     def one_run(self) -> bool:
@@ -167,10 +197,15 @@ class Trainer:
 
     @property
     def handicap(self) -> Floats:
-        """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay."""
+        """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay.
+
+        With few runs those pay whose advantage shrinks with each run more.
+        """
         burden = np.zeros(len(MEMBERS))
         if self.one_run:
             burden[[i for i, name in enumerate(MEMBERS) if name in _BY_MACHINE]] = _ONE_RUN
+        elif len(np.unique(self.observations.run)) <= _FEW_RUNS:
+            burden[MEMBERS.index("same input, steadied")] = _STEADIED
         return burden
 
     def unknown(self) -> conformal.Calibration:

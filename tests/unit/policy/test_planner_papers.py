@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.model.cluster import Cluster, Network, Node, Zone
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import UNKNOWN_COST
+from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep, Zone
+from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.policy import cpop, peft, planning
@@ -113,3 +116,22 @@ def test_peft_table_and_makespan():
     assert rank == pytest.approx([72.7, 41, 37, 43.7, 31, 41.7, 17, 20.7, 16.3, 0], abs=0.05)
     slots = planning.schedule(problem, rank, bias=table)
     assert planning.makespan_s(problem, slots) == pytest.approx(122)
+
+
+def test_watts_of_a_planned_core_by_hand():
+    # Four cores draw 180 − 100 W, so 20 W each; the node could sleep at 10 W, so each core also answers for a quarter
+    # of 90 W. At the second level the watts above idle are a quarter, the idle ones stay. A node without a curve loses.
+    watts = PowerProfile((0.0, 4.0, 8.0), (100.0, 180.0, 200.0))
+    levels = (Frequency(), Frequency(0.5, 0.25))
+    nodes = (
+        Node("sleeps", 4, 0, threads_per_core=2, power=watts, sleep=Sleep(10.0, 5.0), frequencies=levels),
+        Node("stays", 4, 0, threads_per_core=2, power=watts, frequencies=levels),
+        Node("dark", 4, 0, threads_per_core=2, frequencies=levels),
+    )
+    workload = Workload.of_columns(
+        "two cores", release_s=np.zeros(1), runtime_s=np.ones(1), shapes=[Shape(0, (Variant(cores=2),))]
+    )
+    found = planning.problem(workload, Cluster("by hand", nodes), {}, Settings(frequencies=(0, 1))).facts
+    assert found.watts[:, found.cls[0]].tolist() == pytest.approx([2 * (20 + 22.5), 2 * (5 + 22.5)])
+    assert found.watts[:, found.cls[1]].tolist() == pytest.approx([2 * 20, 2 * 5])
+    assert (found.watts[:, found.cls[2]] == UNKNOWN_COST).all()

@@ -316,6 +316,8 @@ def test_wattflow_passes_a_slow_place_over_when_a_fast_one_is_about_to_come_free
     done = run(workload, nodes, "wattflow")
     assert done.start_s_by_task().tolist() == pytest.approx([0.0, 5.0, 2.0])
     assert done.end_s_by_task().tolist() == pytest.approx([5.0, 55.0, 6.0])
+    # In a long queue nobody holds out for f: both nodes work, and 40 tasks of 10 s end at 160 s instead of 200 s.
+    assert run(jobs([10] * 40), nodes, "wattflow").makespan_s < 180.0
     # Without a runtime that is known nothing is promised, and it takes the place that is there.
     unknown = run(jobs([10, 100], [0, 1], estimate_s=np.array([np.nan, 100.0])), nodes, "wattflow")
     assert unknown.start_s_by_task().tolist() == pytest.approx([0.0, 1.0])

@@ -26,6 +26,7 @@ KINDS = {
     "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
     "hpe_table2": "wattflow.lab.experiments.hpe_table2",
+    "job_log": "wattflow.lab.experiments.job_log",
     "joulie": "wattflow.lab.experiments.joulie",
     "learned": "wattflow.lab.experiments.learned",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
