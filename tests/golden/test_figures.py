@@ -13,4 +13,4 @@ GOLDEN = (Path(__file__).parent / "figures.txt").read_text(encoding="utf-8").spl
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_are_what_they_were(name: str) -> None:
-    assert list(lines(name)) == [line for line in GOLDEN if line.startswith(f"{name} | ")]
+    assert list(lines(name)) == [line for line in GOLDEN if line.startswith(f"{name} | ")], "on purpose? `make golden`"

@@ -13,4 +13,4 @@ GOLDEN = (Path(__file__).parent / "policies.txt").read_text(encoding="utf-8").sp
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_policy_does_what_it_did(name: str) -> None:
-    assert list(lines(name)) == [line for line in GOLDEN if line.startswith(f"{name} | ")]
+    assert list(lines(name)) == [line for line in GOLDEN if line.startswith(f"{name} | ")], "on purpose? `make golden`"

@@ -186,7 +186,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
             log.error("%s changed in the configuration; it needs a restart", key)
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
     if other and isinstance(scheduler.decider, EngineDecider):
-        scheduler.decider.engine.use(decide.load(new.policy, **new.params))
+        scheduler.decider.use(registry.load(new.policy, **new.params))
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:
         scheduler.watts.node_cap_w = new.node_cap_w

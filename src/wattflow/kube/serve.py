@@ -50,8 +50,6 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     if scheduler.executions is not None:
         token = cws.read_token(Path(scheduler.settings.token_file))
         app.router.add_routes(cws.routes(scheduler.executions, token))
-    if scheduler.settings.mode == "extender":
-        app.router.add_routes(extender.routes(extender.Extender(scheduler)))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)

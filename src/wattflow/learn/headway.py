@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wattflow.learn import evaluate, portfolio, scenarios
+from wattflow.learn import evaluate, portfolio, streams
 from wattflow.learn.evaluate import Place, Plan
 from wattflow.plan import annealing
 
@@ -43,7 +43,7 @@ def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) 
     """One stream of few workflows for each place."""
     for place in places:
         scenario = evaluate.scenario_of(place, Plan(tasks=TASKS, runtime_error=0.0, power_error=0.0))
-        size = sum(len(scenarios.streams.instance(path)) for path in scenario.stream.instances)
+        size = sum(len(streams.instance(path)) for path in scenario.stream.instances)
         each = size / len(scenario.stream.instances)
         scenario = replace(scenario, stream=replace(scenario.stream, workflows=max(2, int(TASKS / each))))
         workload, cluster = scenario.draw(seed), scenario.cluster

@@ -1,0 +1,74 @@
+"""Fronts, the search for the worst case and the batch problem: what they compute, on cases known beforehand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from wattflow.learn import adversary, batch, dialing, fronts, headway, portfolio, regret, streams
+from wattflow.learn.evaluate import Place
+from wattflow.learn.headway import Headway
+from wattflow.model.workload import Workload
+
+
+def test_hypervolume_of_known_fronts() -> None:
+    corner = np.array([2.0, 2.0])
+    assert fronts.hypervolume(np.array([[1.0, 1.0]]), corner) == pytest.approx(0.25)
+    assert fronts.hypervolume(np.array([[1.0, 1.0], [1.5, 1.5]]), corner) == pytest.approx(0.25)
+    assert fronts.hypervolume(np.array([[0.5, 1.0], [1.0, 0.5]]), corner) == pytest.approx((1.5 + 0.5) / 4)
+    assert fronts.hypervolume(np.array([[3.0, 0.1]]), corner) == 0.0
+
+
+def test_a_neighbour_differs_in_at_most_two_numbers() -> None:
+    rng = np.random.default_rng(1)
+    first = adversary.draw(rng)
+    for _ in range(20):
+        other = adversary.draw(rng, first)
+        names = ("application", "load", "cluster", "runtime_error", "power_error", "slack")
+        assert sum(getattr(first, name) != getattr(other, name) for name in names) <= 2
+
+
+def test_the_search_goes_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(case: adversary.Case, tasks: int, seeds: int) -> adversary.Case:
+        return adversary.replace(case, log_ratio=case.runtime_error)
+
+    monkeypatch.setattr(adversary, "judged", outcome)
+    found = adversary.search(40)
+    assert len(found) == 40
+    assert found[0].log_ratio == max(case.runtime_error for case in found) > 0.28
+
+
+def test_headway_sums_what_is_closed() -> None:
+    place = Place("a", 0, 0.6, "mixed")
+    half, none = Headway(place, 100.0, 90.0, 81.0), Headway(place, 100.0, 100.0, 81.0)
+    gap, closed = headway.summary([half, none, Headway(place, 100.0, 50.0, math.inf)])
+    assert gap == pytest.approx(0.19)
+    assert closed == pytest.approx(0.25)
+    assert half.gap == pytest.approx(0.19) and half.closed == pytest.approx(10 / 19)
+
+
+def test_bounded_slowdown_by_hand() -> None:
+    jobs = Workload.of_columns(
+        "two", release_s=np.zeros(2), runtime_s=np.array([100.0, 5.0]), workflow=np.arange(2, dtype=np.int32),
+        shapes=(batch.swf.Shape(0, (batch.swf.Variant(cores=256),)),), workflow_submit_s=np.zeros(2),
+    )  # fmt: skip
+    # In order: 1 and 105 / 10; shortest first: 105 / 100 and 1.
+    assert batch.bounded_slowdown(jobs, "fifo", "strict") == pytest.approx((1.0 + 10.5) / 2)
+    assert batch.bounded_slowdown(jobs, "sjf", "strict") == pytest.approx((1.05 + 1.0) / 2)
+
+
+def test_the_worst_share_is_at_least_one() -> None:
+    assert regret.worst([1.0, 1.1, 0.9]) == pytest.approx(10.0)
+    assert regret.worst([1.0] * 199 + [1.2], 0.01) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("load", streams.LOADS)
+def test_dials_are_tried_beside_the_portfolios_own_best(load: float) -> None:
+    tried = dialing.candidates(load, 0)
+    assert tried[-1]["lean"] == 0.0
+    best = next(t for t in portfolio.tuned(load, streams.FOLDS[0]) if t.setting.startswith("wattflow:"))
+    assert all(tried[-1][name] == value for name, value in best.policy().params.items())
+    policy = dialing.policy_of(np.zeros(dialing.weights.SIZE), tried[-1])
+    assert policy.params["lean"] == 0.0
