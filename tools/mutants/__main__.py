@@ -161,10 +161,8 @@ def main() -> None:
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     mapped, kept = given.folder / "map.jsonl", given.folder / "results.jsonl"
-    if given.map is not None or not mapped.with_suffix(".whole").exists():
-        print("recording which tests call which functions", flush=True)
-        if affected.record(mapped, given.map or affected.TESTS, given.processes, given.limit_s) and not given.map:
-            mapped.with_suffix(".whole").touch()
+    print("recording which functions the tests call that are not on the map yet", flush=True)
+    affected.record(mapped, given.map or affected.TESTS, given.processes, given.limit_s)
     if given.map is not None:
         return
     known = results_kept(kept)

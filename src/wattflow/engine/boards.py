@@ -65,10 +65,10 @@ def board_of(state, variant):
     b = np.int64(state.variants[variant].board)
     if 0 <= b < state.boards.size and state.boards[b].owner == likeness:
         return b
-    for b in range(state.boards.size):
-        if state.boards[b].owner == likeness:
-            state.variants[variant].board = b
-            return np.int64(b)
+    for other in range(state.boards.size):
+        if state.boards[other].owner == likeness:
+            state.variants[variant].board = other
+            return np.int64(other)
     turn = state.touches[0]
     b = np.int64(turn.following)
     turn.following = b + 1 if b + 1 < state.boards.size else 0
@@ -173,9 +173,9 @@ def sync(state, b, variant, task, score):
                 n = _list(state, n, b, variant, place)
     else:
         for stamp in range(since + 1, now + 1):
-            place = np.int64(state.touch_ring[stamp & (state.touch_ring.size - 1)])
-            if touched[place] == stamp:  # not changed again since
-                n = _list(state, n, b, variant, place)
+            latest = np.int64(state.touch_ring[stamp & (state.touch_ring.size - 1)])
+            if touched[latest] == stamp:  # not changed again since
+                n = _list(state, n, b, variant, latest)
     board.synced = now
     return _score(state, n, b, variant, task, score)
 
