@@ -46,6 +46,22 @@ def test_every_task_is_finished_after_its_parents(name: str, seed: int, features
             assert end[parent] <= start[task] + 1e-9
 
 
+@pytest.mark.parametrize("name", ["wattflow", "scp-wattflow", "learned"])
+@pytest.mark.parametrize(
+    ("seed", "features"),
+    [
+        (9225, {"fpga", "frequency", "parts", "serverless", "transfers", "zones"}),
+        (405, {"arrivals", "cold", "estimates", "fpga", "frequency", "parts"}),
+        (8025, {"arrivals", "carbon", "fpga", "gpu", "parts", "sleep"}),
+        (425, {"parts", "serverless", "sleep"}),
+    ],
+)
+def test_no_part_of_a_gang_waits_for_another_of_its_own(name: str, seed: int, features: set[str]) -> None:
+    """A part once held out for the place of a part already placed, or did not wake a node since "the queue moves"."""
+    workload, cluster, _ = random_case(seed, {"dag", *features})
+    assert simulate(workload, without_time_limits(cluster), name, seed=seed).finished.all()
+
+
 @pytest.mark.parametrize("seed", [257, 301, 302, 303])
 def test_mashup_never_holds_a_gang_that_needs_both_sides(seed: int) -> None:
     """A gang wider than the fixed nodes once waited for ever beside an idle platform."""

@@ -201,7 +201,7 @@ class ShapeBook:
 
 def _likeness(row: Any, counts: Any) -> int:
     """A hash of what a variant needs, the same for variants of other shapes that need the same; never 0."""
-    needs = np.array(row).reshape(1)
+    needs = np.array(row).reshape(1).copy()  # of a record, an array alone may be a view
     needs["origin"] = needs["likeness"] = needs["board"] = 0
     return int.from_bytes(hashlib.blake2b(needs.tobytes() + counts.tobytes(), digest_size=8).digest(), "little") | 1
 

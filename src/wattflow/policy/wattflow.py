@@ -125,8 +125,11 @@ def sooner_s(state, task):
 def pass_over(state, task, variant, out):
     """Take out places where a late task would end much later than where room is about to come.
 
-    Others take these places; without this the longest task of a stream runs on whichever node has room first.
+    Others take these places; without this the longest task of a stream runs on whichever node has room first. A part of
+    a gang takes what there is: it would hold out for a place that another part of its own gang is about to have.
     """
+    if view.parts_of(state, task) > 1:
+        return
     due = due_s(state, task)
     longest = 0.0
     for c in range(out.size):
@@ -156,8 +159,8 @@ def taken_j(state, task, variant, candidate):
 @jit
 def queue_s(state, task, variant):
     """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
-    if view.running(state) == 0 or view.variant_needs_device(state, variant):
-        return math.inf
+    if view.running(state) == 0 or view.variant_needs_device(state, variant) or view.parts_of(state, task) > 1:
+        return math.inf  # what runs may be other parts of its own gang, which wait for this one
     for cls in range(view.classes_n(state)):
         for i in range(view.class_count(state, cls)):
             node = view.class_node(state, cls, i)

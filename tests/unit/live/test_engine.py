@@ -73,6 +73,18 @@ def test_a_task_is_placed_and_ends() -> None:
     assert engine.counts["open"] == engine.counts["running"] == 0
 
 
+def test_a_placement_names_the_variant_that_was_chosen() -> None:
+    """The tables of kept costs once wrote 0 over it, and a filter for an FPGA was sent to a CPU's variant."""
+    engine = Engine("least-energy")
+    power = PowerProfile((0, 2), (50, 80))
+    engine.node(Node("n", cores=2, memory_bytes=1 << 33, devices=(Device("fpga"),), power=power))
+    offers = [Variant(cores=1), Variant(cores=1, device="fpga", devices=1, runtime_factor=0.1)]
+    shape = engine.shape(offers, "f")
+    for tag in range(2):
+        engine.put(TASK, shape, estimate_s=2.0, tag=tag)
+    assert [(one.variant, one.devices) for one in engine.step(0.0).placements] == [(1, 1), (0, 0)]
+
+
 def test_a_finish_that_comes_twice_counts_as_stale_and_changes_nothing() -> None:
     engine, _ = engine_with(2)
     shape = one_core(engine)
