@@ -16,8 +16,8 @@ from faults import ROOT, Fault
 
 TESTS = (
     "tests/golden/uncompiled.py", "tests/golden/test_policy_texts.py", "tests/golden/test_figures.py",
-    "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel", "tests/unit/lab",
-    "tests/unit/live",
+    "tests/unit/engine", "tests/unit/sim", "tests/unit/policy", "tests/unit/plan", "tests/unit/kernel",
+    "tests/unit/lab", "tests/unit/live",
     "tests/unit/frames", "tests/property/test_policies.py", "tests/property/test_planners.py",
     "tests/property/test_lab.py", "tests/property/test_bounds.py", "tests/differential/test_closed_forms.py",
     "tests/differential/test_saga.py", "tests/differential/test_frames.py", "tests/differential/test_reference.py",
