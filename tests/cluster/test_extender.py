@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from kuberig.kwok import Shape
+from kuberig.kwok import LABEL, VALUE, Shape
 from kuberig.rig import Rig
 from our_scheduler import OurScheduler
 from test_scheduler import bound, pod
 from under_test import Cluster
 
 DEAR, CHEAP = "ccf.xeon-8480-rx2540", "ccf.altra-q80-30"
+PLAYED = {LABEL: VALUE}  # another test's real node may be there
 CONFIG = """mode = "extender"
 [http]
 port = PORT
@@ -52,7 +53,7 @@ def test_pods_of_kube_scheduler_go_where_our_policy_wants_them(
     pods = f"/api/v1/namespaces/{namespace}/pods"
     kinds = []
     for i in range(10):
-        cluster.api.create(pods, pod(f"p{i}", cpu="1", scheduler="default-scheduler"))
+        cluster.api.create(pods, pod(f"p{i}", cpu="1", scheduler="default-scheduler", nodeSelector=PLAYED))
         kinds.append(cluster.api.await_one(pods, f"p{i}", bound, 60)["spec"]["nodeName"].rsplit("-", 1)[0])
     # eight cores are cheap; what is left over goes to the dear ones, since it is kube-scheduler that filters
     assert kinds == ["cheap"] * 8 + ["dear"] * 2
@@ -64,7 +65,7 @@ def test_a_cap_keeps_pods_of_kube_scheduler_waiting_with_the_reason(
     kwok_nodes(1, (Shape("dear", cpu="4", labels={"wattflow.io/power-profile": DEAR}),))
     extended("node_cap_w = 100")
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    cluster.api.create(pods, pod("capped", cpu="1", scheduler="default-scheduler"))
+    cluster.api.create(pods, pod("capped", cpu="1", scheduler="default-scheduler", nodeSelector=PLAYED))
 
     def told(found: dict[str, object]) -> bool:
         conditions = found["status"].get("conditions", [])  # type: ignore[attr-defined]
