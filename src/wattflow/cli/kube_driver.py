@@ -96,7 +96,9 @@ class Pods(Devices):
         return {"machine": self._over_s}
 
     def _job(self, lease: m.Lease, name: str, place: Path, variant: m.Variant) -> jobs.Job:
-        script = f'exec "{self._python}" -m wattflow.runtime.executors.once "{place}" > "{place}/log" 2>&1'
+        # not as the container's process 1, which cannot end itself by a signal
+        errand = f'"{self._python}" -m wattflow.runtime.executors.once "{place}" > "{place}/log" 2>&1'
+        script = f'{errand} & child=$!; trap "kill $child" TERM; wait $child'
         environment = dict(lease.spec.environment)
         return jobs.Job(
             name=name, command=["sh", "-c", script], cpus=variant.cpus, memory_bytes=variant.memory_bytes,

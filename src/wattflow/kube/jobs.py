@@ -21,6 +21,7 @@ from wattflow.kube.reflect import DELETED, Mirror
 
 log = logging.getLogger(__name__)
 MANAGED, MANAGER = "app.kubernetes.io/managed-by", "wattflow-register"
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,5 +171,7 @@ class Jobs:
             return
         states = [one.state.terminated for one in pod.status.container_statuses if one.state.terminated is not None]
         phase = pod.status.phase if pod.ended else "Deleted"
-        future.set_result(Gone(phase, pod.status.reason, states[0].exit_code if states else None))
+        told = f"{states[0].reason} {states[0].message}".strip() if states else ""
+        why = pod.status.reason or told[:_LONGEST_REASON]
+        future.set_result(Gone(phase, why, states[0].exit_code if states else None))
         del self._ends[pod.metadata.name]

@@ -161,6 +161,8 @@ class Terminated(Object):
     started_at: str | None = None
     finished_at: str | None = None
     exit_code: int = 0
+    reason: str = ""
+    message: str = ""
 
 
 class ContainerState(Object):

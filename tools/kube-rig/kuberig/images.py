@@ -20,7 +20,7 @@ ARGOEXEC = "localhost/wattflow/argoexec:1"
 # Enough of busybox for shell scripts; a command that is not here is called as `busybox NAME`.
 _COMMANDS = (  # noqa: SIM905
     "sh cat echo true false sleep head tail sort uniq wc seq awk sed grep gzip gunzip sha256sum md5sum "
-    "dd tr cut date env mkdir rm cp mv ls test touch tee xargs find od split bc"
+    "dd tr cut date env mkdir rm cp mv ls test touch tee xargs find od split bc chroot"
 ).split()
 
 
