@@ -20,17 +20,6 @@ FRAMES = Path(__file__).resolve().parents[2] / "experiments" / "kube_frames"
 PLACER = "wattflow.io/placer"
 
 
-def grant(cluster: Cluster) -> None:
-    """The rights that placers and broker have beyond those of a scheduler (deploy/frame)."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["patch"]}
-    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "placers"}, "rules": [rule]}, exists_ok=True)
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "placers"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "placers"}, "roleRef": role, "subjects": [who]}
-    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
-
-
 def frame(cluster: Cluster, name: str) -> OurScheduler:
     """All processes of a frame, started by one command."""
     return OurScheduler(cluster.own(), "fifo", more=["--frame", str(FRAMES / f"{name}.toml")])
@@ -52,7 +41,7 @@ def leads(cluster: Cluster, *names: str) -> None:
 def test_three_placers_on_the_same_nodes_fill_them_exactly(
     cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:
-    grant(cluster)
+    cluster.grant("placers", "pods", "nodes")
     kwok_nodes(12, [SMALL])
     pods = f"/api/v1/namespaces/{namespace}/pods"
     with frame(cluster, "hashed"):
@@ -76,7 +65,7 @@ def test_three_placers_on_the_same_nodes_fill_them_exactly(
 def test_a_broker_divides_nodes_and_pods_and_idle_placers_steal(
     cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:
-    grant(cluster)
+    cluster.grant("placers", "pods", "nodes")
     names = kwok_nodes(6, [SMALL])  # another test's real node may be there, too
     pods = f"/api/v1/namespaces/{namespace}/pods"
     with frame(cluster, "delegated-stealing"):

@@ -14,17 +14,6 @@ CONFIG = (
 )
 
 
-def grant(cluster: Cluster) -> None:
-    """The one right more that it needs (deploy/resize)."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]}
-    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "resizes"}, "rules": [rule]}, exists_ok=True)
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "resizes"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "resizes"}, "roleRef": role, "subjects": [who]}
-    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
-
-
 def in_force(found: JSON) -> str:
     """The request that the kubelet says is in force."""
     statuses = found["status"].get("containerStatuses", [])
@@ -32,7 +21,7 @@ def in_force(found: JSON) -> str:
 
 
 def test_a_guarantee_moves_with_the_room_on_its_node(cluster: Cluster, real_node: RealNode, namespace: str) -> None:
-    grant(cluster)
+    cluster.grant("resizes", "pods/resize")
     pods = f"/api/v1/namespaces/{namespace}/pods"
     node = cluster.api.get(f"/api/v1/nodes/{real_node.name}")
     cores_m = 1000 * int(node["status"]["allocatable"]["cpu"])

@@ -65,21 +65,10 @@ def test_pods_of_the_other_scheduler_count_and_what_they_leave_is_taken(
     assert max(requested(cluster.api.items(pods)).values()) <= 4000
 
 
-def grant_claims(cluster: Cluster) -> None:
-    """The one right more that claiming needs (deploy/claims)."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
-    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "claims"}, "rules": [rule]}, exists_ok=True)
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "claims"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "claims"}, "roleRef": role, "subjects": [who]}
-    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
-
-
 def test_two_schedulers_fill_the_same_nodes_at_once_without_overcommit(
     cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:
-    grant_claims(cluster)
+    cluster.grant("claims", "nodes")
     names = kwok_nodes(20, [SMALL])
     soft = {"key": "kept", "value": "as-it-was", "effect": "PreferNoSchedule"}
     cluster.api.patch(f"/api/v1/nodes/{names[0]}", {"spec": {"taints": [soft]}})
@@ -113,13 +102,7 @@ def _told(found: JSON) -> bool:
 def test_watts_are_a_resource_that_every_scheduler_counts(
     cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
-    cluster.api.create(f"{group}/clusterroles", {"metadata": {"name": "watts"}, "rules": [rule]}, exists_ok=True)
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "watts"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "watts"}, "roleRef": role, "subjects": [who]}
-    cluster.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
+    cluster.grant("watts", "nodes/status")
     profile = "ccf:epyc-7763-dl325"
     labels = {"wattflow.io/power-profile": name_as_label(profile)}
     (name,) = kwok_nodes(1, [Shape(CLASS, cpu="4", memory="8Gi", pods="20", labels=labels)])
