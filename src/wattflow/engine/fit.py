@@ -239,7 +239,7 @@ def _collect(state, variant, task, asleep):
         cls = group.cls
         if suits[cls] == 0 or not _usable(group.power_state, asleep):
             continue
-        node = np.int64(group.node)
+        node = group.node
         if not free:
             place = np.int64(classes[cls].first) + group.low
             if (mask[place >> 6] >> np.uint64(place & 63)) & _ONE != _ONE:
@@ -248,7 +248,7 @@ def _collect(state, variant, task, asleep):
                 low = groups.lowest_allowed(state, g, constraint)
                 if low < 0:
                     continue
-                node = np.int64(class_nodes[np.int64(classes[cls].first) + low])
+                node = class_nodes[np.int64(classes[cls].first) + low]
             if levels > 1 and group.count > 1:
                 n = _add_levels(state, n, variant, task, g, constraint)
                 continue
