@@ -67,6 +67,7 @@ def marks(places: Mapping[str, Place], ours: str) -> dict[Place, str]:
 
 def label(axes: Axes, texts: Mapping[Place, str], line: Sequence[Place]) -> None:
     """Write each text at the first offset where it covers no mark, no text that stands already, and not the line."""
+    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
     spots = [axes.transData.transform(place) for place in texts]
@@ -82,7 +83,8 @@ def label(axes: Axes, texts: Mapping[Place, str], line: Sequence[Place]) -> None
                 arrowprops={"arrowstyle": "-", "color": "0.7", "lw": 0.5, "shrinkA": 0, "shrinkB": 2},
             )  # fmt: skip
             note.set_in_layout(False)
-            box = note.get_window_extent().padded(1)
+            note.get_window_extent()  # sets where the text stands
+            box = Text.get_window_extent(note).padded(1)  # the text's alone: the arrow ends at its own mark
             covered = sum(box.overlaps(other) for other in taken) + (not _inside(axes.bbox, box))
             if best is None or covered < best[0]:
                 if best is not None:
