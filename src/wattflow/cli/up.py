@@ -38,9 +38,7 @@ def up(
         str, typer.Option("--host", help="Where to listen; other machines reach only what is not loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")
-    ] = POLICY,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
     twin: Annotated[
         bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
     ] = False,
