@@ -44,17 +44,6 @@ release_s = 60
 """
 
 
-def grant(rig: Rig) -> None:
-    """The right to claim nodes (deploy/claims)."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
-    rig.api.create(f"{group}/clusterroles", {"metadata": {"name": "claims"}, "rules": [rule]})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "claims"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "claims"}, "roleRef": role, "subjects": [who]}
-    rig.api.create(f"{group}/clusterrolebindings", body)
-
-
 def start(rig: Rig, settle_s: float) -> Process:
     """One replica of ours."""
     (port,) = free_ports(1)
@@ -109,7 +98,7 @@ def main() -> None:
     arguments = parser.parse_args()
     count = -(-arguments.pods // CORES)
     with measure.rig_of(count, [SHAPE], "kube_shared") as (rig, _):
-        grant(rig)
+        measure.grant_nodes(rig, "claims")
         with (
             measure.namespace(rig, "shared") as space,
             measure.watching(rig, space) as binds,
