@@ -243,7 +243,7 @@ def memory(data: Path) -> list[Figure]:
             train, test = rows.take(finished < start), rows.take((begun >= start) & (begun < end))
             if len(train) < 20 or not len(test):
                 continue
-            model = needs.fit(train.task, train.peak_bytes)
+            model = needs.fit(train.task, train.peak_bytes, asked=train.request_bytes)
             guesses = {label: rule(train, test) for label, rule in plain.MEMORY.items()}
             guesses |= {"ours": model.request(test.task, test.request_bytes), "as asked": test.request_bytes}
             for label, guess in guesses.items():
