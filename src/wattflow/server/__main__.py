@@ -10,8 +10,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
@@ -19,6 +19,9 @@ from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
 from wattflow.server.settings import Settings, listen
 from wattflow.store.objects import Objects, open_objects
+
+if TYPE_CHECKING:
+    from wattflow.live import Engine
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,9 +34,9 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    from wattflow.live import Engine
+    from wattflow.live import Engine as Loaded
 
-    loading = threading.Thread(target=_load_engine, args=(Engine, settings.policy), daemon=True)
+    loading = threading.Thread(target=_load_engine, args=(Loaded, settings.policy), daemon=True)
     loading.start()
     from wattflow.server.serve import serve
 
@@ -49,10 +52,23 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load_engine(engine: Callable[[str], object], policy: str) -> None:
-    """Load the engine's compiled code while the HTTP half, which has nothing in common with it, is imported."""
+def _load_engine(engine: type[Engine], policy: str) -> None:
+    """Load the engine's compiled code while the HTTP half, which has nothing in common with it, is imported.
+
+    One task is placed on one node, so that all that is loaded at a first use is loaded before the loop runs.
+    """
+    from wattflow.live import FINISHED, STARTED, TASK
+    from wattflow.model.cluster import Node
+    from wattflow.model.workflow import Variant
+
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
-        engine(policy)
+        played = engine(policy)
+        played.node(Node("first", cores=1))
+        played.put(TASK, played.shape((Variant(),)), estimate_s=1.0, workflow=played.workflow())
+        for placement in played.step(0.0).placements:
+            played.put(STARTED, placement.attempt)
+            played.put(FINISHED, placement.attempt)
+        played.step(1.0)
 
 
 def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:
