@@ -11,7 +11,6 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
@@ -19,9 +18,6 @@ from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
 from wattflow.server.settings import Settings, listen
 from wattflow.store.objects import Objects, open_objects
-
-if TYPE_CHECKING:
-    from wattflow.live import Engine
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,9 +30,9 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    from wattflow.live import Engine as Loaded
+    import wattflow.live  # noqa: F401 (before the thread: two that import the same may wait for each other)
 
-    loading = threading.Thread(target=_load_engine, args=(Loaded, settings.policy), daemon=True)
+    loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
     from wattflow.server.serve import serve
 
@@ -52,23 +48,14 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load_engine(engine: type[Engine], policy: str) -> None:
-    """Load the engine's compiled code while the HTTP half, which has nothing in common with it, is imported.
-
-    One task is placed on one node, so that all that is loaded at a first use is loaded before the loop runs.
-    """
-    from wattflow.live import FINISHED, STARTED, TASK
-    from wattflow.model.cluster import Node
-    from wattflow.model.workflow import Variant
+def _load_engine(policy: str) -> None:
+    """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
+    common with it, is imported."""
+    from wattflow.live import Engine
+    from wattflow.runtime.rehearsal import rehearse
 
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
-        played = engine(policy)
-        played.node(Node("first", cores=1))
-        played.put(TASK, played.shape((Variant(),)), estimate_s=1.0, workflow=played.workflow())
-        for placement in played.step(0.0).placements:
-            played.put(STARTED, placement.attempt)
-            played.put(FINISHED, placement.attempt)
-        played.step(1.0)
+        rehearse(Engine(policy))
 
 
 def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:
