@@ -420,9 +420,12 @@ class EngineDecider:
             for id in own:
                 self.engine.drop(id)
 
-    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts) -> int:
-        """The shape of a pod that will be like this one, but for its amounts."""
-        return self._shape(Wanted(pod, amounts))
+    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts, function: str | None) -> int:
+        """The shape of a pod that will be like this one, but for its amounts and its function."""
+        notes = {key: value for key, value in pod.metadata.annotations.items() if key != FUNCTION}
+        notes |= {} if function is None else {FUNCTION: function}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
+        return self._shape(Wanted(msgspec.structs.replace(pod, metadata=metadata), amounts))
 
     def _level(self, pod: objects.Pod) -> int:
         """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""

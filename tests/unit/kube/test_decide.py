@@ -9,6 +9,7 @@ import yaml
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.estimates import FUNCTION
 from wattflow.kube.decider import Wanted
 from wattflow.model.profile import PowerProfile
 
@@ -231,3 +232,31 @@ def test_older_workflows_go_first_if_asked_and_priority_goes_before_that(finish_
         decider.ended(f"uid-{found}")
     expected = ["urgent-a", "old-a", "new-a"] if finish_first else ["urgent-a", "new-a", "old-a"]
     assert order == expected
+
+
+FUNCTIONS = """
+entrypoint: main
+templates:
+- name: main
+  dag: {tasks: [{name: a, template: one}, {name: b, template: two, dependencies: [a]}]}
+- {name: one, metadata: {annotations: {wattflow.io/function: first}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+- {name: two, metadata: {annotations: {wattflow.io/function: second}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+"""
+
+
+def test_tasks_of_other_functions_are_part_of_the_workflow_as_well() -> None:
+    flows = Flows()
+    decider = EngineDecider("least-energy", flows=flows)
+    add(decider, node("n"))
+    meta = objects.Metadata(name="wf", namespace="default")
+    raw = msgspec.Raw(msgspec.json.encode(yaml.safe_load(FUNCTIONS)))
+    flows.on_workflow("ADDED", ArgoWorkflow(metadata=meta, spec=raw))
+    for number, (task, function) in enumerate((("a", "first"), ("b", "second"))):
+        one = flow_pod(task)
+        one.metadata.annotations[FUNCTION] = function
+        want(decider, one)
+        assert chosen(decider, float(number + 1)) == {f"wf-{task}": "n"}
+        assert decider._structure is not None and f"uid-wf-{task}" in decider._structure._by_uid, task
+        decider.ended(f"uid-wf-{task}")

@@ -38,7 +38,7 @@ class Structure:
     """Opens workflows in an engine and answers which of its tasks a pod is.
 
     Args:
-        shape_of: The engine's shape for a pod with these amounts.
+        shape_of: The engine's shape for a pod like another, with these amounts and this function.
         next_tag: A fresh tag; whichever pod takes the task gets it.
     """
 
@@ -46,7 +46,7 @@ class Structure:
         self,
         engine: Engine,
         flows: Flows,
-        shape_of: Callable[[objects.Pod, accounting.Amounts], int],
+        shape_of: Callable[[objects.Pod, accounting.Amounts, str | None], int],
         next_tag: Callable[[], int],
         estimates: Estimates,
     ) -> None:
@@ -153,7 +153,7 @@ class Structure:
         for name, value in accounting.amounts(task.requests).items():
             amounts[name] = amounts.get(name, 0) + value
         amounts = {name: value for name, value in amounts.items() if value > 0} | {accounting.PODS: 1}
-        shape = inside.shapes[id] = self._shape_of(pod, amounts)
+        shape = inside.shapes[id] = self._shape_of(pod, amounts, task.annotations.get(FUNCTION))
         inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
         inside.tags[id] = self._next_tag()
         inside.cores_m[id] = amounts.get(accounting.CPU, 0)
