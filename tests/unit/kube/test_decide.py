@@ -9,8 +9,8 @@ import yaml
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
 from wattflow.kube.decide import EngineDecider
-from wattflow.kube.estimates import FUNCTION
 from wattflow.kube.decider import Wanted
+from wattflow.kube.estimates import FUNCTION
 from wattflow.model.profile import PowerProfile
 
 from .making import node, pod
