@@ -70,6 +70,7 @@ class EngineDecider:
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
         twin: Twin | None = None,
+        data: bool = False,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)
         self.twin = twin
@@ -101,7 +102,7 @@ class EngineDecider:
         self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
         if flows is not None:
             self._structure = Structure(
-                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
+                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates(), data
             )
 
     def use(self, policy: Policy) -> None:
@@ -333,6 +334,11 @@ class EngineDecider:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
         return Chosen(choices, result.wake_at, *ordered.values())
+
+    def task_of(self, uid: str) -> int | None:
+        """The engine's task for a pod that is wanted or held."""
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        return self._tasks.get(uid) if gang is None else gang.task
 
     def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
         """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
