@@ -5,7 +5,14 @@
 *spread* is that of the task's own logs, n how often it ran. ``1.5 × largest so far`` and its like are points of this
 family. Its four numbers are common to all tasks and are those that would have wasted least, with failures below half
 the target, had they been used in time: each block of the training rows with what had finished before it. The last term
-keeps tiny tasks from failing over a few bytes; it costs next to nothing. A task that never ran keeps its request.
+keeps tiny tasks from failing over a few bytes; it costs next to nothing.
+
+A task that never ran, or only a time or two, is bounded by what its user asked for: people ask for too much, and by
+about as much for one task as for the next. Its request is
+
+    asked · reach · the largest share of their request that tasks with runs have used
+
+and never below the first bound; with few known tasks, or where tasks have used all they asked for, it is as asked.
 """
 
 from __future__ import annotations
@@ -27,6 +34,9 @@ _RULES: tuple[Rule, ...] = tuple(
     itertools.product((1.0, 1.1, 1.2, 1.35, 1.5, 2.0), (0.0, 0.5, 1.0), (0.4, 0.8), (0.03, 0.06))
 )
 _DEFAULT: Rule = (1.1, 0.5, 0.4, 0.03)
+_LEAST_RUNS, _LEAST_TASKS, _REACH = 4, 5, 1.5
+"""Runs of a task before its own largest need is trusted, tasks before what they used of their requests is, and how far
+above it a new task may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class NeedModel:
     Attributes:
         log_largest, spread, runs: Of each task's finished runs.
         typical: Mean need of all rows.
+        share_of_asked: What a task with few runs or none gets of its user's request.
         expected_failures: Share of rows that outgrew their request when the rule was chosen; NaN: too few rows to say.
     """
 
@@ -44,19 +55,23 @@ class NeedModel:
     spread: Floats
     runs: Floats
     typical: float
+    share_of_asked: float
     rule: Rule
     failure_target: float
     expected_failures: float
 
     def request(self, task: Texts, asked: Floats) -> Floats:
-        """What to request: the bound, never more than the user asked for; the user's request for unknown tasks."""
+        """What to request: the bound, never more than the user asked for; by the user's request for unknown tasks."""
         place = {name: i for i, name in enumerate(self.tasks)}
         number = np.array([place.get(name, -1) for name in task.tolist()], np.int64)
         if not self.tasks:
             return asked.copy()
         safe = np.maximum(number, 0)
+        runs = np.where(number >= 0, self.runs[safe], 0.0)
         bound = _bound(self.log_largest[safe], self.spread[safe], self.runs[safe], self.typical, self.rule)
-        bound = np.where(number >= 0, bound, asked)
+        bound = np.where(runs > 0, bound, np.where(np.isfinite(asked), 0.0, np.nan))
+        few = (runs < _LEAST_RUNS) & np.isfinite(asked)
+        bound = np.where(few, np.fmax(bound, self.share_of_asked * asked), bound)
         return np.where(np.isfinite(asked), np.fmin(bound, asked), bound)
 
 
@@ -66,8 +81,17 @@ def _bound(log_largest: Floats, spread: Floats, runs: Floats, typical: float, ru
     return np.asarray(np.exp(grown) * times + share * typical)
 
 
-def fit(task: Texts, need: Floats, group: Texts | None = None, failure_target: float = 0.01) -> NeedModel:
-    """Fit on finished tasks, in the order they finished. ``group`` (a sample, a run) ends before a block does."""
+def fit(
+    task: Texts,
+    need: Floats,
+    group: Texts | None = None,
+    failure_target: float = 0.01,
+    asked: Floats | None = None,
+) -> NeedModel:
+    """Fit on finished tasks, in the order they finished. ``group`` (a sample, a run) ends before a block does.
+
+    ``asked`` is what users requested for them; without it, unknown tasks keep their request.
+    """
     good = np.isfinite(need) & (need > 0)
     task, need = task[good], need[good]
     block = _blocks(len(need), group[good] if group is not None else None)
@@ -77,7 +101,16 @@ def fit(task: Texts, need: Floats, group: Texts | None = None, failure_target: f
         rule, expected = _choose(number, np.log(need), block, (len(names), failure_target))
     largest, spread, runs = _seen(number, np.log(need), len(names))
     typical = float(need.mean()) if len(need) else 0.0
-    return NeedModel(tuple(names.tolist()), largest, spread, runs, typical, rule, failure_target, expected)
+    share = 1.0 if asked is None else _share(number, need / asked[good], len(names))
+    return NeedModel(tuple(names.tolist()), largest, spread, runs, typical, share, rule, failure_target, expected)
+
+
+def _share(task: Ints, used: Floats, tasks: int) -> float:
+    """What new tasks get of their request: `_REACH` times the most that any known one used of its own, at most all."""
+    known = np.isfinite(used)
+    if len(np.unique(task[known])) < _LEAST_TASKS:
+        return 1.0
+    return min(1.0, _REACH * float(used[known].max()))
 
 
 def _blocks(rows: int, group: Texts | None) -> Ints:

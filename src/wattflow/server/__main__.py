@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import socket
@@ -141,4 +142,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    gc.disable()  # all that is loaded now stays; `serve` collects once and goes on as usual
     sys.exit(main())

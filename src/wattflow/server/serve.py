@@ -43,6 +43,7 @@ def _settle_memory() -> None:
     """What start-up made stays; the collector need not look at it again, for that would hold the loop up for long."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 200)
     sys.setswitchinterval(0.001)  # the writer's thread must not keep the loop from its turn for longer
 
