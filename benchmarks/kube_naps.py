@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import kuberig
 from kuberig.api import Api
 from kuberig.rig import Rig
 
@@ -38,7 +39,8 @@ class Naps:
 
     def lines(self, rig: Rig) -> list[str]:
         """The part of our scheduler's configuration."""
-        words = [sys.executable, str(Path(__file__).resolve()), str(rig.kubeconfig), str(self.log.resolve())]
+        path = f"PYTHONPATH={Path(kuberig.__file__).parents[1]}"  # the scheduler's own is another
+        words = ["env", path, sys.executable, __file__, str(rig.kubeconfig), str(self.log.resolve())]
         hook = shlex.join([*words, f"{self.wake_s:g}", f"{self.enter_s:g}"])
         times = [f"sleep_w = {ASLEEP_W:g}", f"wake_s = {self.wake_s:g}", f"enter_s = {self.enter_s:g}"]
         return ["[sleep]", f"hook = {json.dumps(hook)}", *times, "[shared]", "settle_s = 0.5"]

@@ -77,6 +77,7 @@ class Scheduler:
     ledger: Ledger | None = None
     thief: Thief | None = None
     raiser: Raiser | None = None
+    note_of: Callable[[str], dict[str, object]] = lambda uid: {}
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -447,6 +448,7 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
+        note |= self.note_of(record.pod.metadata.uid)
         if self.role is not None:
             note |= {"placer": self.role.index}
         gpu = record.pod.metadata.annotations.get(gpus.INDEX)
