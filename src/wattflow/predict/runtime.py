@@ -205,6 +205,8 @@ def fit(
     _add_machine_errors(calibrations, trainer)
     if NEW_BOTH in calibrations:
         weights[NEW_BOTH], usual[NEW_BOTH] = weights[NEW_MACHINE], usual[NEW_SOURCE]
+        if len(np.unique(trainer.machine)) < 2:  # what can be told is which member reads sizes best
+            weights[NEW_BOTH] = trainer.by_size(trainer.left_out(NEW_SOURCE), beyond, weights[NEW_MACHINE])
     core = trainer.fit(np.arange(len(observations)))
     return RuntimeModel(
         trainer.names,

@@ -172,6 +172,15 @@ class Trainer:
                 weights[r] = weights[r - 3]
         return weights
 
+    def by_size(self, missed: LeftOut, beyond: LeftOut, otherwise: Floats) -> Floats:
+        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together."""
+        residual = np.concatenate([missed.residual, beyond.residual])
+        good = np.isfinite(residual).all(axis=1)
+        if good.sum() < _LEAST_WEIGHED:
+            return otherwise
+        task = np.concatenate([self.task, self.task])[good]
+        return np.tile(blend.choose(residual[good], task, handicap=self.handicap, sure=_SURE), (len(REGIMES), 1))
+
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
         """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
 

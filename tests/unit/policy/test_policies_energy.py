@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wattflow.clusters import load_cluster
+from wattflow.generate import Recipe
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Serverless, Sleep, Zone
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -63,6 +65,13 @@ def test_hpe_guarantees_four_fifths_and_then_prices_the_last_core() -> None:
 def test_hpe_respects_the_tdp() -> None:
     # Dynamic watts on b: 5 each; a TDP of 12 W leaves room for two.
     assert places(jobs([9.0] * 4), [node("a", 4, core_w=8), node("b", 4, core_w=5, tdp_w=12.0)], "hpe") == "bbaa"
+
+
+def test_hpe_respects_the_tdp_where_only_four_fifths_fit() -> None:
+    # b has four cores of 10 W and a TDP of 40 W. A fifth task would fit by its 80 %, and 50 W would be placed.
+    nodes = [node("a", 4, core_w=20), node("b", 4, core_w=10, tdp_w=40.0)]
+    assert places(jobs([9.0] * 5), nodes, "hpe") == "bbbba"
+    assert places(jobs([9.0] * 5), [nodes[0], replace(nodes[1], tdp_w=50.0)], "hpe") == "bbbbb"
 
 
 def test_hpe_starts_all_of_the_paper_s_jobs() -> None:
@@ -145,6 +154,21 @@ def test_taskflow_waits_for_the_frugal_node_within_its_slack() -> None:
     rows = run(longer, [frugal, greedy], "taskflow").attempts
     second = rows[rows["task"] == 1][0]
     assert (second["start_s"], second["node"]) == (pytest.approx(10.0), 0)
+
+
+def test_taskflow_keeps_the_makespan() -> None:
+    # A chain of 100 s and 1 s. The frugal node is nine times slower: 901 s there, 101 s where HEFT runs it.
+    chain = jobs([100, 1], workflow=np.zeros(2, np.int32), edges=edges((0, 1)))
+    nodes = [node("f", 2, core_w=0.5, speed=1 / 9), node("g", 2, core_w=9.0)]
+    assert [run(chain, nodes, name).makespan_s for name in ("heft", "taskflow")] == pytest.approx([101.0, 101.0])
+
+
+@pytest.mark.parametrize("family", ["montage", "map-reduce", "layered"])
+def test_taskflow_ends_a_workflow_about_when_heft_does(family: str) -> None:
+    workload = Recipe(family, 60).draw(3)
+    heft, taskflow = (simulate(workload, load_cluster("edge-cloud"), name).makespan_s for name in ("heft", "taskflow"))
+    print(f"{family}: heft {heft:.1f} s, taskflow {taskflow:.1f} s")
+    assert taskflow <= 1.25 * heft
 
 
 def test_carbon_delay_waits_for_the_clean_hours() -> None:
