@@ -34,7 +34,7 @@ import plain
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, fast, needs, online, runtime, serverless, trees, watts
 from wattflow.predict.evaluate import Figure, HeldOut, Split, group_folds, leave_one_out
-from wattflow.predict.observations import Benchmarks, Floats, Observations, concatenate, of_workload
+from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
 
 COVERAGE = (87.0, 93.0)
@@ -66,7 +66,7 @@ def beside(name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str
     return figures
 
 
-def as_it_runs(name: str, held: HeldOut, begun_s: Floats, ended_s: Floats) -> HeldOut:
+def as_it_runs(name: str, held: HeldOut, kind: Texts, begun_s: Floats, ended_s: Floats) -> HeldOut:
     """The same with intervals as they are served: each is as wide as what had ended before it began has shown."""
     width = online.AdaptiveWidth()
     low, high = held.low.copy(), held.high.copy()
@@ -75,9 +75,11 @@ def as_it_runs(name: str, held: HeldOut, begun_s: Floats, ended_s: Floats) -> He
     for row in np.argsort(begun_s, kind="stable").tolist():
         while ended_s[ends[judged]] <= begun_s[row] and ends[judged] != row:
             done = int(ends[judged])
-            width.finished(*(float(part[done]) for part in (held.true, held.predicted, held.low, held.high)))
+            seen = (float(part[done]) for part in (held.true, held.predicted, held.low, held.high))
+            width.finished(str(kind[done]), *seen)
             judged += 1
-        low[row], high[row] = width.interval(float(held.predicted[row]), float(held.low[row]), float(held.high[row]))
+        fitted = (float(part[row]) for part in (held.predicted, held.low, held.high))
+        low[row], high[row] = width.interval(str(kind[row]), *fitted)
     print(f"# {name} coverage: {held.coverage_pct:.1f} % with intervals as fitted, never adapted", flush=True)
     return replace(held, low=low, high=high)
 
@@ -117,7 +119,7 @@ def runtimes(
         held = HeldOut(found.runtime_s, found.low_s, found.high_s, test.runtime_s)
         if in_time:
             ended_s = test.columns["finished_s"]
-            held = as_it_runs(name, held, ended_s - test.runtime_s, ended_s)
+            held = as_it_runs(name, held, test.task, ended_s - test.runtime_s, ended_s)
         ours.append(held)
         baselines = plain.runtimes(train.sizes.shape[1])
         if benchmarks:
@@ -234,7 +236,8 @@ def greenfaas(data: Path) -> list[Figure]:
             true = calls.energy_j[test]
             held = HeldOut(*model.predict(calls.take(test), seen.take(test)), true)
             if name == "greenfaas_later":
-                held = as_it_runs(name, held, calls.start_s[test], calls.start_s[test] + calls.duration_s[test])
+                ended_s = calls.start_s[test] + calls.duration_s[test]
+                held = as_it_runs(name, held, calls.function[test], calls.start_s[test], ended_s)
             ours.append(held)
             for label, guess in plain.joules(calls, train, test, history).items():
                 others.setdefault(label, []).append(HeldOut(guess, guess, guess, true))
@@ -254,7 +257,7 @@ def kepler(data: Path) -> list[Figure]:
             model = watts.fit({k: v[:row] for k, v in counters.items()}, truth[:row], scope, kinds)  # noqa: B023
             later = {k: v[row:] for k, v in counters.items()}  # noqa: B023
             held, now = HeldOut(*model.predict(later), truth[row:]), np.arange(len(truth) - row)  # noqa: B023
-            return as_it_runs(f"kepler_{name}_after_{share:.0%}", held, now, now + 0.5), row  # noqa: B023
+            return as_it_runs(f"kepler_{name}_after_{share:.0%}", held, np.full(len(now), name), now, now + 0.5), row  # noqa: B023
 
         progress(f"kepler {name}: first 60 % of the time → the rest")
         ours, row = cut(KEPLER_PAST)

@@ -293,8 +293,7 @@ def commit_times() -> None:
 
 
 def disk_syncs(folder: Path, count: int = 300, size: int = 32 << 10) -> Iterator[float]:
-    """Seconds that the disk itself takes to hold a group's bytes for good, with nothing of ours around it: no commit can
-    be quicker."""
+    """Seconds that the disk itself takes to hold a group's bytes for good: no commit can be quicker."""
     file = os.open(folder / "syncs", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         for number in range(count):

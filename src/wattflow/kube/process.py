@@ -27,6 +27,7 @@ from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, Watts
+from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
@@ -103,6 +104,7 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     decide.warm(policy)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
+    estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
@@ -185,7 +187,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
-             "resize_after_s", "data", "journal")  # fmt: skip
+             "resize_after_s", "data", "predict", "journal")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

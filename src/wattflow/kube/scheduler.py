@@ -30,7 +30,7 @@ from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
-from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts, speed_of
 from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
@@ -101,6 +101,7 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        self.estimates.speed_of = self._speed_of
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:
@@ -147,6 +148,10 @@ class Scheduler:
             self.mirrors.append(pages)
         if role.asks:
             self.thief = Thief(self.client, name, role, self.book)
+
+    def _speed_of(self, node: str) -> float:
+        view = self.book.cluster.nodes.get(node)
+        return 1.0 if view is None else speed_of(view.node)
 
     # what happens
 

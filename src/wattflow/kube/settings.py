@@ -29,6 +29,7 @@ class Settings:
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         twin: Whether other policies are tried by simulation at planning points, and the best is used.
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
+        predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
@@ -61,6 +62,7 @@ class Settings:
     finish_first: bool = False
     executions: str = ""
     data: bool = False
+    predict: bool = False
     claim: bool = False
     settle_s: float = 2.0
     release_s: float = 30.0
@@ -139,7 +141,7 @@ def _read(root: StrictTable) -> Settings:
                 "resize_after_s",
             ),
         ),
-        ("workflows", ("argo", "finish_first", "executions", "data")),
+        ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),

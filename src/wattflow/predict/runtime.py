@@ -192,7 +192,7 @@ def fit(
         weights[kind] = trainer.weigh(missed, beyond)
         if kind == NEW_SOURCE:
             weights[kind] = trainer.trend(missed, weights[kind])
-        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks), trainer.likeness)
         # skewness among the inputs of one run says nothing of the next run, that of known sources nothing of a new one
         if trainer.one_run or kind == NEW_SOURCE:
             found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]

@@ -43,6 +43,6 @@ class Durations:
         wanted, seen = max(1, math.ceil(share * self.count)), 0
         for bucket, count in enumerate(self._buckets):
             seen += count
-            if seen >= wanted:
+            if seen >= wanted and bucket < BUCKETS - 1:
                 return min(self.longest_s, LEAST_S * 2 ** (bucket / STEPS))
         return self.longest_s
