@@ -244,9 +244,9 @@ def test_where_machine_and_source_are_new_the_member_that_reads_sizes_best_answe
     size = np.where(np.arange(count) % 2, rng.uniform(1e8, 1e9, count), rng.uniform(5e8, 4e9, count))
     seconds = (2.0 + 10.0 * size / 1e9) * np.exp(rng.normal(0, 0.03, count))
     table = Observations.of(
-        task=[f"wf/t{i % 4}" for i in range(count)], machine=["local"] * count,
-        run=[f"r{i // 8}" for i in range(count)], workflow=["wf"] * count, source=[f"s{i % 2}" for i in range(count)], sizes=size[:, None], size_names=("size",),
-        runtime_s=seconds,
+        task=[f"wf/t{i % 4}" for i in range(count)], machine=["local"] * count, runtime_s=seconds,
+        run=[f"r{i // 8}" for i in range(count)], workflow=["wf"] * count, size_names=("size",),
+        source=[f"s{i % 2}" for i in range(count)], sizes=size[:, None],
     )  # fmt: skip
     marks = {"local": {"a": 1.0, "b": 2.0, "c": 3.0}, "far": {"a": 2.0, "b": 4.1, "c": 5.9}}
     model = runtime.fit(table, marks, (runtime.KNOWN, runtime.NEW_SOURCE, runtime.NEW_MACHINE))
