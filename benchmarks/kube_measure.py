@@ -173,8 +173,17 @@ def kube_scheduler(qps: float | None) -> Starter:
     return running
 
 
-def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = False) -> Starter:
-    """`wattflow kube scheduler` under an account of least rights, with node profiles by label."""
+def ours(
+    policy: str = "wattflow",
+    workflows: bool = False,
+    profiles: bool = False,
+    more: Callable[[Rig], list[str]] = lambda rig: [],
+) -> Starter:
+    """`wattflow kube scheduler` under an account of least rights, with node profiles by label.
+
+    Args:
+        more: Further lines of its configuration.
+    """
 
     @contextmanager
     def running(rig: Rig) -> Iterator[Process]:
@@ -182,7 +191,7 @@ def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = Fal
         config = rig.folder / "scheduler.toml"
         lines = [f'name = "{OURS}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]"]
         lines += [f"profiles = {str(profiles).lower()}"]
-        lines += ["[workflows]", f"argo = {str(workflows).lower()}"]
+        lines += ["[workflows]", f"argo = {str(workflows).lower()}", *more(rig)]
         config.write_text("\n".join(lines) + "\n")
         words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "-v", "--config", str(config)]
         words += ["--kubeconfig", str(rig.scheduler_kubeconfig)]
@@ -197,6 +206,17 @@ def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = Fal
             rig.processes.stop(process)
 
     return running
+
+
+def grant_nodes(rig: Rig, name: str) -> None:
+    """Let our scheduler write nodes (deploy/claims, deploy/sleep)."""
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
+    rig.api.create(f"{group}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
+    body = {"metadata": {"name": name}, "roleRef": role, "subjects": [who]}
+    rig.api.create(f"{group}/clusterrolebindings", body)
 
 
 def _answers(url: str) -> bool:

@@ -72,6 +72,19 @@ class RowsType(types.Type):
         super().__init__(name=f"Rows_{table}{digest}")
 
 
+class FlatType(types.Array):
+    """A plain table, or a column, inside compiled code: an index counts from the start, without a look at its sign.
+
+    With ``WATTFLOW_CHECK=1`` an index below 0 or beyond the end is an error.
+    """
+
+    def __init__(self, dtype: Any, ndim: int, layout: Any) -> None:
+        super().__init__(dtype, ndim, layout, name=f"Flat({dtype}, {ndim}d, {layout})")
+
+
+register_model(FlatType)(models.ArrayModel)
+
+
 @register_model(TablesType)
 class _TablesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
@@ -146,7 +159,59 @@ class _TablesAttribute(AttributeTemplate):
         if at < 0:
             return None
         _, item, dimensions = kind.fields[at]
-        return _rows(item, name) if isinstance(item, types.Record) else types.Array(item, dimensions, "C")
+        return _rows(item, name) if isinstance(item, types.Record) else FlatType(item, dimensions, "C")
+
+
+def _item_pointer(context: Any, builder: Any, kind: Any, value: Any, indices: tuple[Any, ...]) -> Any:
+    array = context.make_array(kind)(context, builder, value)
+    shape = cgutils.unpack_tuple(builder, array.shape, count=kind.ndim)
+    strides = cgutils.unpack_tuple(builder, array.strides, count=kind.ndim)
+    if jit.CHECKED:
+        for index, size in zip(indices, shape, strict=True):
+            with builder.if_then(builder.icmp_unsigned(">=", index, size), likely=False):
+                context.call_conv.return_user_exc(builder, IndexError, (f"index out of range in {kind.name}",))
+    return cgutils.get_item_pointer2(
+        context, builder, data=array.data, shape=shape, strides=strides, layout=kind.layout, inds=indices,
+        wraparound=False, boundscheck=False,
+    )  # fmt: skip
+
+
+def _indices(context: Any, builder: Any, kind: Any, index: Any, value: Any) -> tuple[Any, ...] | None:
+    """The whole numbers that name one item; None when something else is asked for."""
+    kinds: tuple[Any, ...]
+    if isinstance(index, types.Integer):
+        kinds, values = (index,), (value,)
+    elif isinstance(index, types.UniTuple | types.Tuple):
+        kinds, values = tuple(index.types), cgutils.unpack_tuple(builder, value, count=len(index))
+    else:
+        return None
+    if len(kinds) != kind.ndim or not all(isinstance(one, types.Integer) for one in kinds):
+        return None
+    pairs = zip(values, kinds, strict=True)
+    return tuple(context.cast(builder, one, of, types.intp) for one, of in pairs)
+
+
+@lower_builtin(operator.getitem, FlatType, types.Integer)
+@lower_builtin(operator.getitem, FlatType, types.BaseTuple)
+def _flat_item(context: Any, builder: Any, called: Any, values: Any) -> Any:
+    kind, index = called.args
+    indices = _indices(context, builder, kind, index, values[1])
+    if indices is None:
+        usual = arrayobj.getitem_arraynd_intp if isinstance(index, types.Integer) else arrayobj.getitem_array_tuple
+        return usual(context, builder, called, values)
+    return arrayobj.load_item(context, builder, kind, _item_pointer(context, builder, kind, values[0], indices))
+
+
+@lower_builtin(operator.setitem, FlatType, types.Any, types.Any)
+def _set_flat_item(context: Any, builder: Any, called: Any, values: Any) -> Any:
+    kind, index, given = called.args
+    indices = _indices(context, builder, kind, index, values[1])
+    if indices is None:
+        return arrayobj.setitem_array(context, builder, called, values)
+    item = context.cast(builder, values[2], given, kind.dtype)
+    place = _item_pointer(context, builder, kind, values[0], indices)
+    arrayobj.store_item(context, builder, kind, item, place)
+    return context.get_dummy_value()
 
 
 def _rows(record: Any, name: str) -> RowsType:
@@ -170,7 +235,7 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
         rows.size = word(1)
         return rows._getvalue()
     shape = tuple(word(1 + axis) for axis in range(dimensions))
-    return _array(context, builder, types.Array(item, dimensions, "C"), word(0), shape)
+    return _array(context, builder, FlatType(item, dimensions, "C"), word(0), shape)
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
@@ -214,7 +279,7 @@ class _RowsAttribute(AttributeTemplate):
 
     def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         if name in kind.record.fields:
-            return types.Array(kind.record.typeof(name), 1, "A")
+            return FlatType(kind.record.typeof(name), 1, "A")
         return types.intp if name == "size" else None
 
 

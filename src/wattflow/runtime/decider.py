@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
-from wattflow.live.twin import Twin
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
+
+if TYPE_CHECKING:
+    from wattflow.live.twin import Twin
 
 POLICY_OF = {
     "energy": "least-energy",

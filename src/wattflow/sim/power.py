@@ -72,8 +72,10 @@ def account(state, world, n):
             each = load.dynamic_w * dt / weight
             load.integral += each
             world.energy[n, RUN_J] += each * (weight - load.cold_u - load.warming_u)
-            world.energy[n, COLD_J] += each * load.cold_u
-            world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
+            if load.cold_u > 0:
+                world.energy[n, COLD_J] += each * load.cold_u
+            if load.warming_u > 0:
+                world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
         world.energy[n, RUN_J] += load.device_w * dt
     elif power_state == ASLEEP:
         world.energy[n, SLEEP_J] += load.watts * dt

@@ -117,30 +117,43 @@ from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 
 class One(Tables):
-    __slots__ = ("rows",)
-    NAMES = ("rows",)
+    __slots__ = ("rows", "line", "field")
+    NAMES = ("rows", "line", "field")
 
 @jit.inner
-def read(one, i):
-    return one.rows[i].a
+def read(one, i, what):
+    if what == 0:
+        return one.rows[i].a
+    if what == 1:
+        return one.rows.a[i]
+    if what == 2:
+        one.line[i] += 1
+        return one.line[i]
+    one.field[1, i] = 7
+    return one.field[1, i] + one.field[1][i] + one.field[:, 1][1]
 
 @jit.jit
-def outer(one, i):
-    return read(one, i)
+def outer(one, i, what):
+    return read(one, i, what)
 
-tables = One(rows=record_table(np.dtype([("a", "i8")]), 4))
-print(outer(tables.handle(), 3))
+rows = record_table(np.dtype([("a", "i8")]), 4)
+tables = One(rows=rows, line=np.arange(4), field=np.zeros((2, 4), np.int64))
+print([outer(tables.handle(), 3, what) for what in range(4)])
 for i in (4, -1):
-    try:
-        outer(tables.handle(), i)
-    except IndexError as problem:
-        print(problem, tables.busy)
+    for what in range(4):
+        try:
+            outer(tables.handle(), i, what)
+        except IndexError as problem:
+            print(problem, tables.busy)
 """
 
 
-def test_with_checks_a_row_out_of_range_is_an_error(tmp_path: Path) -> None:
+def test_with_checks_an_index_out_of_range_is_an_error(tmp_path: Path) -> None:
     done = _python(_RANGE, tmp_path, WATTFLOW_CHECK="1")
-    assert done.stdout.splitlines() == ["0"] + ["row out of range in table rows False"] * 2, done.stderr
+    flat = [f"index out of range in Flat(int64, {kind}) False" for kind in ("1d, A", "1d, C", "2d, C")]
+    assert done.stdout.splitlines() == ["[0, 0, 4, 14]", *["row out of range in table rows False", *flat] * 2], (
+        done.stderr
+    )
 
 
 def test_folders_of_checked_and_unchecked_code_differ() -> None:
