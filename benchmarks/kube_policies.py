@@ -67,7 +67,7 @@ def literature(jobs: int, load: float) -> tuple[Workload, Cluster]:
 
 def of_joulie(jobs: int, load: float, span_s: float) -> tuple[Workload, Cluster]:
     """Joulie's 41 nodes and its mix of jobs, as much shorter as makes the load right within the span."""
-    settings = joulie.ReplaySettings(1.0, span_s / 3600.0, load, jobs / span_s, 0.0, 0, 0.05, 60.0, JOULIE)
+    settings = joulie.JoulieSettings(1.0, span_s / 3600.0, load, jobs / span_s, 0.0, 0, 0.05, 60.0, JOULIE)
     machines = joulie.cluster(joulie.MIXED, settings).without_sleep()
     return joulie.workload(machines, settings, jobs / span_s, 0.0), machines
 
