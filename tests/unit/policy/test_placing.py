@@ -106,6 +106,12 @@ def test_a_candidate_that_sleeps() -> None:
     assert found[4:8] == pytest.approx([math.log(34 / 8), math.log(4 / 8), 30 / 20, 1.0])
 
 
+def test_a_candidate_with_room_for_less_than_a_task_has_one_companion() -> None:
+    state = looked_at()
+    state.nodes.used_u[0] = 1_600_000  # 0.4 of 2 cores are left, half of what a task is guaranteed
+    assert candidate(state, 100.0, 50.0)[15] == 1.0
+
+
 def test_order_describes_a_task_that_enters_the_queue() -> None:
     state = looked_at()
     placing.order(state.handle(), 0, FIRST, FACTS)

@@ -9,8 +9,9 @@ import pytest
 
 from reference.hand import edges, node, nodes, tasks
 from wattflow.model.cluster import Network, Serverless, Zone
+from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
-from wattflow.policy import planning
+from wattflow.policy import dewts, planning
 from wattflow.policy.planning import timeline
 from wattflow.policy.planning.facts import Slots, empty_slots
 
@@ -117,3 +118,13 @@ def test_children_wait_for_their_parents_and_their_bytes() -> None:
 def test_a_wide_task_takes_all_its_cores_at_once() -> None:
     found = planning.problem(tasks([4.0, 4.0], variants=(Variant(cores=2),)), nodes(node(3)), {})
     assert planning.schedule(found, np.zeros(2)).start_s.tolist() == [0.0, 4.0]
+
+
+def test_dewts_keeps_the_fullest_nodes_and_of_equal_ones_the_frugal() -> None:
+    """Nodes 0 and 1 have two tasks each: 10 s of 20 W, or 5 s of 30 W at twice the speed. Node 2 has one, 3 none."""
+    kinds = [(1.0, 20.0), (2.0, 30.0), (1.0, 1.0), (1.0, 2.0)]
+    cluster = nodes(*(node(1, speed=speed, power=PowerProfile((0.0, 1.0), (0.0, w))) for speed, w in kinds))
+    found = planning.problem(tasks([10.0] * 5), cluster, {})
+    slots = empty_slots(found.facts)
+    slots.node[:] = [0, 0, 1, 1, 2]
+    assert dewts.node_order(found, slots).tolist() == [1, 0, 2, 3]
