@@ -121,10 +121,12 @@ def test_a_wide_task_takes_all_its_cores_at_once() -> None:
 
 
 def test_dewts_keeps_the_fullest_nodes_and_of_equal_ones_the_frugal() -> None:
-    """Nodes 0 and 1 have two tasks each: 10 s of 20 W, or 5 s of 30 W at twice the speed. Node 2 has one, 3 none."""
-    kinds = [(1.0, 20.0), (2.0, 30.0), (1.0, 1.0), (1.0, 2.0)]
+    """Nodes 0 and 1 have two tasks each: 10 s of 20 W, or 5 s of 50 W at twice the speed. Node 2 has one, 3 none."""
+    kinds = [(1.0, 20.0), (2.0, 50.0), (1.0, 1.0), (1.0, 2.0)]
     cluster = nodes(*(node(1, speed=speed, power=PowerProfile((0.0, 1.0), (0.0, w))) for speed, w in kinds))
     found = planning.problem(tasks([10.0] * 5), cluster, {})
     slots = empty_slots(found.facts)
     slots.node[:] = [0, 0, 1, 1, 2]
-    assert dewts.node_order(found, slots).tolist() == [1, 0, 2, 3]
+    assert dewts.node_order(found, slots).tolist() == [0, 1, 2, 3]
+    slots.node[:] = [0, 1, 1, 3, 3]
+    assert dewts.node_order(found, slots).tolist() == [3, 1, 0, 2]
