@@ -27,6 +27,7 @@ the input explains all of the spread (`plain.likeness_of_inputs`). The process o
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and at most this share of the error on other inputs."""
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
+_CARRIED = ("process", "backbone", "line here", "least squares here")
 _STEADIED = 0.1
 """Drawing a repeat towards its task helps most where there is one repeat; where a run of few is left out, it pays this:
 later there will be one more."""
@@ -174,13 +175,19 @@ class Trainer:
         return weights
 
     def by_size(self, missed: LeftOut, beyond: LeftOut, otherwise: Floats) -> Floats:
-        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together."""
-        residual = np.concatenate([missed.residual, beyond.residual])
+        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together.
+
+        Only members that carry over to another machine take part: on one machine nobody sees the others fail.
+        """
+        carried = [MEMBERS.index(name) for name in _CARRIED]
+        residual = np.concatenate([missed.residual, beyond.residual])[:, carried]
         good = np.isfinite(residual).all(axis=1)
         if good.sum() < _LEAST_WEIGHED:
             return otherwise
         task = np.concatenate([self.task, self.task])[good]
-        return np.tile(blend.choose(residual[good], task, handicap=self.handicap, sure=_SURE), (len(REGIMES), 1))
+        weights = np.zeros((len(REGIMES), len(MEMBERS)))
+        weights[:, carried] = blend.choose(residual[good], task, handicap=self.handicap[carried], sure=_SURE)
+        return weights
 
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
         """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
@@ -199,6 +206,10 @@ class Trainer:
                 found[r] = 0.0
                 found[r, line] = 1.0
         return found
+
+    def calibrations(self, missed: LeftOut, weights: Floats) -> Calibrations:
+        """How wrong the weighted members were on the rows left out, by `INPUTS`."""
+        return calibrations(missed, weights, self.task, len(self.names.tasks), self.likeness)
 
     @property
     def one_run(self) -> bool:

@@ -114,9 +114,11 @@ async def _first_call(app: FastAPI) -> None:
     async def nobody(_: Any) -> None:
         return None
 
-    scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
-             "path": "/", "raw_path": b"/", "root_path": "", "scheme": "http", "query_string": b"", "headers": [],
-             "client": None, "server": None, "state": {}, "app": app}  # fmt: skip
+    scope: dict[str, Any] = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": "/",
+        "raw_path": b"/", "root_path": "", "scheme": "http", "query_string": b"", "headers": [], "client": None,
+        "server": None, "state": {}, "app": app,
+    }  # fmt: skip
     await app(scope, nothing, nobody)
 
 

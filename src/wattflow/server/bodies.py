@@ -83,8 +83,8 @@ async def typed_submission(request: Request) -> Submission:
         place = "$"
         rest = {**decoders(dict[str, msgspec.Raw])[form].decode(data), "tasks": msgspec.Raw((b"\x90", b"[]")[form])}
         encode = (msgspec.msgpack.encode, msgspec.json.encode)[form]
-        empty: Submission = decoders(Submission)[form].decode(encode(rest))
-        return msgspec.structs.replace(empty, tasks=made)
+        without: Submission = decoders(Submission)[form].decode(encode(rest))
+        return msgspec.structs.replace(without, tasks=made)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise HTTPException(422, f"the body is not a Submission: {str(error).replace('`$', f'`{place}')}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from wattflow.clusters.toml_write import cluster_toml
 from wattflow.lab.run.run_file import write_run
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
+from wattflow.model.workflow import Machine, Workflow
 from wattflow.model.workflow import Task as ModelTask
-from wattflow.model.workflow import Workflow
 from wattflow.model.workload import Workload
 from wattflow.runtime.decider import model_node, model_variant
 from wattflow.runtime.messages import Node, Task
@@ -57,7 +58,7 @@ def make_run(database: sa.Engine, row: Found) -> Run:
     energy_j = _energy(windows, place, rows, (start_s, ended_s))
     about = msgspec.msgpack.decode(row["about"])
     nothing = np.zeros(len(cluster.nodes))
-    workflow = workflow_of(row, tasks, rows, {node.name: node.speed for node in cluster.nodes})
+    workflow = workflow_of(row, tasks, rows, cluster)
     return Run(
         workload=Workload.of(workflow), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
         energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=peak_w(windows, set(place)),
@@ -135,17 +136,19 @@ def document(database: sa.Engine, row: Found) -> str:
     return str(make_run(database, row).manifest["document"])
 
 
-def workflow_of(row: Found, tasks: list[Found], rows: list[Found], speed: Mapping[str, float]) -> Workflow:
+def workflow_of(row: Found, tasks: list[Found], rows: list[Found], cluster: Cluster) -> Workflow:
     """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
+    speed = {node.name: node.speed for node in cluster.nodes}
     specs = {task["id"]: _SPEC.decode(task["spec"])[1] for task in tasks}
     runtime: dict[int, float] = {}
     for found in rows:
         lasted_s = (found["ended_s"] or 0.0) - (found["started_s"] or found["ended_s"] or 0.0)
         factor = specs[found["task"]].variants[found["variant"]].runtime_factor
         runtime[found["task"]] = lasted_s * speed[found["node"]] / factor
-    joules: dict[int, float] = {}
+    of_task: dict[int, list[Found]] = {}
     for found in rows:
-        joules[found["task"]] = joules.get(found["task"], 0.0) + (found["energy_j"] or 0.0)
+        of_task.setdefault(found["task"], []).append(found)
+    started_s = row["submitted_s"]
     made = []
     for task in tasks:
         spec = specs[task["id"]]
@@ -155,6 +158,37 @@ def workflow_of(row: Found, tasks: list[Found], rows: list[Found], speed: Mappin
             parents=tuple(dict.fromkeys([*spec.parents, *spec.results])),
             command=spec.command[0] if spec.command else None, arguments=tuple(spec.command[1:]) if spec.command else
             (),
-            submit_s=max(0.0, task["submitted_s"] - row["submitted_s"]), energy_j=joules.get(task["id"]),
+            submit_s=max(0.0, task["submitted_s"] - started_s),
+            **_recorded(of_task.get(task["id"], []), started_s),
         ))  # fmt: skip
-    return Workflow(name=row["name"], tasks=tuple(made))
+    machines = tuple(
+        Machine(node.name, cores=node.cores, memory_bytes=node.memory_bytes, architecture=node.architecture)
+        for node in cluster.nodes
+    )
+    ended_s = max((found["ended_s"] for found in rows), default=started_s)
+    return Workflow(name=row["name"], tasks=tuple(made), machines=machines, makespan_s=ended_s - started_s,
+                    executed_at=datetime.fromtimestamp(started_s, UTC).isoformat())  # fmt: skip
+
+
+def _recorded(rows: list[Found], origin_s: float) -> dict[str, Any]:
+    """What was recorded of a task: of its last attempt, and joules of all."""
+    if not rows:
+        return {}
+    last = rows[-1]
+    lasted_s = (last["ended_s"] or 0.0) - (last["started_s"] or last["ended_s"] or 0.0)
+    known = [found for found in rows if found["energy_j"] is not None]
+    joules = sum(found["energy_j"] for found in known) if known else None
+    found: dict[str, Any] = {
+        "machine": last["node"],
+        "energy_j": joules,
+        "peak_memory_bytes": last["peak_bytes"] or None,
+    }
+    if last["started_s"] is not None:
+        found["start_s"] = last["started_s"] - origin_s
+    if lasted_s > 0 and last["cpu_s"] is not None:
+        found["avg_cpu_pct"] = 100 * last["cpu_s"] / lasted_s
+    if joules:
+        found["energy_provenance"] = max((Provenance(one["provenance"]) for one in known), key=list(Provenance).index)
+        band_j = sum((one["high_j"] or one["energy_j"]) - (one["low_j"] or one["energy_j"]) for one in known)
+        found["energy_error"] = band_j / 2 / joules
+    return found
