@@ -66,6 +66,7 @@ class Settings:
     claim: bool = False
     settle_s: float = 2.0
     release_s: float = 30.0
+    patience_s: float = 600.0
     profiles: bool = True
     twin: bool = False
     publish: bool = False
@@ -145,7 +146,7 @@ def _read(root: StrictTable) -> Settings:
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
-        ("shared", ("claim", "settle_s", "release_s")),
+        ("shared", ("claim", "settle_s", "release_s", "patience_s")),
     ):
         table = root.table(section)
         if table is not None:
