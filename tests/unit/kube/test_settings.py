@@ -101,6 +101,6 @@ def test_a_cap_leaves_as_many_cores_as_stay_below_it() -> None:
 
 
 def test_a_power_profile_that_does_not_exist_is_told_at_once() -> None:
-    with pytest.raises(InvalidInput, match="default_profile.*no-such-machine"):
+    with pytest.raises(InvalidInput, match=r"default_profile.*no-such-machine"):
         settings.parse('[energy]\ndefault_profile = "no-such-machine"\n')
     assert settings.parse('[energy]\ndefault_profile = "ccf:xeon-6338n-xr11"\n').default_profile
