@@ -192,7 +192,7 @@ def fit(
         weights[kind] = trainer.weigh(missed, beyond)
         if kind == NEW_SOURCE:
             weights[kind] = trainer.trend(missed, weights[kind])
-        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks), trainer.likeness)
         # skewness among the inputs of one run says nothing of the next run, that of known sources nothing of a new one
         if trainer.one_run or kind == NEW_SOURCE:
             found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]
@@ -205,6 +205,8 @@ def fit(
     _add_machine_errors(calibrations, trainer)
     if NEW_BOTH in calibrations:
         weights[NEW_BOTH], usual[NEW_BOTH] = weights[NEW_MACHINE], usual[NEW_SOURCE]
+        if len(np.unique(trainer.machine)) < 2:  # what can be told is which member reads sizes best
+            weights[NEW_BOTH] = trainer.by_size(trainer.left_out(NEW_SOURCE), beyond, weights[NEW_MACHINE])
     core = trainer.fit(np.arange(len(observations)))
     return RuntimeModel(
         trainer.names,

@@ -53,17 +53,20 @@ def make_run(database: sa.Engine, row: Found) -> Run:
     for target, found in zip(attempts, sorted(rows, key=lambda one: one["ended_s"] or 0.0), strict=True):
         _attempt(target, found, number[found["task"]], place[found["node"]], start_s)
     ended_s = max((found["ended_s"] for found in rows), default=start_s)
-    energy_j = _energy(database, place, rows, (start_s, ended_s))
+    windows = [w for w in reads.energy(database, start_s, ended_s) if w["node"] in place]
+    energy_j = _energy(windows, place, rows, (start_s, ended_s))
     about = msgspec.msgpack.decode(row["about"])
     nothing = np.zeros(len(cluster.nodes))
     workflow = workflow_of(row, tasks, rows, {node.name: node.speed for node in cluster.nodes})
     return Run(
         workload=Workload.of(workflow), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
-        energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=0.0, makespan_s=ended_s - start_s,
+        energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=peak_w(windows, set(place)),
+        makespan_s=ended_s - start_s,
         scalars={"retries": float(sum(found["number"] > 1 for found in rows))},
         manifest={"workflow": row["id"], "owner": row["owner"], "objective": about.get("objective"),
                   "provenance": sorted({found["provenance"] for found in rows if found["provenance"]}),
-                  "started_at_s": start_s, "document": wfformat_write.dumps(workflow),
+                  "energy covers": _covered(windows, set(place)), "started_at_s": start_s,
+                  "document": wfformat_write.dumps(workflow),
                   "cluster_toml": cluster_toml(cluster)}, simulated=False,
     )  # fmt: skip
 
@@ -83,21 +86,48 @@ def _attempt(target: Any, found: Found, task: int, node: int, start_s: float) ->
     target["guarantee"] = 1.0
 
 
-def _energy(database: sa.Engine, place: dict[str, int], rows: list[Found], span: tuple[float, float]) -> Any:
-    """Accounts of the nodes while the workflow ran; what other work used is ``unattributed``."""
+def _energy(windows: list[Found], place: dict[str, int], rows: list[Found], span: tuple[float, float]) -> Any:
+    """Accounts of the nodes while the workflow ran; what other work used is ``unattributed``.
+
+    Of a window that begins before the workflow or ends after it, idle and unattributed count by the time that is in it.
+    """
     joules = np.zeros((len(place), len(ACCOUNTS)))
     run, idle, lost, other = (ACCOUNTS.index(name) for name in ("run", "idle", "lost", "unattributed"))
-    for window in reads.energy(database, *span):
-        if window["node"] in place:
-            node = place[window["node"]]
-            joules[node, idle] += window["idle_j"]
-            joules[node, other] += window["unattributed_j"] + window["tasks_j"]
+    for window in windows:
+        node = place[window["node"]]
+        within_s = min(window["ended_s"], span[1]) - max(window["began_s"], span[0])
+        share = max(0.0, within_s) / max(1e-9, window["ended_s"] - window["began_s"])
+        joules[node, idle] += share * window["idle_j"]
+        joules[node, other] += share * window["unattributed_j"] + window["tasks_j"]
     for found in rows:
         account = run if found["outcome"] == "done" else lost
         joules[place[found["node"]], account] += found["energy_j"] or 0.0
         joules[place[found["node"]], other] -= found["energy_j"] or 0.0
     joules[:, other] = np.maximum(joules[:, other], 0.0)
     return joules
+
+
+def peak_w(windows: list[Found], nodes: set[str]) -> float | None:
+    """The most that the nodes drew together, by the means of their windows; None unless all of them were measured."""
+    if {window["node"] for window in windows} != nodes:
+        return None
+    changes: list[tuple[float, float]] = []
+    for window in windows:
+        lasted_s = window["ended_s"] - window["began_s"]
+        if lasted_s > 0:
+            watts = window["counted_j"] / lasted_s
+            changes += [(window["began_s"], watts), (window["ended_s"], -watts)]
+    drawn_w = highest_w = 0.0
+    for _, watts in sorted(changes):  # at the same moment what ends comes first: its sign sorts it so
+        drawn_w += watts
+        highest_w = max(highest_w, drawn_w)
+    return highest_w if changes else None
+
+
+def _covered(windows: list[Found], nodes: set[str]) -> str:
+    """What the joules of a Run are the joules of."""
+    unmeasured = sorted(nodes - {window["node"] for window in windows})
+    return "nodes and tasks" if not unmeasured else f"tasks alone on {', '.join(unmeasured)}: nobody measures the node"
 
 
 def document(database: sa.Engine, row: Found) -> str:

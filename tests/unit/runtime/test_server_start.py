@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from wattflow.cli import up
+from wattflow.live import Engine
+from wattflow.runtime.rehearsal import rehearse
 from wattflow.server import __main__ as server
 
 
@@ -64,3 +66,9 @@ def test_the_command_that_starts_a_server_loads_none_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "", done.stderr
+
+
+@pytest.mark.parametrize("policy", ["least-energy", "wattflow"])
+def test_the_rehearsal_before_a_start_places_its_tasks(policy: str) -> None:
+    """A rehearsal that fails would be passed over, and the first node would load in the loop what it should have."""
+    assert rehearse(Engine(policy)) == 2
