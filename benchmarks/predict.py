@@ -34,7 +34,7 @@ import plain
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, fast, needs, online, runtime, serverless, trees, watts
 from wattflow.predict.evaluate import Figure, HeldOut, Split, group_folds, leave_one_out
-from wattflow.predict.observations import Benchmarks, Floats, Observations, concatenate, of_workload
+from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
 
 COVERAGE = (87.0, 93.0)
@@ -42,6 +42,8 @@ DRIFT_TASKS, UNSEEN_TASKS, SLOWER, KEPLER_PAST, TENTHS = 50, 20, 1.3, 0.6, 10
 NEXTFLOW, AMPLISEQ = "nextflow_traces", "energy_labelled/ichnos_ampliseq/task_traces.csv.gz"
 GAINS: dict[str, float] = {}
 """Share by which each set's main error lies below its best plain baseline."""
+LEAST_WASTE: dict[str, float] = {}
+"""The same where the plain one of least waste is the best, however often it fails."""
 
 Pair = tuple[Observations, Observations]
 
@@ -66,7 +68,7 @@ def beside(name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str
     return figures
 
 
-def as_it_runs(name: str, held: HeldOut, begun_s: Floats, ended_s: Floats) -> HeldOut:
+def as_it_runs(name: str, held: HeldOut, kind: Texts, begun_s: Floats, ended_s: Floats) -> HeldOut:
     """The same with intervals as they are served: each is as wide as what had ended before it began has shown."""
     width = online.AdaptiveWidth()
     low, high = held.low.copy(), held.high.copy()
@@ -75,9 +77,11 @@ def as_it_runs(name: str, held: HeldOut, begun_s: Floats, ended_s: Floats) -> He
     for row in np.argsort(begun_s, kind="stable").tolist():
         while ended_s[ends[judged]] <= begun_s[row] and ends[judged] != row:
             done = int(ends[judged])
-            width.finished(*(float(part[done]) for part in (held.true, held.predicted, held.low, held.high)))
+            seen = (float(part[done]) for part in (held.true, held.predicted, held.low, held.high))
+            width.finished(str(kind[done]), *seen)
             judged += 1
-        low[row], high[row] = width.interval(float(held.predicted[row]), float(held.low[row]), float(held.high[row]))
+        fitted = (float(part[row]) for part in (held.predicted, held.low, held.high))
+        low[row], high[row] = width.interval(str(kind[row]), *fitted)
     print(f"# {name} coverage: {held.coverage_pct:.1f} % with intervals as fitted, never adapted", flush=True)
     return replace(held, low=low, high=high)
 
@@ -117,7 +121,7 @@ def runtimes(
         held = HeldOut(found.runtime_s, found.low_s, found.high_s, test.runtime_s)
         if in_time:
             ended_s = test.columns["finished_s"]
-            held = as_it_runs(name, held, ended_s - test.runtime_s, ended_s)
+            held = as_it_runs(name, held, test.task, ended_s - test.runtime_s, ended_s)
         ours.append(held)
         baselines = plain.runtimes(train.sizes.shape[1])
         if benchmarks:
@@ -234,13 +238,27 @@ def greenfaas(data: Path) -> list[Figure]:
             true = calls.energy_j[test]
             held = HeldOut(*model.predict(calls.take(test), seen.take(test)), true)
             if name == "greenfaas_later":
-                held = as_it_runs(name, held, calls.start_s[test], calls.start_s[test] + calls.duration_s[test])
+                ended_s = calls.start_s[test] + calls.duration_s[test]
+                held = as_it_runs(name, held, calls.function[test], calls.start_s[test], ended_s)
             ours.append(held)
             for label, guess in plain.joules(calls, train, test, history).items():
                 others.setdefault(label, []).append(HeldOut(guess, guess, guess, true))
+        if not history:
+            hindsight(name, calls)
         pooled_others = {label: pooled(parts) for label, parts in others.items()}
         figures += beside(name, pooled(ours), pooled_others, {"median": goal}, "median")
     return figures
+
+
+def hindsight(name: str, calls: serverless.Calls) -> None:
+    """What the best constant per function and machine would miss, chosen with the answers in sight: nobody's bound."""
+    energy, missed = np.log(calls.energy_j), []
+    for key in np.unique(np.char.add(calls.function, calls.machine)):
+        mine = energy[np.char.add(calls.function, calls.machine) == key]
+        errors = [np.abs(np.expm1(guess - mine)) for guess in np.quantile(mine, np.linspace(0.02, 0.98, 49))]
+        missed.append(min(errors, key=lambda error: float(np.median(error))))
+    typical = 100 * float(np.median(np.concatenate(missed)))
+    print(f"# {name}: the best constant per function and machine in hindsight misses by {typical:.1f} %", flush=True)
 
 
 def kepler(data: Path) -> list[Figure]:
@@ -254,7 +272,7 @@ def kepler(data: Path) -> list[Figure]:
             model = watts.fit({k: v[:row] for k, v in counters.items()}, truth[:row], scope, kinds)  # noqa: B023
             later = {k: v[row:] for k, v in counters.items()}  # noqa: B023
             held, now = HeldOut(*model.predict(later), truth[row:]), np.arange(len(truth) - row)  # noqa: B023
-            return as_it_runs(f"kepler_{name}_after_{share:.0%}", held, now, now + 0.5), row  # noqa: B023
+            return as_it_runs(f"kepler_{name}_after_{share:.0%}", held, np.full(len(now), name), now, now + 0.5), row  # noqa: B023
 
         progress(f"kepler {name}: first 60 % of the time → the rest")
         ours, row = cut(KEPLER_PAST)
@@ -309,7 +327,11 @@ def memory(data: Path) -> list[Figure]:
     waste, failures = found["ours"]
     rivals = [found[label] for label in plain.MEMORY]
     best = min(rival[0] for rival in rivals)
-    GAINS["memory"] = 1.0 - waste / found["1.5 × largest so far"][0]  # the plain one that does not fail too often
+    for label in plain.MEMORY:
+        print(f"# memory: {100 * (1 - waste / found[label][0]):.1f} % less than {label}, which fails "
+              f"{found[label][1] / failures:.1f} times as often")  # fmt: skip
+    GAINS["memory"] = 1.0 - waste / found["1.5 × largest so far"][0]  # the usual plain one; 1.1 × fails too often
+    LEAST_WASTE["memory"] = 1.0 - waste / best
     return [
         Figure("memory_not_used", waste, "%", best, best),
         Figure("memory_failures", failures, "%", min(rival[1] for rival in rivals)),
@@ -426,9 +448,10 @@ def gain() -> list[Figure]:
         print(f"# gain over the best plain: {name} {100 * value:.1f} %")
     if len(GAINS) < 3:
         return []
-    typical = 100 * float(np.median(list(GAINS.values())))
+    typical, strict = (100 * float(np.median(list(part.values()))) for part in (GAINS, GAINS | LEAST_WASTE))
     return [
         Figure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
+        Figure("gain_over_best_plain_median_memory_by_waste_alone", strict, "%", 15.0, None, higher_is_better=True),
         Figure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
     ]
 

@@ -76,3 +76,13 @@ def test_few_residuals_give_a_wide_interval() -> None:
     found = conformal.calibrate(np.array([0.1]), np.zeros(1, np.int64), np.zeros(1, np.int64), 2)
     low, high = found.interval(np.zeros(1), np.ones(1, np.int64), 0.9)
     assert high[0] - low[0] > 4
+
+
+def test_a_further_error_is_added_as_an_independent_one() -> None:
+    rng = np.random.default_rng(0)
+    heavy = rng.standard_t(3, 4000) * 0.1
+    task = np.zeros(4000, np.int64)
+    one = conformal.calibrate(heavy, task, rng.integers(0, 5, 4000), 1)
+    low, high = conformal.widened(one, 0.2).interval(np.zeros(1), np.zeros(1, np.int64), 0.9)
+    new = rng.standard_t(3, 20000) * 0.1 + rng.normal(0, 0.2, 20000)
+    assert np.mean((new >= low[0]) & (new <= high[0])) == pytest.approx(0.9, abs=0.02)

@@ -27,6 +27,7 @@ from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, Watts
+from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
@@ -43,6 +44,7 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
     ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
     ("events.k8s.io", "events", "create"), ("coordination.k8s.io", "leases", "update"),
 )  # fmt: skip
+_APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 
 
 async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
@@ -62,6 +64,14 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
             found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
+    for path in _APIS if chosen.mode == "schedule" else ():
+        try:
+            await client.call("GET", path)
+        except ApiError as error:
+            if error.code == 401:
+                raise
+            if error.code == 404:
+                found.append(Problem(path, "the API server does not serve it; Kubernetes 1.19 or later is needed"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
@@ -103,6 +113,7 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     decide.warm(policy)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
+    estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
@@ -185,7 +196,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
-             "resize_after_s", "data", "journal")  # fmt: skip
+             "resize_after_s", "data", "predict", "journal")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

@@ -101,6 +101,7 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        self.estimates.speed_of = self.book.speed_of
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:
@@ -112,7 +113,8 @@ class Scheduler:
             settings.retry_s,
         )  # fmt: skip
         if settings.claim:
-            self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+            times = settings.settle_s, settings.release_s, settings.patience_s
+            self.claims = Claims(self.client, settings.name, self.clock, *times)
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
@@ -162,6 +164,8 @@ class Scheduler:
             self.estimates.learn(pod)
         if self.executions is not None:
             self.executions.seen(pod)
+        if self.claims is not None and not self.book.owns(pod):
+            self.claims.pod_seen(kind, pod)
         if self.ledger is not None:
             self.ledger.on_pod(kind, pod)
         self.book.on_pod(kind, pod)

@@ -52,7 +52,8 @@ class NeedModel:
     Attributes:
         log_largest, log_high, spread, runs: Of each task's finished runs.
         typical: Mean need of all rows.
-        share_of_asked: What a task with few runs or none gets of its user's request.
+        share_of_asked: What a task with few runs or none gets of its user's request; NaN where requests were not
+            learned: then one with few runs goes by its own.
         expected_failures: Share of rows that outgrew their request when the rule was chosen; NaN: too few rows to say.
     """
 
@@ -78,8 +79,9 @@ class NeedModel:
         parts = (self.log_largest[safe], self.log_high[safe], self.spread[safe], self.runs[safe])
         bound = _bound(parts, self.typical, self.rule)
         bound = np.where(runs > 0, bound, np.where(np.isfinite(asked), 0.0, np.nan))
-        few = (runs < _LEAST_RUNS) & np.isfinite(asked)
-        enough = np.fmin(self.share_of_asked * asked, _KIN * self._kin(task) + self.rule[3] * self.typical)
+        share = 1.0 if np.isnan(self.share_of_asked) else self.share_of_asked
+        few = (runs < (1 if np.isnan(self.share_of_asked) else _LEAST_RUNS)) & np.isfinite(asked)
+        enough = np.fmin(share * asked, _KIN * self._kin(task) + self.rule[3] * self.typical)
         bound = np.where(few, np.fmax(bound, enough), bound)
         return np.where(np.isfinite(asked), np.fmin(bound, asked), bound)
 
@@ -116,7 +118,7 @@ def fit(
 ) -> NeedModel:
     """Fit on finished tasks, in the order they finished. ``group`` (a sample, a run) ends before a block does.
 
-    ``asked`` is what users requested for them; without it, unknown tasks keep their request.
+    ``asked`` is what users requested for them; without it, tasks that never ran keep their request.
     """
     good = np.isfinite(need) & (need > 0)
     task, need = task[good], need[good]
@@ -128,7 +130,7 @@ def fit(
         (rule, expected), reach = _choose(rows, failure_target), _choose_reach(rows, failure_target)
     past = _seen(number, np.log(need), len(names))
     typical = float(need.mean()) if len(need) else 0.0
-    share = min(1.0, reach * _used(number, need / request))
+    share = float("nan") if asked is None else min(1.0, reach * _used(number, need / request))
     return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected)
 
 

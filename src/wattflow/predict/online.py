@@ -19,7 +19,7 @@ from wattflow.predict.observations import Floats
 
 _MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
 _LEAST_NOISE, _CLIP = 0.03, 3.0
-_RATE_LEAST, _RATE_FIRST, _FACTOR_MOST, _LEAST_WIDTH = 0.2, 4, 3.0, 1e-3
+_RATE_LEAST, _RATE_FIRST, _FACTOR_MOST, _LEAST_WIDTH, _BELIEVED = 0.05, 16, 3.0, 1e-3, 0.5
 
 
 class RecursiveLeastSquares:
@@ -119,13 +119,18 @@ class AdaptiveWidth:
     level: float = 0.9
     log_factor: float = 0.0
     count: int = 0
+    kinds: set[str] = field(default_factory=set)
 
-    def interval(self, point: float, low: float, high: float) -> tuple[float, float]:
-        """Both ends, moved from or towards the point."""
-        factor = math.exp(self.log_factor)
+    def interval(self, kind: str, point: float, low: float, high: float) -> tuple[float, float]:
+        """Both ends, moved from or towards the point.
+
+        What other kinds of tasks earned narrows one of which none has finished by half only.
+        """
+        believed = 1.0 if self.log_factor > 0 or kind in self.kinds else _BELIEVED
+        factor = math.exp(believed * self.log_factor)
         return point * (low / point) ** factor, point * (high / point) ** factor
 
-    def finished(self, true: float, point: float, low: float, high: float) -> None:
+    def finished(self, kind: str, true: float, point: float, low: float, high: float) -> None:
         """A task finished; the interval is the one as fitted."""
         if not (true > 0 and 0 < low <= point <= high):
             return
@@ -135,6 +140,7 @@ class AdaptiveWidth:
         rate = max(_RATE_LEAST, (self.count + _RATE_FIRST) ** -0.5)
         moved = self.log_factor + rate * ((needed > math.exp(self.log_factor)) - (1.0 - self.level))
         self.log_factor = min(max(moved, -_FACTOR_MOST), _FACTOR_MOST)
+        self.kinds.add(kind)
         self.count += 1
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattflow.predict import blend, boosting, conformal, trees
-from wattflow.predict.calls_seen import LOAD, MEMBERS, Calls, Seen, observe, waves
+from wattflow.predict.calls_seen import HISTORY, LOAD, MEMBERS, Calls, Seen, observe, waves
 from wattflow.predict.evaluate import group_folds
 from wattflow.predict.observations import Floats, Ints, Texts
 
 __all__ = ["MEMBERS", "SETTINGS", "CallModel", "Calls", "Seen", "fit", "observe", "waves"]
 _LEAST_WEIGHED, _TIME_BLOCKS = 30, 3
 _SURE, _SEEDS = 2.0, 3
+_CLASSES, _BUSY, _SCATTERED = 5, 10, 0.3
 _SHARES = (0.25, 0.5, 0.75, 1.0)
 SETTINGS = (boosting.Setting(leaves=7, rounds=40), boosting.Setting(leaves=7, rounds=80))
 """Trees that may correct the blend; none at all is always among the choices."""
@@ -57,7 +58,7 @@ class CallModel:
     def predict(self, calls: Calls, seen: Seen, level: float = 0.9) -> tuple[Floats, Floats, Floats]:
         """(joules, low, high) of each call."""
         log_j = self._log_energy(calls, seen)
-        low, high = self.calibration.interval(log_j, _known(seen, self.history), level)
+        low, high = self.calibration.interval(log_j, _class(seen, self.history), level)
         return np.exp(log_j), np.exp(low), np.exp(high)
 
     def _log_energy(self, calls: Calls, seen: Seen) -> Floats:
@@ -82,13 +83,13 @@ def fit(
         block = np.unique(group, return_inverse=True)[1]
         weights = blend.choose(missed[known == 1], block[known == 1], blend.wild_cost, sure=_SURE)
     functions, medians = _medians(calls)
-    draft = CallModel(functions, medians, weights, trees.none(), conformal.unknown(2), history)
+    draft = CallModel(functions, medians, weights, trees.none(), conformal.unknown(_CLASSES), history)
     time = (np.argsort(np.argsort(calls.start_s, kind="stable")) * _TIME_BLOCKS // len(calls)).astype(np.str_)
     folds = [list(group_folds(name, _TIME_BLOCKS)) for name in (group, time)]
     missed = np.array([_left_out(draft, calls, seen, part) for part in folds])
     chosen, residual = _corrected(draft, calls, seen, folds, missed, settings)
     number = np.concatenate([np.unique(name, return_inverse=True)[1] % 10 for name in (group, time)])
-    calibration = conformal.calibrate(residual.ravel(), np.tile(known, 2), number, 2)
+    calibration = conformal.calibrate(residual.ravel(), np.tile(_class(seen, history), 2), number, _CLASSES)
     return replace(draft, trees=chosen, calibration=calibration)
 
 
@@ -155,6 +156,13 @@ def _both(residual: Floats) -> float:
 
 def _known(seen: Seen, history: bool) -> Ints:
     return (np.isfinite(seen.log_s[:, 0]) & history).astype(np.int64)
+
+
+def _class(seen: Seen, history: bool) -> Ints:
+    """By what the error depends on: nothing finished; else whether many run at once, and whether readings scatter."""
+    busy = seen.table[:, LOAD.index("running")] >= _BUSY
+    scattered = np.nan_to_num(seen.table[:, len(LOAD) + HISTORY.index("scatter")]) >= _SCATTERED
+    return np.where(_known(seen, history) == 1, 1 + 2 * busy + scattered, 0)
 
 
 def _features(seen: Seen, history: bool) -> Floats:

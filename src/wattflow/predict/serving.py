@@ -84,14 +84,14 @@ class ServedModel:
         if len(self._asked) >= _MOST_ASKED:
             self._asked.pop(next(iter(self._asked)))
         self._asked[task, machine, data] = asked
-        return self._width.interval(*asked)
+        return self._width.interval(task, *asked)
 
     def finished(self, task: str, machine: str, runtime_s: float, size: float = math.nan, data: str = "") -> None:
         """Learn from a finished task; runtimes that are not above 0 teach nothing."""
         if not runtime_s > 0:
             return
         if asked := self._asked.pop((task, machine, data), None):
-            self._width.finished(runtime_s, *asked)
+            self._width.finished(task, runtime_s, *asked)
         if self._training is not None and self._training.done():
             self.offer(self._training.result())
             self._training = None

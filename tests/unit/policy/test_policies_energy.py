@@ -139,6 +139,12 @@ def test_topsis_takes_the_candidate_that_dominates() -> None:
     assert places(jobs([9.0]), nodes, "topsis") == "b"
 
 
+def test_topsis_weighs_the_node_s_own_watts() -> None:
+    # The task adds 4 W to a and 5 W to b, but a draws 204 W with it and b 15 W: KCSS takes the node's power.
+    nodes = [node("a", 2, core_w=4.0, idle_w=200.0), node("b", 2, core_w=5.0, idle_w=10.0)]
+    assert places(jobs([9.0]), nodes, "topsis") == "b"
+
+
 # Delay
 
 
@@ -193,6 +199,15 @@ def test_a_power_cap_over_time_is_kept() -> None:
     capped = power_cap.following(Series(50.0, (30.0, 40.0)))
     done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
     assert sorted(done.start_s_by_task().tolist()) == [0.0, 0.0, 50.0, 50.0]
+
+
+def test_a_cap_of_a_zone_leaves_the_others_alone() -> None:
+    # 30 W for zone z: two of its cores; the other two tasks go to the dearer node of zone y.
+    nodes = (node("z", 4, core_w=5.0, idle_w=20.0, zone="z"), node("y", 4, core_w=6.0, idle_w=20.0, zone="y"))
+    capped = power_cap.following(Series(50.0, (30.0,)), "z")
+    done = simulate(jobs([100.0] * 4), Cluster("by-hand", nodes, (Zone("z"), Zone("y"))), capped)
+    assert sorted(done.attempts["node"].tolist()) == [0, 0, 1, 1]
+    assert done.start_s_by_task().tolist() == [0.0] * 4
 
 
 def test_frequencies_fall_with_the_cap() -> None:
@@ -369,6 +384,23 @@ def test_wattflow_beats_hpe_with_sleep_on_a_stream() -> None:
     assert ours.total_j < hpe.total_j
     assert ours.makespan_s <= hpe.makespan_s
     assert (ours.end_s_by_task() - workload.release_s).mean() < (hpe.end_s_by_task() - workload.release_s).mean()
+
+
+@pytest.mark.parametrize("family", ["montage", "map-reduce"])
+def test_nobody_waits_under_wattflow(family: str) -> None:
+    # Mean response of workflows and makespan of a light stream, means over three seeds, against all nodes on.
+    recipe, cluster = Recipe.parse(f"{family}:tasks=40,workflows=20,arrivals=poisson,rate=0.02"), load_cluster("mixed")
+    figures = {name: [] for name in ("kubernetes", "wattflow")}
+    for seed in range(3):
+        workload = recipe.draw(seed)
+        for name, rows in figures.items():
+            done = simulate(workload, cluster, name, seed=seed)
+            end_s = np.zeros(len(workload.workflow_names))
+            np.maximum.at(end_s, workload.workflow, done.end_s_by_task())
+            rows.append(((end_s - workload.workflow_submit_s).mean(), done.makespan_s, done.total_j))
+    base, ours = (np.mean(figures[name], axis=0) for name in figures)
+    assert (ours[:2] <= 1.02 * base[:2]).all()
+    assert ours[2] < 0.6 * base[2]
 
 
 # Levels

@@ -7,17 +7,15 @@ where they would (an OR in ``depends``, a retry, a shape that was guessed wrong)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import Flow, Flows
-from wattflow.kube.estimates import FUNCTION, Estimates, stated_s
-from wattflow.kube.power import PREFIX
+from wattflow.kube.estimates import FUNCTION, INPUT, OUTPUT, Estimates, stated_bytes, stated_s
 from wattflow.live import Engine, protocol
-
-INPUT, OUTPUT = f"{PREFIX}input-bytes", f"{PREFIX}output-bytes"
 
 
 @dataclass(slots=True)
@@ -176,20 +174,14 @@ class Structure:
         stated = stated_s(task.annotations)
         if stated is not None:
             return stated
-        return self.estimates.of_kind(f"{pod.metadata.namespace}/{task.annotations.get(FUNCTION) or task.template}")
+        kind = f"{pod.metadata.namespace}/{task.annotations.get(FUNCTION) or task.template}"
+        return self.estimates.of_kind(kind, task.annotations)
 
 
 def _bytes_between(parent: GraphTask, child: GraphTask) -> float:
     """What goes from one task to another at most: all that the one writes, and no more than the other reads."""
-    written, read = _bytes(parent, OUTPUT), _bytes(child, INPUT)
-    return 0.0 if written is None else written if read is None else min(written, read)
-
-
-def _bytes(task: GraphTask, key: str) -> float | None:
-    try:
-        return max(0.0, float(task.annotations[key]))
-    except (KeyError, ValueError):
-        return None
+    written, read = stated_bytes(parent.annotations, OUTPUT), stated_bytes(child.annotations, INPUT)
+    return 0.0 if math.isnan(written) else written if math.isnan(read) else min(written, read)
 
 
 def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:
