@@ -80,11 +80,13 @@ def test_a_node_takes_what_fills_it_and_not_more(limit: int) -> None:
     assert fleet.engine.step(9.0).placements == []
 
 
-def test_a_rule_leaves_out_the_nodes_that_it_does_not_allow() -> None:
-    fleet = Fleet()
+@pytest.mark.parametrize(("limit", "chosen"), [(0, [1, 2, 4, 0]), (64, [1, 65, 130, 0])])
+def test_a_rule_leaves_out_the_nodes_that_it_does_not_allow(limit: int, chosen: list[int]) -> None:
+    """Nodes of one in three pools; under a cap the words of 64 nodes take turns."""
+    fleet = Fleet(limit=limit)
     rules = [fleet.engine.constraint(Constraint(any_of=((Match("pool", "in", (pool,)),),))) for pool in "12"]
-    assert [fleet.place(constraint=rule)[0] for rule in (rules[0], rules[1], rules[0])] == [1, 2, 4]
-    assert fleet.place()[0] == 0
+    found = [fleet.place(constraint=rule)[0] for rule in (rules[0], rules[1], rules[0])]
+    assert [*found, fleet.place()[0]] == chosen
 
 
 def test_of_equal_nodes_and_equal_costs_the_first_wins() -> None:

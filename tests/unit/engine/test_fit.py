@@ -10,7 +10,8 @@ import pytest
 from reference.hand import node, nodes, tasks
 from wattflow.engine import devices, fit, groups
 from wattflow.engine.build import build_state
-from wattflow.engine.tables import NO_DEVICE, ON, READY, State
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import ASLEEP, NO_DEVICE, ON, READY, State
 from wattflow.kernel import jit
 from wattflow.model.cluster import Device, Serverless
 from wattflow.model.profile import DeviceProfile
@@ -145,3 +146,18 @@ def test_a_device_suits_by_kind_model_and_memory() -> None:
     assert [bool(devices.device_suits(state.handle(), 0, d)) for d in range(4)] == [False, False, False, True]
     assert [bool(devices.device_suits(state.handle(), 1, d)) for d in range(4)] == [True, True, False, True]
     assert found(state, variant=0) == [(0, 3)]
+
+
+def test_of_many_nodes_some_that_fit_are_looked_at_and_the_search_goes_on_from_there() -> None:
+    """Of 200 nodes kube-scheduler scores 100 that fit; one sleeps, one is full, all others get their turn."""
+    state = build_state(tasks([1.0]), nodes(*[node(2)] * 200), Settings(samples=True))
+    with np.errstate(over="ignore"):
+        take(state.handle(), 0, 7)
+        take(state.handle(), 0, 7)
+    state.nodes.power_state[150] = ASLEEP
+    first = [n for n, _ in found(state)]
+    second = [n for n, _ in found(state)]
+    assert first == [n for n in range(101) if n != 7]
+    assert second == [*(n for n in range(101, 200) if n != 150), 0, 1]
+    assert int(state.choice.sample_at[0]) == 2
+    assert [int(fit.enough_nodes(n)) for n in (5, 99, 100, 200, 1000, 5000, 6000)] == [5, 99, 100, 100, 420, 500, 300]

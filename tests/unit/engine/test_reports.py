@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattflow.live import FAILED, FINISHED, NODE, PREEMPT, REFUSED, TASK, Act, Engine, Kind, Power
+from wattflow.live import FAILED, FINISHED, LOAD, NODE, PREEMPT, REFUSED, TASK, Act, Engine, Kind, Power
 from wattflow.live.protocol import Placement
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.profile import DeviceProfile
@@ -107,3 +107,17 @@ def test_a_preempted_task_keeps_its_place_and_its_tries(end: Kind) -> None:
     step = engine.step(2.0)
     assert [(p.tag, p.attempt_no) for p in step.placements] == [(1 if end == FAILED else 2, 0)]
     assert [e.tag for e in step.ended] == ([] if end == FAILED else [1])
+
+
+def test_what_others_use_of_a_countable_resource_is_told_in_all() -> None:
+    """Six pods, of which others have 5, then still 5, then 3: one task starts, and two more when there is room."""
+    engine = Engine("least-loaded")
+    node = engine.node(Node("n", 8, 8 * GIB), counts={"pods": 6})
+    shape = engine.shape([Variant(cores=1)], counts={"pods": 1})
+    for _ in range(4):
+        engine.put(TASK, shape)
+    started = []
+    for at_s, used in ((0.0, 5), (1.0, 5), (2.0, 3), (3.0, 2)):
+        engine.put(LOAD, node, counts={"pods": used})
+        started.append(len(engine.step(at_s).placements))
+    assert started == [1, 0, 2, 1]

@@ -113,6 +113,14 @@ def test_order_describes_a_task_that_enters_the_queue() -> None:
     assert state.memory[: placing.ORDER_N].tolist() == pytest.approx(expected)
 
 
+def test_order_holds_its_numbers_within_bounds() -> None:
+    state = looked_at()
+    state.extra["typical"], state.extra["slack"], state.extra["rank"] = 18.0, 13.0, 60.0  # on a path of 10 s
+    state.variants["cores_u"] = 6_000_000
+    placing.order(state.handle(), 0, FIRST, FACTS)
+    assert state.memory[1:5].tolist() == [1.0, 1.0, 2.0, 2.0]
+
+
 def test_dozing_describes_a_class_and_its_idle_node() -> None:
     state = looked_at()
     state.memory[WATCHED + placing.LOAD], state.memory[WATCHED + placing.PEAK] = 0.3, 0.25

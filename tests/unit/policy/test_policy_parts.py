@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from reference.hand import node, nodes, tasks
+from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.tables import State
 from wattflow.model.cluster import Cluster, Frequency, Series, Sleep
 from wattflow.model.profile import PowerProfile
-from wattflow.model.workflow import Variant
-from wattflow.policy import fifer, kubernetes, patient, power_cap, registry, renewable, view
+from wattflow.model.workflow import Function, Variant
+from wattflow.policy import daydream, fifer, kubernetes, levels, patient, power_cap, registry, renewable, view, wattflow
 from wattflow.sim.simulate import Simulation
 
 SMT = node(2, threads_per_core=2, smt_slowdown=1.6, power=PowerProfile((0.0, 4.0), (10.0, 50.0)))
@@ -134,8 +134,9 @@ def test_the_sunny_day_and_its_battery() -> None:
     assert view.recall(state.handle(), renewable.NOTES.capacity_j, 0) == pytest.approx(2 * 3600 * 110.0)
     assert view.recall(state.handle(), renewable.NOTES.charge_j, 0) == 0.0
     day = renewable.sunny_day(110.0)
-    assert (day.step_s, len(day.values), day.values[12]) == (3600.0, 24, pytest.approx(110.0))
-    assert [day.values[h] for h in (0, 6, 9, 18, 21)] == pytest.approx([0, 0, 110 * math.sqrt(0.5), 0, 0], abs=1e-9)
+    assert (day.step_s, len(day.values)) == (3600.0, 24)
+    noon_and_others = [110.0, 0.0, 0.0, 110.0 * math.sqrt(0.5), 0.0, 0.0]
+    assert [day.values[h] for h in (12, 0, 6, 9, 18, 21)] == pytest.approx(noon_and_others, abs=1e-9)
 
 
 def test_a_device_is_no_crowd_of_threads() -> None:
@@ -157,3 +158,54 @@ def test_a_node_that_could_sleep_counts_the_time_that_a_task_keeps_it_awake() ->
     simulation.advance(until_s=0.0)
     assert view.awake_j(state.handle(), 0, 5.0) == pytest.approx(16.0)
     assert view.awake_j(state.handle(), 0, 2.0) == 0.0
+
+
+def test_the_flagship_prices_seconds_past_the_time_at_which_nobody_waits() -> None:
+    """Rank 90, less a margin of 0.05 of a path of 20 s, and 5 s typically: due at 94. At 100 s, 3 s to run: 9 late."""
+    state = state_of("wattflow", nodes(SMT), [3.0])
+    state.clock["now"] = 100.0
+    state.extra["rank"], state.extra["path"], state.extra["typical"] = 90.0, 20.0, 5.0
+    assert wattflow.due_s(state.handle(), 0) == pytest.approx(94.0)
+    out = np.zeros(1)
+    wattflow.late(state.handle(), 0, 0, out)
+    assert out.tolist() == pytest.approx([150.0 * 9.0])
+    wattflow.seconds(state.handle(), 0, 0, out)
+    assert out.tolist() == pytest.approx([5.0 * 3.0])
+    state.extra["rank"] = 200.0
+    wattflow.late(state.handle(), 0, 0, out)
+    assert out.tolist() == [0.0]
+    state.extra["deadline"], state.extra["start_at"] = 150.0, 80.0  # a deadline that is earlier counts
+    assert wattflow.due_s(state.handle(), 0) == pytest.approx(85.0)
+
+
+def test_quantiles_of_weibull_distributions_with_known_shapes() -> None:
+    """k = 1 is exponential: mean = spread. k = 2 is Rayleigh's: spread² = (4 / π − 1) mean²."""
+    assert daydream.weibull_quantile(3.0, 3.0, 0.5) == pytest.approx(3.0 * math.log(2))
+    spread, scale = 3.0 * math.sqrt(4 / math.pi - 1), 3.0 / (math.sqrt(math.pi) / 2)
+    assert daydream.weibull_quantile(3.0, spread, 0.9) == pytest.approx(scale * math.sqrt(math.log(10)))
+    assert daydream.weibull_quantile(3.0, 0.0, 0.9) == 3.0
+
+
+def test_daydream_sizes_its_pool_by_the_widths_of_phases_that_are_over() -> None:
+    """Widths of 4 and then 2: a mean of 3 and a spread of 1, of which nine in ten are below 4.3."""
+    state = state_of("daydream", nodes(SMT), [1.0], function=Function("f", cold_start_s=1.0))
+    state.params[daydream.DIAL.quantile] = 0.9
+    pools = []
+    for waiting, running in ((1, 1), (1, 3), (0, 2), (0, 0), (2, 0), (0, 1), (0, 0), (0, 0)):
+        state.functions["waiting"], state.functions["running"] = waiting, running
+        daydream.watch(state.handle(), 0)
+        pools.append(float(view.recall(state.handle(), daydream.NOTES.pool, 0)))
+    assert pools == [0.0, 0.0, 0.0, 4.0, 4.0, 4.0, 5.0, 5.0]
+    assert view.recall(state.handle(), daydream.NOTES.phases, 0) == 2.0
+
+
+def test_levels_of_a_diamond() -> None:
+    """2 s, then 3 or 5 s, then 1 s, on cores that take 1.5 s a second in the mean: a path of 12 s."""
+    work = tasks([2.0, 3.0, 5.0, 1.0], edges=edges((0, 1), (0, 2), (1, 3), (2, 3)))
+    found = levels.levels(work, nodes(node(2, speed=1.0), node(2, speed=0.5)))
+    assert found.seconds.tolist() == pytest.approx([3.0, 4.5, 7.5, 1.5])
+    assert found.before.tolist() == pytest.approx([0.0, 3.0, 3.0, 10.5])
+    assert found.rest.tolist() == pytest.approx([12.0, 6.0, 9.0, 1.5])
+    assert found.slack.tolist() == pytest.approx([0.0, 3.0, 0.0, 0.0])
+    assert found.phase.tolist() == [0, 1, 1, 2]
+    assert found.path.tolist() == pytest.approx([12.0] * 4)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
+from wattflow.kernel import jit
 from wattflow.model.cluster import Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.adopt import adopt
+from wattflow.sim.build import build_world
 from wattflow.sim.simulate import Simulation, _grow
 from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
 
@@ -105,3 +109,29 @@ def test_a_world_taken_over_midway_knows_when_nodes_wake_fall_asleep_and_are_loo
         (100.0, SLEEP_CHECK, 4),
     ])  # fmt: skip
     assert world.nodes.watts[3:].tolist() == [10.0, 10.0, 1.0]
+
+
+def test_a_world_taken_over_midway_runs_what_is_left_of_the_attempts() -> None:
+    """Tasks of 10, 4 and 20 s on two cores; at 3 s the first two have 7 and 1 s left and go on from there."""
+    work = tasks([10.0, 4.0, 20.0])
+    simulation = Simulation(work, nodes(node(2)), "fifo")
+    simulation.advance(until_s=3.0)
+    state = simulation.state
+    state.clock["now"] = 3.0
+    world = build_world(state, work, simulation.cluster, simulation.options, 0)
+    state.clock["now"] = 3.0  # a new World begins at the first release
+    world.pulse["next_arrival"] = 3
+    world.runtime[:] = [7.0, 1.0, 20.0]
+    adopt(state.handle(), world.handle())
+    simulation.world = world
+    assert simulation.run().end_s_by_task().tolist() == [10.0, 4.0, 24.0]
+
+
+def test_checked_runs_look_at_the_state_after_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[float] = []
+    monkeypatch.setattr(jit, "CHECKED", True)
+    monkeypatch.setattr(
+        sys.modules["wattflow.sim.simulate"], "validate_state", lambda state: looked.append(float(state.clock.now[0]))
+    )
+    Simulation(tasks([2.0, 3.0], release=[0.0, 1.0]), nodes(node(2)), "fifo").run()
+    assert sorted(set(looked)) == [0.0, 1.0, 2.0, 4.0]
