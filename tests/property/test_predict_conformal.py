@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ from wattflow.predict import conformal
 @given(st.integers(0, 10_000), st.sampled_from([0.8, 0.9, 0.95]), st.sampled_from(["normal", "skewed", "heavy"]))
 def test_split_conformal_covers_its_level(seed: int, level: float, shape: str) -> None:
     rng = np.random.default_rng(seed)
-    draw = {"normal": rng.normal, "skewed": rng.gumbel, "heavy": lambda size: rng.standard_t(3, size)}[shape]
+    draws: dict[str, Callable[..., object]] = {
+        "normal": rng.normal, "skewed": rng.gumbel, "heavy": lambda size: rng.standard_t(3, size)
+    }  # fmt: skip
+    draw = draws[shape]
     low, high = conformal.split_conformal(np.asarray(draw(size=2000)), level)
     fresh = np.asarray(draw(size=4000))
     assert abs(np.mean((fresh >= low) & (fresh <= high)) - level) < 0.04
