@@ -5,9 +5,8 @@ divided by the node's speed (KWOK). One log per run holds when each pod began an
 both come from it. Energy is modelled: each node's curve at its busy cores, idle watts included, over the makespan of
 that run. kube-scheduler runs with its client limit lifted; all runs have the same controller settings.
 
-Ours runs twice: `wattflow` with all nodes on, as beside kube-scheduler, and `wattflow-sleep`, in which it puts idle
-nodes to sleep (assumed watts and times, see `kube_naps`). A run takes minutes, so `--only` and `--who` do a portion;
-figures come from all logs that are in the folder.
+A run takes minutes, so `--only` and `--who` do a portion; figures come from all logs that are in the folder. In
+`wattflow-sleep`, only when asked for, ours puts idle nodes to sleep (assumed watts and times, see `kube_naps`).
 """
 
 from __future__ import annotations
@@ -284,26 +283,28 @@ def main() -> None:
         metavar="WFFORMAT",
         help="recorded workflows, submitted together; else Nextflow's nine",
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the generated one should take at speed 1")
+    parser.add_argument(
+        "--seconds", type=float, default=240.0, help="how long the generated one should take at speed 1"
+    )
     parser.add_argument("--recorded-seconds", type=float, default=240.0, help="the same of the recorded ones together")
     parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
     parser.add_argument("--each", type=int, default=1, help="nodes of each class")
     parser.add_argument("--only", choices=("montage", "recorded", "both"), default="both", help="a part of the run")
     parser.add_argument(
-        "--who", nargs="*", choices=WHO, default=list(WHO), help="a part of the run; none: figures only"
+        "--who", nargs="*", choices=WHO, default=[KUBE, OURS], help="a part of the run; none: figures only"
     )
     parser.add_argument("--policy", default="wattflow")
     parser.add_argument("--params", nargs="*", default=["margin = 0.5"], help="lines of our scheduler's [params]")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")
     arguments = parser.parse_args()
-    count = arguments.each * len(CLASSES)
-    with measure.rig_of(count, [one.shape() for one in CLASSES], "kube_argo", resting=False) as (rig, nodes):
-        if arguments.who:
+    if arguments.who:
+        shapes = [one.shape() for one in CLASSES]
+        with measure.rig_of(arguments.each * len(CLASSES), shapes, "kube_argo", resting=False) as (rig, _):
             rig.start_argo(requeue_s=0.5)
             measure.grant_nodes(rig, "sleep")
             measure_all(rig, arguments)
-        tell(nodes, arguments)
+    tell([f"{one.name}-{i}" for one in CLASSES for i in range(arguments.each)], arguments)
     print("\n".join(["", *measure.FIGURES]))
 
 

@@ -42,6 +42,8 @@ DRIFT_TASKS, UNSEEN_TASKS, SLOWER, KEPLER_PAST, TENTHS = 50, 20, 1.3, 0.6, 10
 NEXTFLOW, AMPLISEQ = "nextflow_traces", "energy_labelled/ichnos_ampliseq/task_traces.csv.gz"
 GAINS: dict[str, float] = {}
 """Share by which each set's main error lies below its best plain baseline."""
+LEAST_WASTE: dict[str, float] = {}
+"""The same where the plain one of least waste is the best, however often it fails."""
 
 Pair = tuple[Observations, Observations]
 
@@ -329,6 +331,7 @@ def memory(data: Path) -> list[Figure]:
         print(f"# memory: {100 * (1 - waste / found[label][0]):.1f} % less than {label}, which fails "
               f"{found[label][1] / failures:.1f} times as often")  # fmt: skip
     GAINS["memory"] = 1.0 - waste / found["1.5 × largest so far"][0]  # the usual plain one; 1.1 × fails too often
+    LEAST_WASTE["memory"] = 1.0 - waste / best
     return [
         Figure("memory_not_used", waste, "%", best, best),
         Figure("memory_failures", failures, "%", min(rival[1] for rival in rivals)),
@@ -445,9 +448,10 @@ def gain() -> list[Figure]:
         print(f"# gain over the best plain: {name} {100 * value:.1f} %")
     if len(GAINS) < 3:
         return []
-    typical = 100 * float(np.median(list(GAINS.values())))
+    typical, strict = (100 * float(np.median(list(part.values()))) for part in (GAINS, GAINS | LEAST_WASTE))
     return [
         Figure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
+        Figure("gain_over_best_plain_median_memory_by_waste_alone", strict, "%", 15.0, None, higher_is_better=True),
         Figure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
     ]
 

@@ -44,6 +44,7 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
     ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
     ("events.k8s.io", "events", "create"), ("coordination.k8s.io", "leases", "update"),
 )  # fmt: skip
+_APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 
 
 async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
@@ -63,6 +64,14 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
             found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
+    for path in _APIS if chosen.mode == "schedule" else ():
+        try:
+            await client.call("GET", path)
+        except ApiError as error:
+            if error.code == 401:
+                raise
+            if error.code == 404:
+                found.append(Problem(path, "the API server does not serve it; Kubernetes 1.19 or later is needed"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue

@@ -30,7 +30,7 @@ from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
-from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts, speed_of
+from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
 from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
@@ -101,7 +101,7 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
-        self.estimates.speed_of = self._speed_of
+        self.estimates.speed_of = self.book.speed_of
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:
@@ -113,7 +113,8 @@ class Scheduler:
             settings.retry_s,
         )  # fmt: skip
         if settings.claim:
-            self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+            times = settings.settle_s, settings.release_s, settings.patience_s
+            self.claims = Claims(self.client, settings.name, self.clock, *times)
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
@@ -149,10 +150,6 @@ class Scheduler:
         if role.asks:
             self.thief = Thief(self.client, name, role, self.book)
 
-    def _speed_of(self, node: str) -> float:
-        view = self.book.cluster.nodes.get(node)
-        return 1.0 if view is None else speed_of(view.node)
-
     # what happens
 
     def _on_node(self, kind: str, node: objects.Node) -> None:
@@ -167,6 +164,8 @@ class Scheduler:
             self.estimates.learn(pod)
         if self.executions is not None:
             self.executions.seen(pod)
+        if self.claims is not None and not self.book.owns(pod):
+            self.claims.pod_seen(kind, pod)
         if self.ledger is not None:
             self.ledger.on_pod(kind, pod)
         self.book.on_pod(kind, pod)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
 MODES = ("schedule", "shadow", "extender")
@@ -66,6 +67,7 @@ class Settings:
     claim: bool = False
     settle_s: float = 2.0
     release_s: float = 30.0
+    patience_s: float = 600.0
     profiles: bool = True
     twin: bool = False
     publish: bool = False
@@ -145,7 +147,7 @@ def _read(root: StrictTable) -> Settings:
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
-        ("shared", ("claim", "settle_s", "release_s")),
+        ("shared", ("claim", "settle_s", "release_s", "patience_s")),
     ):
         table = root.table(section)
         if table is not None:
@@ -154,6 +156,11 @@ def _read(root: StrictTable) -> Settings:
     settings = Settings(**found)  # type: ignore[arg-type]
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
+    if settings.default_profile:
+        try:
+            resolve_profile(settings.default_profile, 1)
+        except WattflowError as error:
+            root.problem("energy", f"default_profile: {error}")
     if not settings.events_per_s > 0:
         root.problem("limits", "events_per_s must be more than 0; 0.01 is as good as none")
     if settings.executions and not settings.token_file:

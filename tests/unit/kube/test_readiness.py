@@ -1,4 +1,4 @@
-"""When the scheduler says that it is ready, and that events wait for bindings."""
+"""What is missing at start, when the scheduler says that it is ready, and that events wait for bindings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from wattflow.kube import process, serve, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder
-from wattflow.kube.client import Client
+from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import Scheduler
 
 from .making import pod
@@ -65,3 +65,15 @@ async def _events_wait() -> None:
             await asyncio.sleep(0)
     writer.cancel()
     assert api.written == ["first", "second"] and looks[:3] == [True, True, True]
+
+
+def test_an_api_server_that_is_too_old_is_told_at_start() -> None:
+    class Old(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            if path == "/apis/events.k8s.io/v1":
+                raise ApiError(404, "NotFound", "the server could not find the requested resource")
+            return b'{"status": {"allowed": true}}'
+
+    chosen = settings.parse('policy = "fifo"\n' + CONFIG)
+    (problem,) = asyncio.run(process.missing(Old(Access("http://127.0.0.1:1")), chosen))
+    assert problem.where == "/apis/events.k8s.io/v1" and "1.19" in problem.what

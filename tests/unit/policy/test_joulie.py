@@ -76,7 +76,7 @@ def test_nodes_that_all_differ_share_the_uncapped_part_and_nobody_waits_for_ever
 @pytest.mark.slow
 def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.ReplaySettings)
+    assert isinstance(found, joulie.JoulieSettings)
     from dataclasses import replace
 
     outcome = joulie.run(replace(found, scale=0.002, hours=0.5, jobs_per_s=20.0), lambda share, text: None)
@@ -89,7 +89,7 @@ def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
 
 def test_the_load_is_what_was_asked_for() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.ReplaySettings)
+    assert isinstance(found, joulie.JoulieSettings)
     machines = joulie.cluster(joulie.MIXED, found)
     assert len(machines.nodes) == 41
     made = joulie.workload(machines, found, 0.5, 0.25)

@@ -119,7 +119,7 @@ def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
     function = np.array(["f", "g"])[np.arange(count) // (count // 2)]
     machine = np.array(["x", "y"])[np.arange(count) // (count // 4) % 2]
     block = np.char.add(function, machine)
-    start = np.arange(count) * 2.0
+    start = np.arange(count, dtype=np.float64) * 2.0
     duration = np.where(function == "f", 1.0, 5.0) * np.exp(rng.normal(0, 0.05, count))
     power = np.where(machine == "x", 2.0, 6.0) * np.exp(rng.normal(0, 0.05, count))
     waves = serverless.waves(block, start)
