@@ -30,6 +30,7 @@ DEFAULT = "default-scheduler"
 OURS = "wattflow"
 LABEL = "wattflow.io/power-profile"
 FIGURES: list[str] = []
+_DELETES = 20
 # The taint that new nodes get would be taken off again, node by node: no part of what is measured.
 OPTIONS = Options(scheduler=False, api_flags=("--disable-admission-plugins=TaintNodesByCondition",))
 SHAPES = [
@@ -124,15 +125,21 @@ def watching(rig: Rig, namespace: str) -> Iterator[Binds]:
 
 
 @contextmanager
-def namespace(rig: Rig, name: str) -> Iterator[str]:
-    """A namespace with the account that pods need; its pods are gone afterwards."""
+def namespace(rig: Rig, name: str, clean: bool = True) -> Iterator[str]:
+    """A namespace with the account that pods need; its pods are gone afterwards, unless the rig goes anyway."""
     name = name.replace("_", "-")
     rig.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     rig.api.await_one(f"/api/v1/namespaces/{name}/serviceaccounts", "default", lambda _: True, 30)
     try:
         yield name
     finally:
-        rig.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+        for _ in range(_DELETES if clean else 0):
+            try:
+                rig.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+                break
+            except ApiError as error:
+                if error.status != 504:  # so many that a request ends before it is done: it goes on with the next
+                    raise
 
 
 def pod(name: str, scheduler: str) -> JSON:

@@ -93,7 +93,7 @@ class _Builder:
         settings, workload = self.settings, self.workload
         rules.queue = QUEUES.index(settings.queue)
         rules.selection = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped", "pods", "samples"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "pods", "samples", "alike"):
             rules[flag] = int(getattr(settings, flag))
         clock.retry_at = np.inf
         counts.held_first = -1

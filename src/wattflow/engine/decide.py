@@ -204,9 +204,30 @@ def _decide_ordered(state, priority, score):
                 look_again(state, FEW_FREED)
                 taken = False
         elif rules.queue != STRICT:
-            hold(state, task)
+            if result == HELD and rules.alike == 1 and not misfit_of_its_own(state, task):
+                _hold_shape(state, shape)
+            else:
+                hold(state, task)
         if rules.queue == STRICT:
             return ALL_TRIED
+
+
+@inner
+def _hold_shape(state, shape):
+    """All waiting tasks of a shape are held for the rest of this instant: it counts as one that fits nowhere."""
+    state.shapes[shape].failed = state.clock[0].epoch
+    state.shapes[shape].held = 1
+    state.counts[0].held += state.shapes[shape].waiting
+
+
+@inner
+def _let_shapes_go(state):
+    """Shapes that were held are tried again at the next instant."""
+    for at in range(state.counts[0].shapes_n):
+        form = state.shapes[state.active_shapes[at]]
+        if form.held == 1:
+            form.held = 0
+            form.failed = 0
 
 
 @inner
@@ -271,4 +292,6 @@ def decide(state, priority, score):
         status = _decide_ordered(state, priority, score)
     choice.reserved = NO_RESERVATION
     restore_held(state)
+    if rules.alike == 1:
+        _let_shapes_go(state)
     return status

@@ -239,19 +239,19 @@ def _collect(state, variant, task, asleep):
         cls = group.cls
         if suits[cls] == 0 or not _usable(group.power_state, asleep):
             continue
-        place = np.int64(classes[cls].first) + group.low
+        node = np.int64(group.node)
         if not free:
+            place = np.int64(classes[cls].first) + group.low
             if (mask[place >> 6] >> np.uint64(place & 63)) & _ONE != _ONE:
                 if group.count == 1:
                     continue
                 low = groups.lowest_allowed(state, g, constraint)
                 if low < 0:
                     continue
-                place = np.int64(classes[cls].first) + low
+                node = np.int64(class_nodes[np.int64(classes[cls].first) + low])
             if levels > 1 and group.count > 1:
                 n = _add_levels(state, n, variant, task, g, constraint)
                 continue
-        node = class_nodes[place]
         if counted and not counts_fit(state, variant, node):
             continue
         if pods > 0 and is_full_of_pods(state, node):

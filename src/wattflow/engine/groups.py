@@ -154,8 +154,10 @@ def join(state, n):
         group.place = at
         counts.active_n = at + 1
         group.low = pos
+        group.node = n
     elif pos < group.low:
         group.low = pos
+        group.node = n
     group.count = count + 1
 
 
@@ -181,6 +183,7 @@ def leave(state, n):
         while state.group_bits[g, w] == _ZERO:
             w += 1
         group.low = (w << 6) + low_bit(state.group_bits[g, w])
+        group.node = state.class_nodes[state.classes[group.cls].first + group.low]
 
 
 @inner

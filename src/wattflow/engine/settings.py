@@ -26,6 +26,9 @@ class Settings:
         samples: On 100 nodes and more only some that fit are scored, from a rotating start (`fit.enough_nodes`). A live
             engine has its ``score_limit`` instead.
         parks: In a live engine, a task that is held until a time is not tried before it, whatever happens meanwhile.
+        alike: What holds a task holds all of its shape, whichever they are: the others are not asked about in the same
+            instant. For policies that hold by what the nodes have, not by the task (a cap on watts). Tasks that are
+            pinned, or whose estimates decide whether they fit, are still asked about one by one.
         local: The cost of a node without devices follows from the node's present state and the variant alone, not from
             the task, the time or other nodes; so costs of nodes that did not change are kept (`boards`).
     """
@@ -42,6 +45,7 @@ class Settings:
     samples: bool = False
     parks: bool = False
     local: bool = False
+    alike: bool = False
 
     def __post_init__(self) -> None:
         if self.queue not in QUEUES:

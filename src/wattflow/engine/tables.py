@@ -53,6 +53,7 @@ RULES = np.dtype([
     ("has_priority", "i8"), ("has_score", "i8"), ("has_act", "i8"), ("has_data", "i8"), ("cold", "i8"),
     ("limits", "i8"), ("max_retries", "i8"), ("tainted", "i8"), ("score_limit", "i8"),
     ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"), ("local", "i8"),
+    ("alike", "i8"),
 ])  # fmt: skip
 """What the policy asks for and what the workload has: constant while a policy is in use. ``bare``: a variant lacks a
 request for cores or for memory."""
@@ -63,7 +64,7 @@ COUNTS = np.dtype([
     ("free_attempt", "i8"), ("free_container", "i8"), ("hot_container", "i8"), ("free_task", "i8"),
     ("free_workflow", "i8"),
     ("sealed_first", "i8"), ("child_n", "i8"), ("parent_n", "i8"), ("timer_n", "i8"), ("stale", "i8"),
-    ("ended_n", "i8"), ("stamp", "i8"),
+    ("ended_n", "i8"), ("stamp", "i8"), ("newest_tasks", "i8"), ("newest_attempts", "i8"),
 ])  # fmt: skip
 """How many rows of each table are in use, the heads of free lists, and tallies for the Run."""
 CHOICE = np.dtype([
@@ -74,23 +75,29 @@ CHOICE = np.dtype([
 """The decision under way: the cheapest place so far, a cost that was no number, the head's reservation."""
 NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("capacity_mem", "i8"),
-    ("request_u", "i8"), ("device_key", "u8"), ("count_key", "u8"), ("cls", "i4"), ("pos", "i4"), ("group", "i4"),
-    ("running", "i4"), ("first_attempt", "i4"),
-    ("device_first", "i4"), ("device_n", "i4"), ("first_container", "i4"), ("power_state", "i2"), ("frequency", "i2"),
-    ("freed_u", "i8"), ("freed_mem", "i8"), ("placed_count", "i8"), ("idle_since", "f8"), ("on_at", "f8"),
-    ("generation", "i8"), ("falls", "i4"), ("wake_wanted", "i4"),
+    ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("power_state", "i2"), ("frequency", "i2"),
+    ("first_container", "i4"),
+    ("request_u", "i8"), ("device_key", "u8"), ("count_key", "u8"), ("placed_count", "i8"), ("idle_since", "f8"),
+    ("first_attempt", "i4"), ("device_first", "i4"), ("device_n", "i4"), ("falls", "i4"), ("wake_wanted", "i4"),
+    ("unused", "i4"),
+    ("freed_u", "i8"), ("freed_mem", "i8"), ("on_at", "f8"), ("generation", "i8"), ("unused_0", "i8"),
+    ("unused_1", "i8"), ("unused_2", "i8"), ("unused_3", "i8"),
 ])  # fmt: skip
+"""What a decision reads of a node stands in the row's first 64 bytes, a line of the processor's cache."""
 CLASSES = np.dtype([
-    ("first", "i4"), ("count", "i4"), ("room", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_core", "f8"),
-    ("cores", "f8"), ("threads", "f8"), ("smt_gain", "f8"), ("request_u", "i8"), ("memory", "i8"),
-    ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"), ("known_power", "i2"), ("serverless", "i2"), ("zone", "i4"),
-    ("sleepable", "i2"), ("frequency_n", "i2"), ("architecture", "i4"), ("features", "u8"),
-    ("sleep_w", "f8"), ("wake_s", "f8"), ("enter_s", "f8"), ("wake_w", "f8"), ("sleep_after_s", "f8"),
+    ("first", "i4"), ("count", "i4"), ("room", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("zone", "i4"),
+    ("known_power", "i2"), ("serverless", "i2"), ("sleepable", "i2"), ("frequency_n", "i2"),
+    ("grid_per_core", "f8"), ("cores", "f8"), ("threads", "f8"), ("smt_gain", "f8"),
+    ("idle_w", "f8"), ("full_w", "f8"), ("tdp_w", "f8"), ("sleep_w", "f8"), ("wake_s", "f8"), ("enter_s", "f8"),
+    ("wake_w", "f8"), ("sleep_after_s", "f8"),
     ("burst_u", "f8"), ("ramp_u_s", "f8"), ("limit_s", "f8"), ("use_price", "f8"), ("call_price", "f8"),
-    ("bandwidth", "f8"), ("latency_s", "f8"), ("zone_latency_s", "f8"), ("j_per_byte", "f8"),
-    ("keep_alive_s", "f8"), ("cold_factor", "f8"), ("mtbf_s", "f8"), ("repair_s", "f8"), ("notice_s", "f8"),
-    ("price_s", "f8"), ("device_idle_w", "f8"),
+    ("bandwidth", "f8"), ("latency_s", "f8"), ("zone_latency_s", "f8"),
+    ("j_per_byte", "f8"), ("keep_alive_s", "f8"), ("cold_factor", "f8"), ("mtbf_s", "f8"), ("repair_s", "f8"),
+    ("notice_s", "f8"), ("price_s", "f8"), ("device_idle_w", "f8"),
+    ("request_u", "i8"), ("memory", "i8"), ("features", "u8"), ("architecture", "i4"), ("unused", "i4"),
+    ("unused_0", "i8"), ("unused_1", "i8"), ("unused_2", "i8"), ("unused_3", "i8"),
 ])  # fmt: skip
+"""As of a node, the first 64 bytes are what most decisions read."""
 DEVICES = np.dtype([
     ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
     ("busy_u", "i8"), ("duty_u", "i8"),
@@ -108,7 +115,7 @@ SHAPES = np.dtype([
     ("function", "i4"), ("variant_first", "i4"), ("variant_n", "i4"), ("parts", "i4"),
     ("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("place", "i4"), ("failed", "i8"),
     ("constraint", "i4"), ("level", "i4"), ("counted", "i4"), ("tasks", "i4"),
-    ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"),
+    ("generation", "i4"), ("ghosts", "i4"), ("seen", "i8"), ("held", "i4"), ("unused", "i4"),
 ])  # fmt: skip
 VARIANTS = np.dtype([
     ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
@@ -148,8 +155,9 @@ ATTEMPTS = np.dtype([
 ])  # fmt: skip
 GROUPS = np.dtype([
     ("key", "u8"), ("free_u", "i8"), ("free_mem", "i8"), ("cls", "i4"), ("count", "i4"), ("low", "i4"), ("place", "i4"),
-    ("power_state", "i4"), ("words", "i4"),
+    ("power_state", "i4"), ("words", "i4"), ("node", "i4"), ("unused", "i4"), ("unused_0", "i8"),
 ])  # fmt: skip
+"""``low`` is the position of the lowest node in its class, ``node`` the node itself."""
 CANDIDATES = np.dtype([("node", "i4"), ("device", "i4"), ("variant", "i4")])
 HOT = -1
 """In place of a function: a container that serves any."""

@@ -159,6 +159,8 @@ def _groups(state: State) -> Iterator[str]:
         yield "the bits of a group are not its nodes"
     elif np.any(bits[active].argmax(axis=1) != groups["low"][active]):
         yield "a group's lowest node is not its lowest bit"
+    elif np.any(np.asarray(state.class_nodes)[_places(state, groups[active])] != groups["node"][active]):
+        yield "a group names another node than its lowest"
     here, row = nodes[standing], groups[g]
     same = np.asarray(row["free_u"]) == here["capacity_u"] - here["used_u"]
     same &= np.asarray(row["free_mem"]) == here["capacity_mem"] - here["used_mem"]
@@ -168,6 +170,11 @@ def _groups(state: State) -> Iterator[str]:
     place = np.asarray(state.classes["first"])[here["cls"]] + pos
     if np.any(np.asarray(state.class_nodes)[place] != standing):
         yield "a node does not stand at its place in its class"
+
+
+def _places(state: State, groups: Any) -> Any:
+    """Where the lowest nodes of groups stand among all."""
+    return np.asarray(state.classes["first"])[groups["cls"]] + groups["low"]
 
 
 def _queue(state: State) -> Iterator[str]:

@@ -104,7 +104,7 @@ class Engine:
             self._shapes.offer_again(settings)
         state.rules["queue"] = QUEUES.index(settings.queue)
         state.rules["selection"] = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped", "parks", "local"):
+        for flag in ("largest", "dynamic", "wakes", "grouped", "parks", "local", "alike"):
             state.rules[flag] = int(getattr(settings, flag))
         growth.fit_boards(state)
         # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.

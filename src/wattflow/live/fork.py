@@ -19,7 +19,7 @@ from wattflow.kernel import snapshot
 from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder, Encoder, cloned
-from wattflow.live.growth import fit_boards, grown
+from wattflow.live.growth import end_lists, fit_boards, grown, without_spare
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
@@ -38,9 +38,12 @@ def _kept(engine: Engine) -> dict[str, Any]:
     return {name: value for name, value in vars(engine).items() if name not in _MADE_ANEW and not callable(value)}
 
 
-def _between_steps(tables: Kind, scratch: tuple[str, ...]) -> Kind:
-    """A copy in which tables that hold nothing between two steps are empty; their memory is taken when it is used."""
-    kept = {name: getattr(tables, name) for name in tables.NAMES}
+def _between_steps(tables: Kind, scratch: tuple[str, ...], shorter: Mapping[str, Any] | None = None) -> Kind:
+    """A copy in which tables that hold nothing between two steps are empty; their memory is taken when it is used.
+
+    ``shorter`` tables are copied in the place of the whole ones.
+    """
+    kept = {name: getattr(tables, name) for name in tables.NAMES} | dict(shorter or {})
     made: Kind = type(tables)(**kept | {name: kept[name][:0] for name in scratch}).copy()
     made.replace(**{name: _blank(kept[name]) for name in scratch})
     return made
@@ -57,7 +60,9 @@ def _blank(table: Any) -> Any:
 def fork(engine: Engine) -> Engine:
     """An engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
     made = object.__new__(Engine)
-    state, desk = _between_steps(engine.state, _STATE_SCRATCH), _between_steps(engine._desk, _DESK_SCRATCH)
+    state = _between_steps(engine.state, _STATE_SCRATCH, without_spare(engine.state))
+    end_lists(state, engine.state)
+    desk = _between_steps(engine._desk, _DESK_SCRATCH)
     timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
     as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
     as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,9 @@ _RING = 4096
 """Changes of nodes that are remembered one by one."""
 _BOARDS = 256
 """Variants whose costs are kept; 2 KB of each node's memory when all are in use."""
+
+_SPARE, _FEWEST = 16, 64
+"""Of the rows in use a copy has a sixteenth more, and at least so many more."""
 
 
 def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> State:
@@ -97,6 +102,7 @@ def grow_tasks(state: State, rows: int) -> None:
     made["marks"].generation[old:] = 1
     state.replace(**made, scratch=grown(state.scratch, max(len(state.scratch), rows)))
     state.counts["free_task"], state.counts["extra_n"] = old, rows
+    state.counts["newest_tasks"] = old
 
 
 def grow_attempts(state: State, rows: int) -> None:
@@ -113,7 +119,44 @@ def grow_attempts(state: State, rows: int) -> None:
         scratch=grown(state.scratch, max(len(state.scratch), rows)),
         actions=grown(state.actions, _actions(state, rows)),
     )
-    state.counts["free_attempt"] = old
+    state.counts["free_attempt"] = state.counts["newest_attempts"] = old
+
+
+def without_spare(state: State) -> dict[str, Any]:
+    """Tables of tasks and attempts without most rows that were never used, and counts that go with them.
+
+    Rows that came last stand in the free list in order, and what is given back stands before them. So from the first
+    one on that was never used none was, and the list can end earlier; some are kept.
+    """
+    counts = state.counts.copy()
+    tasks = _kept_rows(len(state.tasks), int(counts.newest_tasks[0]), _unused_task(state))
+    attempts = _kept_rows(len(state.attempts), int(counts.newest_attempts[0]), _unused_attempt(state))
+    counts["extra_n"] = tasks
+    made = {name: getattr(state, name)[:tasks] for name in ("tasks", "links", "marks", "extra", "ended")}
+    return made | {"attempts": state.attempts[:attempts], "placed": state.placed[:attempts], "counts": counts}
+
+
+def end_lists(short: State, whole: State) -> None:
+    """In tables that `without_spare` cut, the lists of free rows end where they ended before."""
+    for name in ("tasks", "attempts"):
+        table, before = getattr(short, name), getattr(whole, name)
+        if len(table) < len(before):
+            table.next[-1] = before.next[-1]
+
+
+def _kept_rows(rows: int, newest: int, unused: Callable[[int], bool]) -> int:
+    used = bisect.bisect_left(range(newest, rows), True, key=unused) + newest
+    return min(rows, used + used // _SPARE + _FEWEST)
+
+
+def _unused_task(state: State) -> Callable[[int], bool]:
+    states, generations = state.tasks["state"], state.marks["generation"]
+    return lambda row: bool(states[row] == FREE and generations[row] == 1)
+
+
+def _unused_attempt(state: State) -> Callable[[int], bool]:
+    tasks, generations = state.attempts["task"], state.attempts["generation"]
+    return lambda row: bool(tasks[row] < 0 and generations[row] == 1)
 
 
 def _actions(state: State, attempts: int) -> int:

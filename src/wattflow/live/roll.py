@@ -147,7 +147,7 @@ def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[
     for number, (seed, left) in enumerate(draws):
         if number:
             _again(copy, made, *pristine)
-        made.runtime[:], made.pulse["seed"] = left, seed
+        made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
         rows.append(_one(copy, made, until_s))
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))

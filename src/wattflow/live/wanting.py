@@ -290,7 +290,7 @@ def _next_joint(state, ask, functions):
     n = _row(state, ask, n, WAIT, -1)
     for at in range(counts.active_n):
         group = state.groups[state.active_groups[at]]
-        node = state.class_nodes[state.classes[group.cls].first + group.low]
+        node = group.node
         if group.power_state == ON and fold.may_sleep(state, node):
             n = _row(state, ask, n, SLEEP, node)
         elif group.power_state == ASLEEP or group.power_state == FALLING:

@@ -138,7 +138,7 @@ POWER_CAP = Policy(
     "fewest added joules below a cap on watts that may change over time",
     score=score,
     act=act,
-    settings=Settings(wakes=True),
+    settings=Settings(wakes=True, alike=True),
     params=DIAL.defaults,
     prepare=prepare,
     terms=terms.JOULES,

@@ -40,6 +40,7 @@ from wattflow.live import (
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
+from wattflow.policy import registry
 
 GIB = 1 << 30
 CURVE = PowerProfile((0.0, 4.0), (50.0, 130.0))
@@ -420,6 +421,22 @@ def test_a_warm_container_comes_back_with_a_refusal() -> None:
     engine.put(REFUSED, placement.attempt, until_s=9.0)
     engine.step(4.0)
     assert engine.state.containers.idle_since[int(engine.state.nodes.first_container[0])] == containers == 2.0
+
+
+def test_a_cap_that_holds_one_task_of_a_shape_holds_all_without_a_look_at_each() -> None:
+    engine, _ = engine_with(4, 4)
+    engine.use(registry.load("power-cap", share=0.01))
+    small, large = one_core(engine), one_core(engine, 2.0)
+    for tag in range(500):
+        engine.put(TASK, (small, large)[tag % 2], estimate_s=10.0, tag=tag)
+    first = engine.step(1.0)
+    assert tags(first) == [0], "where nothing runs one task may exceed the cap"
+    before = engine.counts["scored"]
+    engine.put(TASK, small, estimate_s=10.0, tag=500)
+    assert not engine.step(2.0).placements
+    assert engine.counts["scored"] - before <= 4, "one look for each shape, at two kinds of nodes"
+    engine.put(FINISHED, first.placements[0].attempt)
+    assert tags(engine.step(3.0)) == [1], "the next in the queue, of the other shape"
 
 
 def test_another_policy_takes_the_queue_over() -> None:

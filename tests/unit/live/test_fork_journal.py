@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wattflow.engine.validate import validate_state
 from wattflow.live import FINISHED, GONE, STARTED, TASK, Engine, Placement, fork, journal
 from wattflow.live.journal import Journal
+from wattflow.model.cluster import Node
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.workflow import Function, Variant
 from wattflow.testing.sample_states import sample_states
@@ -58,6 +60,26 @@ def test_a_fork_goes_on_as_the_original_would_and_leaves_it_alone() -> None:
     ahead = play(copy, 4, 9)
     assert {name: getattr(engine.state, name).tobytes() for name in engine.state.NAMES} == before
     assert play(engine, 4, 9) == ahead
+
+
+def test_a_fork_has_few_spare_rows_and_takes_more_when_it_needs_them() -> None:
+    engine = begun()
+    engine.room(4_000, 3_000)
+    copy = fork.fork(engine)
+    assert len(copy.state.tasks) < 1_500
+    assert len(copy.state.attempts) < 500
+    validate_state(copy.state)
+    told = []
+    for one in (engine, copy):
+        one.node(Node("large", 64, 1 << 40, allocatable_cores=1e6))
+        shape = one.shape((Variant(cores=1.0),))
+        tasks = {one.put(TASK, shape, estimate_s=1.0, tag=tag) for tag in range(2_000)}
+        assert len(tasks) == 2_000
+        told.append([(placement.tag, placement.node) for placement in one.step(4.0).placements])
+        validate_state(one.state)
+    assert len(told[0]) >= 2_000
+    assert told[0] == told[1]
+    assert len(copy.state.tasks) >= 2_000
 
 
 def test_a_fork_that_is_dropped_is_free_at_once() -> None:
