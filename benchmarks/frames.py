@@ -84,10 +84,7 @@ def grid(tasks: int, traces: int, kept: Path) -> None:
     print(f"\nGrid: {traces} traces × {tasks:,} tasks × 12 designs; rows are kept in {kept}")
     rows = frames_grid.run_grid(kept, tasks, range(traces))
     print(frames_grid.tables(rows))
-    minutes = frames_grid.minutes_on_2_cores(rows)
-    whole = traces == workloads.TRACES and tasks == workloads.TASKS
-    figure("frames_grid_traces", len({row["trace"] for row in rows}), "traces", str(workloads.TRACES), whole)
-    figure("frames_grid_minutes_on_2_cores", minutes, "min", "<=20" if whole else "none", minutes <= 20)
+    FIGURES.extend(frames_grid.figures(rows, tasks))
 
 
 def row(name: str, run: Run) -> dict[str, float]:
@@ -263,13 +260,14 @@ def main() -> None:
         one(given.one, given.tasks)
         return
     short = 10 if given.quick else 1
+    rows = Path("out/frames_grid_quick.csv") if given.quick else given.rows
     if given.quick:
         print("quick: traces of a tenth of the length")
     run_frame(library.load_frame("centralised"), *workloads.skewed(1000))
     np.seterr(all="ignore")
     parts = {
         "speed": lambda: speed(3_000_000 // short),
-        "grid": lambda: grid(workloads.TASKS // short, 4 if given.quick else workloads.TRACES, given.rows),
+        "grid": lambda: grid(workloads.TASKS // short, 4 if given.quick else workloads.TRACES, rows),
         "headline": lambda: headline(500_000 // short),
         "exde": exde,
         "policies": lambda: policies(20_000 // short),

@@ -86,10 +86,10 @@ def cold_start(count: int, pods: int) -> None:
     name = f"kube_cold_start_{count}_nodes_{pods}_pods"
     waiting = pods // 10
     with measure.rig_of(count, measure.SHAPES, name) as (rig, nodes):
-        with measure.namespace(rig, "there") as there:
+        with measure.namespace(rig, "there", clean=False) as there:
             measure.fill(rig, there, pods - waiting, "nobody")
             measure.bind_bare(rig, there, pods - waiting, nodes)
-            with measure.namespace(rig, "waiting") as here, measure.watching(rig, here) as binds:
+            with measure.namespace(rig, "waiting", clean=False) as here, measure.watching(rig, here) as binds:
                 measure.fill(rig, here, waiting, OURS)
                 began = time.time()
                 with measure.ours()(rig) as process:

@@ -3,7 +3,10 @@
 Real: workflow-controller, API server, schedulers. Simulated: the nodes, on which a task lasts its recorded runtime
 divided by the node's speed (KWOK). One log per run holds when each pod began and ended and where; makespan and energy
 both come from it. Energy is modelled: each node's curve at its busy cores, idle watts included, over the makespan of
-that run. kube-scheduler runs with its client limit lifted; both runs have the same controller settings.
+that run. kube-scheduler runs with its client limit lifted; all runs have the same controller settings.
+
+A run takes minutes, so `--only` and `--who` do a portion; figures come from all logs that are in the folder. In
+`wattflow-sleep`, only when asked for, ours puts idle nodes to sleep (assumed watts and times, see `kube_naps`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kube_measure as measure
+import kube_naps
 from kube_measure import DEFAULT, LABEL, OURS, figure
+from kube_naps import Naps
 from kuberig import argo
 from kuberig.api import JSON
 from kuberig.kwok import Shape
@@ -32,6 +37,8 @@ from wattflow.traces import documents, wfformat
 
 SECONDS = "rig.wattflow.io/seconds"
 SPEED = "wattflow.io/speed"
+KUBE, SLEEPS = "kube-scheduler", "wattflow-sleep"
+WHO = (KUBE, OURS, SLEEPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,8 @@ class Class:
 
     def shape(self) -> Shape:
         """What the rig makes of it."""
-        labels = {LABEL: self.profile.replace(":", ".").replace("/", "."), SPEED: f"{self.speed:g}"}
+        curve = self.profile.replace(":", ".").replace("/", ".")
+        labels = {LABEL: curve, SPEED: f"{self.speed:g}", "wattflow.io/sleep": "true"}
         return Shape(self.name, cpu=str(self.cores), memory="256Gi", labels=labels)
 
 
@@ -112,12 +120,36 @@ def manifest(workflow: Workflow, scheduler: str, scale: float) -> JSON:
     return document
 
 
-def run(rig: Rig, batch: list[Workflow], scheduler: str, label: str, arguments: argparse.Namespace) -> list[Row]:
-    """Submits workflows together and returns their log."""
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What one run left: its pods, and when nodes slept, in seconds since the workflows were submitted."""
+
+    rows: list[Row]
+    asleep: dict[str, list[tuple[float, float]]]
+
+    @classmethod
+    def read(cls, path: Path) -> Log:
+        head, *lines = path.read_text().splitlines()
+        return cls([Row(**json.loads(line)) for line in lines], json.loads(head)["asleep"])
+
+    def write(self, path: Path) -> None:
+        """One line about the nodes, then one for each pod."""
+        lines = [json.dumps({slot: getattr(row, slot) for slot in Row.__slots__}) for row in self.rows]
+        path.write_text("\n".join([json.dumps({"asleep": self.asleep}), *lines]) + "\n")
+
+
+def run(rig: Rig, batch: list[Workflow], who: str, label: str, arguments: argparse.Namespace) -> Log:
+    """Submits workflows together to one scheduler and returns their log."""
     scale = scale_of(batch, arguments.seconds if len(batch) == 1 else arguments.recorded_seconds, arguments)
-    with measure.namespace(rig, label) as namespace:
+    naps = Naps.at(Path(arguments.out, f"{label}-{who}.naps"), scale)
+    start = measure.kube_scheduler(1e5)
+    if who != KUBE:
+        params = ["[params]", *arguments.params]
+        more = lambda rig: params + (naps.lines(rig) if who == SLEEPS else [])  # noqa: E731
+        start = measure.ours(arguments.policy, workflows=True, more=more)
+    with start(rig), measure.namespace(rig, f"argo-{label}-{who}") as namespace:
         argo.prepare_namespace(rig.api, namespace)
-        documents_ = [manifest(workflow, scheduler, scale) for workflow in batch]
+        documents_ = [manifest(workflow, DEFAULT if who == KUBE else OURS, scale) for workflow in batch]
         submitted_ms = time.time() * 1000
         names = [argo.submit(rig.api, namespace, document) for document in documents_]
         for name in names:
@@ -129,11 +161,7 @@ def run(rig: Rig, batch: list[Workflow], scheduler: str, label: str, arguments: 
     count = sum(len(workflow.tasks) for workflow in batch)
     if len(rows) != count:
         raise RuntimeError(f"{label}: {len(rows)} pods for {count} tasks")
-    folder = Path(arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps({slot: getattr(row, slot) for slot in Row.__slots__}) for row in rows)
-    (folder / f"{label}.jsonl").write_text("\n".join(lines) + "\n")
-    return rows
+    return Log(rows, kube_naps.asleep(naps.log, submitted_ms / 1000))
 
 
 def _row(pod: JSON, submitted_ms: float) -> Row:
@@ -153,16 +181,16 @@ def makespan_s(rows: list[Row]) -> float:
     return max(row.ended_s for row in rows)
 
 
-def energy_j(rows: list[Row], nodes: list[str]) -> float:
+def energy_j(log: Log, nodes: list[str]) -> float:
     """Joules of all nodes, idle ones included, from submission to the end of the last task."""
-    ends_s = makespan_s(rows)
+    ends_s = makespan_s(log.rows)
     curves = {one.name: resolve_profile(one.profile, one.cores) for one in CLASSES}
     total = 0.0
     for node in nodes:
         curve = curves[node.rpartition("-")[0]]
         steps = sorted(
             change
-            for row in rows
+            for row in log.rows
             if row.node == node
             for change in ((row.began_s, row.cores), (row.ended_s, -row.cores))
         )
@@ -170,7 +198,24 @@ def energy_j(rows: list[Row], nodes: list[str]) -> float:
         for when_s, more in [*steps, (ends_s, 0.0)]:
             total += curve.at(max(0.0, busy)) * (when_s - at_s)
             busy, at_s = busy + more, when_s
+        slept_s = sum(max(0.0, min(ends_s, end) - max(0.0, begin)) for begin, end in log.asleep.get(node, ()))
+        total -= (curve.at(0.0) - kube_naps.ASLEEP_W) * slept_s
     return total
+
+
+def between_s(rows: list[Row], batch: list[Workflow]) -> float:
+    """Median of the seconds from the end of a task's last parent to its beginning: what everybody but nodes took."""
+    ends = {(row.workflow, row.task): row.ended_s for row in rows}
+    names = {_name(workflow): {task.id: task.parents for task in workflow.tasks} for workflow in batch}
+    return statistics.median(
+        row.began_s - max((ends[row.workflow, parent] for parent in names[row.workflow][row.task]), default=0.0)
+        for row in rows
+    )
+
+
+def _name(workflow: Workflow) -> str:
+    document: JSON = dict(manifests.manifest(workflow))
+    return str(document["metadata"]["name"])
 
 
 def batches(arguments: argparse.Namespace) -> dict[str, list[Workflow]]:
@@ -189,35 +234,47 @@ def instances(arguments: argparse.Namespace) -> list[Path]:
     return sorted(Path(folder, "wfinstances", "nextflow").glob("*.json.gz")) if folder else []
 
 
-def compare(rig: Rig, nodes: list[str], arguments: argparse.Namespace) -> None:
-    """Every batch under both schedulers, and the means over workflows."""
-    saved: dict[str, list[float]] = {"makespan": [], "energy": []}
+def measure_all(rig: Rig, arguments: argparse.Namespace) -> None:
+    """Every batch that was asked for under every scheduler that was; logs go to the folder."""
+    folder = Path(arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
     for label, batch in batches(arguments).items():
-        spans: dict[str, dict[str, float]] = {}
-        joules: dict[str, float] = {}
-        for who, scheduler, start in (
-            ("kube-scheduler", DEFAULT, measure.kube_scheduler(1e5)),
-            (OURS, OURS, measure.ours(arguments.policy, workflows=True)),
-        ):
-            with start(rig):
-                rows = run(rig, batch, scheduler, f"argo-{label}-{who}", arguments)
-            by = {name: [row for row in rows if row.workflow == name] for name in {row.workflow for row in rows}}
-            spans[who] = {name: makespan_s(own) for name, own in by.items()}
-            joules[who] = energy_j(rows, nodes)
-            print(f"{label} ({len(rows)} tasks), {who}: {spans[who]} s, {joules[who]:.0f} J", flush=True)
-        for name in sorted(spans[OURS]):
-            before, after = spans["kube-scheduler"][name], spans[OURS][name]
-            saved["makespan"].append(100 * (before - after) / before)
-            figure(f"kube_argo_{name}_makespan_saved", saved["makespan"][-1], "%")
-        saved["energy"].append(100 * (joules["kube-scheduler"] - joules[OURS]) / joules["kube-scheduler"])
-        figure(f"kube_argo_{label}_energy_saved", saved["energy"][-1], "%")
-    for what, values in saved.items():
-        mean = statistics.fmean(values)
-        figure(f"kube_argo_mean_{what}_saved", mean, "%", ">=15", mean >= 15)
+        for who in arguments.who if arguments.only in ("both", label) else ():
+            run(rig, batch, who, label, arguments).write(folder / f"{label}-{who}.jsonl")
+            print(f"{label}: {who} has run", flush=True)
+
+
+def tell(nodes: list[str], arguments: argparse.Namespace) -> None:
+    """Figures from all logs that are there: what each run of ours saves against kube-scheduler's."""
+    saved: dict[str, dict[str, list[float]]] = {who: {"makespan": [], "energy": []} for who in WHO if who != KUBE}
+    for label, batch in batches(arguments).items():
+        paths = {who: Path(arguments.out, f"{label}-{who}.jsonl") for who in WHO}
+        logs = {who: Log.read(path) for who, path in paths.items() if path.exists()}
+        for who, log in logs.items():
+            figure(f"kube_argo_{label}_{who}_makespan", makespan_s(log.rows), "s")
+            figure(f"kube_argo_{label}_{who}_energy", energy_j(log, nodes) / 1000, "kJ")
+            figure(f"kube_argo_{label}_{who}_between_tasks", between_s(log.rows, batch), "s")
+        for who in [one for one in saved if one in logs and KUBE in logs]:
+            for workflow in batch:
+                before, after = (_span_s(logs[one], _name(workflow)) for one in (KUBE, who))
+                saved[who]["makespan"].append(100 * (before - after) / before)
+                figure(f"kube_argo_{_name(workflow)}_{who}_makespan_saved", saved[who]["makespan"][-1], "%")
+            before, after = (energy_j(logs[one], nodes) for one in (KUBE, who))
+            saved[who]["energy"].append(100 * (before - after) / before)
+            figure(f"kube_argo_{label}_{who}_energy_saved", saved[who]["energy"][-1], "%")
+    for who, kinds in saved.items():
+        for what, values in kinds.items():
+            if values:
+                mean = statistics.fmean(values)
+                figure(f"kube_argo_{who}_mean_{what}_saved", mean, "%", ">=15", mean >= 15)
+
+
+def _span_s(log: Log, workflow: str) -> float:
+    return makespan_s([row for row in log.rows if row.workflow == workflow])
 
 
 def main() -> None:
-    """Runs all workflows twice and prints all figures once more."""
+    """Runs what is asked for and prints all figures once more."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=1000, help="of the Montage-like workflow")
     parser.add_argument(
@@ -226,18 +283,28 @@ def main() -> None:
         metavar="WFFORMAT",
         help="recorded workflows, submitted together; else Nextflow's nine",
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the generated one should take at speed 1")
-    parser.add_argument("--recorded-seconds", type=float, default=110.0, help="the same of the recorded ones together")
+    parser.add_argument(
+        "--seconds", type=float, default=240.0, help="how long the generated one should take at speed 1"
+    )
+    parser.add_argument("--recorded-seconds", type=float, default=240.0, help="the same of the recorded ones together")
     parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
     parser.add_argument("--each", type=int, default=1, help="nodes of each class")
+    parser.add_argument("--only", choices=("montage", "recorded", "both"), default="both", help="a part of the run")
+    parser.add_argument(
+        "--who", nargs="*", choices=WHO, default=[KUBE, OURS], help="a part of the run; none: figures only"
+    )
     parser.add_argument("--policy", default="wattflow")
+    parser.add_argument("--params", nargs="*", default=["margin = 0.5"], help="lines of our scheduler's [params]")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")
     arguments = parser.parse_args()
-    count = arguments.each * len(CLASSES)
-    with measure.rig_of(count, [one.shape() for one in CLASSES], "kube_argo", resting=False) as (rig, nodes):
-        rig.start_argo(requeue_s=0.5)
-        compare(rig, nodes, arguments)
+    if arguments.who:
+        shapes = [one.shape() for one in CLASSES]
+        with measure.rig_of(arguments.each * len(CLASSES), shapes, "kube_argo", resting=False) as (rig, _):
+            rig.start_argo(requeue_s=0.5)
+            measure.grant_nodes(rig, "sleep")
+            measure_all(rig, arguments)
+    tell([f"{one.name}-{i}" for one in CLASSES for i in range(arguments.each)], arguments)
     print("\n".join(["", *measure.FIGURES]))
 
 

@@ -30,6 +30,7 @@ DEFAULT = "default-scheduler"
 OURS = "wattflow"
 LABEL = "wattflow.io/power-profile"
 FIGURES: list[str] = []
+_DELETES = 20
 # The taint that new nodes get would be taken off again, node by node: no part of what is measured.
 OPTIONS = Options(scheduler=False, api_flags=("--disable-admission-plugins=TaintNodesByCondition",))
 SHAPES = [
@@ -124,15 +125,21 @@ def watching(rig: Rig, namespace: str) -> Iterator[Binds]:
 
 
 @contextmanager
-def namespace(rig: Rig, name: str) -> Iterator[str]:
-    """A namespace with the account that pods need; its pods are gone afterwards."""
+def namespace(rig: Rig, name: str, clean: bool = True) -> Iterator[str]:
+    """A namespace with the account that pods need; its pods are gone afterwards, unless the rig goes anyway."""
     name = name.replace("_", "-")
     rig.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     rig.api.await_one(f"/api/v1/namespaces/{name}/serviceaccounts", "default", lambda _: True, 30)
     try:
         yield name
     finally:
-        rig.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+        for _ in range(_DELETES if clean else 0):
+            try:
+                rig.api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+                break
+            except ApiError as error:
+                if error.status != 504:  # so many that a request ends before it is done: it goes on with the next
+                    raise
 
 
 def pod(name: str, scheduler: str) -> JSON:
@@ -173,8 +180,17 @@ def kube_scheduler(qps: float | None) -> Starter:
     return running
 
 
-def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = False) -> Starter:
-    """`wattflow kube scheduler` under an account of least rights, with node profiles by label."""
+def ours(
+    policy: str = "wattflow",
+    workflows: bool = False,
+    profiles: bool = False,
+    more: Callable[[Rig], list[str]] = lambda rig: [],
+) -> Starter:
+    """`wattflow kube scheduler` under an account of least rights, with node profiles by label.
+
+    Args:
+        more: Further lines of its configuration.
+    """
 
     @contextmanager
     def running(rig: Rig) -> Iterator[Process]:
@@ -182,7 +198,7 @@ def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = Fal
         config = rig.folder / "scheduler.toml"
         lines = [f'name = "{OURS}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]"]
         lines += [f"profiles = {str(profiles).lower()}"]
-        lines += ["[workflows]", f"argo = {str(workflows).lower()}"]
+        lines += ["[workflows]", f"argo = {str(workflows).lower()}", *more(rig)]
         config.write_text("\n".join(lines) + "\n")
         words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "-v", "--config", str(config)]
         words += ["--kubeconfig", str(rig.scheduler_kubeconfig)]
@@ -197,6 +213,17 @@ def ours(policy: str = "wattflow", workflows: bool = False, profiles: bool = Fal
             rig.processes.stop(process)
 
     return running
+
+
+def grant_nodes(rig: Rig, name: str) -> None:
+    """Let our scheduler write nodes (deploy/claims, deploy/sleep)."""
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
+    rig.api.create(f"{group}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
+    body = {"metadata": {"name": name}, "roleRef": role, "subjects": [who]}
+    rig.api.create(f"{group}/clusterrolebindings", body)
 
 
 def _answers(url: str) -> bool:

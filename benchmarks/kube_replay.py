@@ -166,3 +166,13 @@ def write(path: Path, found: Mapping[str, Mapping[str, Measured]]) -> None:
         for where, policies in found.items()
     }
     path.write_text(json.dumps(plain, indent=1) + "\n")
+
+
+def read(path: Path) -> dict[str, dict[str, Measured]]:
+    """What `write` wrote; nothing where there is no file."""
+    if not path.exists():
+        return {}
+    return {
+        where: {name: Measured(**one) for name, one in policies.items()}
+        for where, policies in json.loads(path.read_text()).items()
+    }

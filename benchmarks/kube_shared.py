@@ -1,5 +1,7 @@
 """Both schedulers fill the same nodes at once; of our two replicas (with claims) the leader is killed again and again.
 
+All connections of our replicas, watches among them, are cut from time to time, too.
+
 Counts what must not happen: a node with more requested than it has, a pod that changed its node, a pod left waiting.
 """
 
@@ -11,9 +13,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import kube_cuts
 import kube_measure as measure
 from kube_measure import DEFAULT, OURS, ROOT, figure
 from kuberig import load
@@ -44,24 +48,13 @@ release_s = 60
 """
 
 
-def grant(rig: Rig) -> None:
-    """The right to claim nodes (deploy/claims)."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}
-    rig.api.create(f"{group}/clusterroles", {"metadata": {"name": "claims"}, "rules": [rule]})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "claims"}
-    who = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "wattflow-scheduler"}
-    body = {"metadata": {"name": "claims"}, "roleRef": role, "subjects": [who]}
-    rig.api.create(f"{group}/clusterrolebindings", body)
-
-
-def start(rig: Rig, settle_s: float) -> Process:
+def start(rig: Rig, kubeconfig: Path, settle_s: float) -> Process:
     """One replica of ours."""
     (port,) = free_ports(1)
     config = rig.folder / f"shared-{port}.toml"
     config.write_text(CONFIG.replace("PORT", str(port)).replace("SETTLE", f"{settle_s:g}"))
     words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "--config", str(config)]
-    words += ["--kubeconfig", str(rig.scheduler_kubeconfig)]
+    words += ["--kubeconfig", str(kubeconfig)]
     return rig.processes.start(f"wattflow-{port}", words, {"PYTHONPATH": str(ROOT / "src")})
 
 
@@ -104,22 +97,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--kill-every", type=float, default=20.0, metavar="SECONDS")
+    parser.add_argument("--cut-every", type=float, default=15.0, metavar="SECONDS")
     parser.add_argument("--settle", type=float, default=5.0, metavar="SECONDS")
     parser.add_argument("--limit", type=float, default=420.0, metavar="SECONDS")
     arguments = parser.parse_args()
     count = -(-arguments.pods // CORES)
     with measure.rig_of(count, [SHAPE], "kube_shared") as (rig, _):
-        grant(rig)
+        measure.grant_nodes(rig, "claims")
         with (
             measure.namespace(rig, "shared") as space,
             measure.watching(rig, space) as binds,
             moves(rig, space) as moved,
             measure.kube_scheduler(None)(rig),
+            kube_cuts.cutting(rig.scheduler_kubeconfig, rig.api.server, arguments.cut_every) as (kubeconfig, relay),
         ):
-            replicas = [start(rig, arguments.settle) for _ in range(2)]
+            replica = lambda: start(rig, kubeconfig, arguments.settle)  # noqa: E731
+            replicas = [replica() for _ in range(2)]
             path = f"/api/v1/namespaces/{space}/pods"
             measure.all_taken(load.send(rig, (load.create(path, body(i)) for i in range(arguments.pods))))
-            kills = _until_bound(rig, binds, replicas, arguments)
+            kills = _until_bound(rig, binds, replicas, replica, arguments)
             for one in replicas:
                 rig.processes.stop(one)
             pods = rig.api.items(path)
@@ -128,6 +124,7 @@ def main() -> None:
     by = Counter(one["spec"]["schedulerName"] for one in pods if one["spec"].get("nodeName"))
     waiting = arguments.pods - sum(used.values())
     figure("kube_shared_leaders_killed", kills, "times")
+    figure("kube_shared_connections_cut", relay.cuts, "times")
     figure("kube_shared_bound_by_ours", by[OURS], "pods")
     figure("kube_shared_bound_by_the_other", by[DEFAULT], "pods")
     figure("kube_shared_overcommitted_nodes", over, "nodes", "0", over == 0)
@@ -135,7 +132,13 @@ def main() -> None:
     figure("kube_shared_pods_left_waiting", waiting, "pods", "0", waiting == 0)
 
 
-def _until_bound(rig: Rig, binds: measure.Binds, replicas: list[Process], arguments: argparse.Namespace) -> int:
+def _until_bound(
+    rig: Rig,
+    binds: measure.Binds,
+    replicas: list[Process],
+    replica: Callable[[], Process],
+    arguments: argparse.Namespace,
+) -> int:
     """Kill the leader and start another in its place until all is bound; how often that was."""
     kills, ends = 0, time.monotonic() + arguments.limit
     next_kill = time.monotonic() + arguments.kill_every
@@ -152,7 +155,7 @@ def _until_bound(rig: Rig, binds: measure.Binds, replicas: list[Process], argume
         for i, one in enumerate(replicas):
             if holder.endswith(f"_{one.pid}"):
                 rig.processes.signal(one, signal.SIGKILL)
-                replicas[i] = start(rig, arguments.settle)
+                replicas[i] = replica()
                 kills += 1
                 break
     return kills

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -31,6 +31,9 @@ AWAKE = "-awake"
 PACKAGES = ("model", "generate", "clusters", "data", "kernel", "engine", "policy", "sim", "plan")
 TRIAL = 2
 """Seeds that every policy runs. An opponent that breaks the bound on each of them is out for that scenario."""
+
+TOGETHER = 12
+"""Policies that a process runs on one drawn stream before it gives its results back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,12 @@ def measure_batch(batch: Batch, baseline: str) -> list[Result]:
     return [measure(scenario, name, seed, name == baseline) for name in policies]
 
 
+def compile_policy(name: str) -> None:
+    """One short run: its code is compiled and kept."""
+    workload = Recipe("map-reduce", 8, 1, Law("lognormal", MEAN_S, 1.0)).draw(1)
+    simulate(workload, cluster_of("mixed"), policy_of(name), seed=1)
+
+
 class Book:
     """Results that are known, in memory and in a file of lines; those of other sources are set aside."""
 
@@ -144,23 +153,33 @@ class Book:
         missing = list(self._missing(batches))
         total, done = sum(len(batch[2]) for batch in missing), 0
         print(f"{title}: {total} runs to go, {len(self.known)} known", flush=True)
+        if not missing:
+            return
         started = said = time.monotonic()
         with ProcessPoolExecutor(self.workers) as pool, self.path.open("a", encoding="utf-8") as file:
-            for results in pool.map(measure_batch, missing, [self.baseline] * len(missing)):
-                for result in results:
+            self._compile(pool, missing)
+            for future in as_completed([pool.submit(measure_batch, batch, self.baseline) for batch in missing]):
+                for result in future.result():
                     self._keep(result)
                     file.write(json.dumps(asdict(result) | {"stamp": self.stamp}) + "\n")
+                    done += 1
                 file.flush()
-                done += len(results)
                 if time.monotonic() - said > 20:
                     said = time.monotonic()
                     print(f"  {done} of {total} runs, {said - started:.0f} s", flush=True)
 
+    def _compile(self, pool: ProcessPoolExecutor, missing: Sequence[Batch]) -> None:
+        """Compile what the runs need, once each: what all share first, then every policy in some process."""
+        names = dict.fromkeys(name.partition(":")[0] for batch in missing for name in batch[2])
+        pool.submit(compile_policy, self.baseline).result()
+        list(pool.map(compile_policy, names))
+
     def _missing(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """What is not known, a few policies at a time: little is lost where a call is cut off."""
         for scenario, seed, policies in batches:
-            left = tuple(name for name in policies if (scenario, name, seed) not in self.known)
-            if left:
-                yield scenario, seed, left
+            left = [name for name in policies if (scenario, name, seed) not in self.known]
+            for first in range(0, len(left), TOGETHER):
+                yield scenario, seed, tuple(left[first : first + TOGETHER])
 
     def table(self, scenarios: Sequence[Scenario], seeds: range) -> Table:
         """What is known of these scenarios and seeds."""

@@ -14,8 +14,10 @@ from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.run import run_frame
 from wattflow.model.cluster import Cluster, Node
+from wattflow.model.profile import PowerProfile
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
+from wattflow.policy import registry
 from wattflow.sim import simulate
 
 
@@ -107,3 +109,47 @@ def test_centralised_with_a_policy_of_the_engine_is_the_core(seed: int, name: st
     core = simulate(workload, cluster, name, seed=seed)
     frame = run_frame(Frame("centralised"), workload, cluster, f"engine:{name}", seed=seed)
     assert frame.attempts.tobytes() == core.attempts.tobytes()
+
+
+def _told_apart(workload: Workload) -> Workload:
+    """Every task asks for memory, and no two have the same estimate."""
+    asking = tuple(
+        replace(shape, variants=tuple(replace(v, memory_bytes=max(v.memory_bytes, 1 << 28)) for v in shape.variants))
+        for shape in workload.shapes
+    )
+    runtime_s = workload.runtime_s + 1e-3 * np.arange(1, len(workload) + 1)
+    return replace(workload, shapes=asking, runtime_s=runtime_s, estimate_s=runtime_s)
+
+
+ENGINES_OWN = {"sjf": {"queue": "strict"}, "hpe": {"guarantees": (1.0,)}, "kubernetes": {"pods": 0, "samples": False}}
+"""What the engine has and a frame has not: the core is the frame's without it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(ENGINES_OWN))
+def test_what_only_the_engine_has_is_all_that_differs(name: str) -> None:
+    """As frames' policies these three differ from the core by one setting each; `kubernetes` only on large clusters."""
+    differ = 0
+    for seed in range(12):
+        rng = random.Random(seed)
+        cluster = random_cluster(rng)
+        workload = _told_apart(random_workload(rng, cluster, gangs=False))
+        workload = replace(workload, parent_bytes=np.zeros_like(workload.parent_bytes))
+        frame = run_frame(Frame("centralised"), workload, cluster, f"engine:{name}", seed=seed).attempts.tobytes()
+        policy = registry.load(name)
+        assert (
+            frame
+            == simulate(workload, cluster, policy.with_settings(**ENGINES_OWN[name]), seed=seed).attempts.tobytes()
+        )
+        differ += frame != simulate(workload, cluster, policy, seed=seed).attempts.tobytes()
+    assert (differ > 0) == (name != "kubernetes")
+
+
+def test_a_frame_knows_no_110_pods() -> None:
+    """120 small tasks and one large node: `kubernetes` places 110 of them, the frame all that fit."""
+    tasks = [(0.0, 5.0, -1)] * 120
+    cluster = Cluster("c", (Node("n", 128, 1 << 40, power=PowerProfile((0.0, 128.0), (10.0, 100.0))),))
+    workload = _told_apart(_workload(tasks))
+    core = simulate(workload, cluster, "kubernetes").attempts
+    frame = run_frame(Frame("centralised"), workload, cluster, "engine:kubernetes").attempts
+    assert [int((rows["start_s"] == 0.0).sum()) for rows in (core, frame)] == [110, 120]

@@ -192,6 +192,23 @@ def test_a_finished_workflow_is_wfformat_with_joules(home: Path, tmp_path: Path)
     document = read_document(out)
     assert [task.id for task in document.tasks] == ["write", "read"] and document.tasks[1].parents == ("write",)
     assert all(task.runtime_s > 0 and task.energy_j is not None for task in document.tasks)
+    assert all(task.machine == document.machines[0].name and task.energy_provenance for task in document.tasks)
+    assert document.makespan_s is not None and document.makespan_s >= sum(task.runtime_s for task in document.tasks)
+    assert document.executed_at is not None and not document.executed_at.startswith("1970")
+    assert document.tasks[1].start_s >= document.tasks[0].start_s + document.tasks[0].runtime_s
+
+
+def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "little.json"
+    path.write_text(json.dumps(WORKFLOW))
+    assert cli(home, "run", str(path)).returncode == 0
+    name = json.loads(cli(home, "ps", "-o", "json").stdout)["rows"][0]["id"]
+    told = cli(home, "describe", name).stdout
+    assert "2 done" in told and "lasted" in told and "_s " not in told and "{" not in told
+    (about,) = json.loads(cli(home, "describe", name, "-o", "json").stdout)["rows"]
+    assert about["state"] == "done" and [row["key"] for row in about["attempts"]] == ["write", "read"]
+    task = cli(home, "describe", f"{name}/write").stdout
+    assert "write" in task and "done" in task and "2 done" not in task
 
 
 def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> None:

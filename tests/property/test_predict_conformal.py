@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ from wattflow.predict import conformal
 @given(st.integers(0, 10_000), st.sampled_from([0.8, 0.9, 0.95]), st.sampled_from(["normal", "skewed", "heavy"]))
 def test_split_conformal_covers_its_level(seed: int, level: float, shape: str) -> None:
     rng = np.random.default_rng(seed)
-    draw = {"normal": rng.normal, "skewed": rng.gumbel, "heavy": lambda size: rng.standard_t(3, size)}[shape]
+    draws: dict[str, Callable[..., object]] = {
+        "normal": rng.normal, "skewed": rng.gumbel, "heavy": lambda size: rng.standard_t(3, size)
+    }  # fmt: skip
+    draw = draws[shape]
     low, high = conformal.split_conformal(np.asarray(draw(size=2000)), level)
     fresh = np.asarray(draw(size=4000))
     assert abs(np.mean((fresh >= low) & (fresh <= high)) - level) < 0.04
@@ -76,3 +80,13 @@ def test_few_residuals_give_a_wide_interval() -> None:
     found = conformal.calibrate(np.array([0.1]), np.zeros(1, np.int64), np.zeros(1, np.int64), 2)
     low, high = found.interval(np.zeros(1), np.ones(1, np.int64), 0.9)
     assert high[0] - low[0] > 4
+
+
+def test_a_further_error_is_added_as_an_independent_one() -> None:
+    rng = np.random.default_rng(0)
+    heavy = rng.standard_t(3, 4000) * 0.1
+    task = np.zeros(4000, np.int64)
+    one = conformal.calibrate(heavy, task, rng.integers(0, 5, 4000), 1)
+    low, high = conformal.widened(one, 0.2).interval(np.zeros(1), np.zeros(1, np.int64), 0.9)
+    new = rng.standard_t(3, 20000) * 0.1 + rng.normal(0, 0.2, 20000)
+    assert np.mean((new >= low[0]) & (new <= high[0])) == pytest.approx(0.9, abs=0.02)

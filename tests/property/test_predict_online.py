@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattflow.predict.online import Corrector, RecursiveLeastSquares, shadow_test
+from wattflow.predict.online import AdaptiveWidth, Corrector, RecursiveLeastSquares, shadow_test
 
 
 @settings(max_examples=40, deadline=None)
@@ -86,3 +86,35 @@ def test_a_refit_must_win_in_the_shadow() -> None:
 def test_forgetting_outside_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match="forgetting"):
         RecursiveLeastSquares(np.ones(1), 0.2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), wrong=st.sampled_from([0.3, 1.0, 3.0]))
+def test_intervals_come_to_cover_what_they_promise(seed: int, wrong: float) -> None:
+    """However wrong the width as fitted was, and though each task is judged only after ten more have begun."""
+    rng = np.random.default_rng(seed)
+    true = np.exp(rng.normal(0, 0.2, 1500))
+    low, high = math.exp(-wrong * 1.645 * 0.2), math.exp(wrong * 1.645 * 0.2)
+    width = AdaptiveWidth()
+    covered = []
+    for i, value in enumerate(true.tolist()):
+        ends = width.interval("t", 1.0, low, high)
+        covered.append(ends[0] <= value <= ends[1])
+        if i >= 10:
+            width.finished("t", float(true[i - 10]), 1.0, low, high)
+    assert 0.85 < np.mean(covered[300:]) < 0.95
+
+
+def test_what_other_kinds_earned_is_half_believed() -> None:
+    width = AdaptiveWidth()
+    for _ in range(200):
+        width.finished("a", 1.0, 1.0, 0.5, 2.0)
+    own, other = (width.interval(kind, 1.0, 0.5, 2.0) for kind in "ab")
+    assert own[1] < other[1] < 2.0
+    assert math.log(other[1]) == pytest.approx(math.log(2.0) * math.exp(0.5 * width.log_factor))
+    for _ in range(200):
+        width.finished("a", 9.0, 1.0, 0.5, 2.0)
+    assert width.interval("b", 1.0, 0.5, 2.0) == width.interval("a", 1.0, 0.5, 2.0), "wider is believed at once"
+    before = width.log_factor
+    width.finished("a", math.nan, 1.0, 0.5, 2.0)
+    assert width.log_factor == before

@@ -55,6 +55,13 @@ def test_the_mean_of_ensembles_is_the_mean_of_their_predictions() -> None:
     np.testing.assert_allclose(both.predict(x), (parts[0].predict(x) + parts[1].predict(x)) / 2, atol=1e-12)
 
 
+def test_shrunk_trees_say_a_share() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 2))
+    some = boosting.fit(rows, rows[:, 0] + 3.0, boosting.Setting(rounds=5))
+    np.testing.assert_allclose(trees.shrunk(some, 0.25).predict(rows), 0.25 * some.predict(rows))
+
+
 def test_columns_without_variation_are_left_out_and_do_not_matter() -> None:
     x, y = table(2, 200, 0.0)
     wide = np.column_stack([np.full(200, np.nan), x[:, 0], np.ones(200), x[:, 1:]])

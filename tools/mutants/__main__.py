@@ -1,10 +1,10 @@
 """`make mutants`: plant small faults, one at a time, and see whether the tests notice.
 
 A seeded choice of faults in `engine`, `sim`, `policy` and `lab/figures`: a comparison, an operator, a constant or a
-condition is changed in a copy of the sources, and the tests that call the faulty function run, uncompiled and the
-quickest first, until one fails. Which tests those are is recorded once by running all (`map.jsonl` beside the results).
-Results are kept as they come: started again, the run goes on where it stopped. A fault that changes no answer is listed
-with its reason in `tests/mutants_unchanged.toml` and left out of the share.
+condition is changed in a copy of the sources, and the tests that call the faulty function run, uncompiled, golden ones
+and then the quickest first, until one fails. Which tests those are is recorded once by running all (`map.jsonl` beside
+the results). Results are kept as they come: started again, the run goes on where it stopped. A fault that changes no
+answer is listed with its reason in `tests/mutants_unchanged.toml` and left out of the share.
 """
 
 from __future__ import annotations

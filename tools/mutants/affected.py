@@ -1,4 +1,4 @@
-"""Which tests to run for a fault: those that call its function, golden ones and then the quickest first."""
+"""Which tests to run for a fault: those that call its function, the quickest first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOW = (
 """Left out: uncompiled they take minutes, or need a browser."""
 CASES = "60"
 """Random cases of the reference simulator; `make test` runs thousands, compiled."""
-PORTIONS_S = (6.0, 10.0, 50.0)
+PORTIONS_S = (6.0, 16.0, 44.0)
 """CPU seconds of tests in each portion; the next runs only when those before notice nothing."""
 GOLDEN = "tests/golden/"
 """Tests that compare whole runs notice most, and there are few files of them to load."""
@@ -70,34 +70,36 @@ def record(path: Path, tests: Sequence[str], processes: int, limit_s: float) -> 
 
 
 def load(path: Path) -> dict[str, list[Timed]]:
-    """The tests that call each function ("path name"), in the order in which to try them."""
+    """The tests that call each function ("path name"), the quickest first."""
     found: dict[str, list[Timed]] = defaultdict(list)
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         if row["passed"]:
             for function in row["functions"]:
                 found[function].append(Timed(row["test"], row["seconds"]))
-    return {function: sorted(tests, key=_eager) for function, tests in found.items()}
+    return {function: sorted(tests, key=_quick) for function, tests in found.items()}
 
 
-def _eager(timed: Timed) -> tuple[bool, float, str]:
-    return not timed.test.startswith(GOLDEN), timed.seconds, timed.test
+def _quick(timed: Timed) -> tuple[float, str]:
+    return timed.seconds, timed.test
 
 
 def portions(fault: Fault, calling: dict[str, list[Timed]]) -> list[list[Timed]]:
-    """The tests for a fault, in portions; a function that no test calls by itself gets those of its whole file."""
+    """The tests for a fault, in portions; a function that no test calls by itself gets those of its whole file.
+
+    Whole runs first, then the unit tests of the fault's own package, which know what its functions should answer, then
+    whatever else is quick.
+    """
     tests = calling.get(f"{fault.path} {fault.function}")
     if not tests:
         of_file = {t for function, each in calling.items() if function.startswith(f"{fault.path} ") for t in each}
-        tests = sorted(of_file, key=_eager)
+        tests = sorted(of_file, key=_quick)
     found: list[list[Timed]] = []
-    left = iter(tests)
-    for most_s in PORTIONS_S:
+    for prefix, most_s in zip((GOLDEN, f"tests/unit/{fault.path.split('/')[0]}/", "tests/"), PORTIONS_S, strict=True):
         portion, spent = [], 0.0
-        for test in left:
-            portion.append(test)
-            spent += test.seconds
-            if spent > most_s:
-                break
+        for test in tests:
+            if test.test.startswith(prefix) and spent <= most_s and not any(test in earlier for earlier in found):
+                portion.append(test)
+                spent += test.seconds
         if portion:
             found.append(portion)
     return found

@@ -63,8 +63,11 @@ def agent(
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+        finally:
+            await transport.close()
 
     try:
         import uvloop

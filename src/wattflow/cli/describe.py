@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import chosen_form, deliver, print_tables, remark
+
+if TYPE_CHECKING:
+    from wattflow.runtime.connection import Connection
+
+MOST_SHOWN = 30
 
 
 def describe(
@@ -20,7 +25,7 @@ def describe(
         int, typer.Option("--seed", metavar="N", min=0, callback=o.seed, help="Draw of a generated workload.")
     ] = 0,
 ) -> None:
-    """Say what a workload or a finished run holds, or how a workflow on the server stands.
+    """Say what a workload or a finished run holds, or how a workflow or task on the server stands.
 
     Tasks, structure, runtimes, data, needs, and what its reader skipped or repaired.
 
@@ -51,7 +56,7 @@ def describe(
 
 
 def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
-    """A workflow of this machine's server, where it knows one of this name."""
+    """A workflow or task of this machine's server, where it knows one of this name."""
     import os
 
     home = os.environ.get("WATTFLOW_HOME")
@@ -64,16 +69,69 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
 
     try:
         connection = connect(None, None, None)
-        about = connection.call("GET", f"/v1/workflows/{name}")
-        attempts = connection.call("GET", f"/v1/workflows/{name}/attempts")
+        about, attempts = _found(connection, name)
     except (NotRunning, Denied, Unreachable):
         return False
     known = [row["energy_j"] for row in attempts if row["energy_j"] is not None]
     kinds = sorted({row["provenance"] for row in attempts if row["provenance"]})
-    about |= {"attempts": len(attempts), "energy_j": sum(known) if known else None, "provenance": ", ".join(kinds)}
-    rows = [{"what": key, "value": value} for key, value in about.items()]
-    show(rows if form is o.Form.table else [about], ("what", "value"), form, out, "")
+    about |= {"energy_j": sum(known) if known else None, "provenance": ", ".join(kinds) or None}
+    if form is not o.Form.table:
+        show([about | {"attempts": attempts}], (), form, out, "")
+        return True
+    rows = [{"what": what, "value": value} for what, value in _readable(about | {"attempts": len(attempts)}).items()]
+    show(rows, ("what", "value"), form, out, "")
+    columns = ("key", "number", "node", "variant", "outcome", "lasted", "energy", "reason")
+    show([_readable_attempt(row) for row in attempts[:MOST_SHOWN]], columns, form, out, "no attempt yet")
+    if len(attempts) > MOST_SHOWN:
+        remark(f"{len(attempts) - MOST_SHOWN} more attempts; `-o json` has all")
     return True
+
+
+def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
+    from wattflow.cli.live import find_task
+
+    if name.isdigit() or "/" in name:
+        number = find_task(connection, name)["id"]
+        task: dict[str, Any] = connection.call("GET", f"/v1/tasks/{number}")
+        attempts = [row | {"key": task["key"]} for row in task.pop("attempts")]
+        return task | {"why": connection.call("GET", f"/v1/tasks/{number}/why")["why"]}, attempts
+    about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{name}")
+    return about, connection.call("GET", f"/v1/workflows/{name}/attempts")
+
+
+def _readable(about: dict[str, Any]) -> dict[str, object]:
+    """The same for people: dates, durations, joules in words; what says nothing is left out."""
+    from datetime import datetime
+
+    from wattflow.model import units
+
+    shown: dict[str, object] = {}
+    for key, value in about.items():
+        name = key.removesuffix("_s").removesuffix("_j").replace("_", " ")
+        if value is None or key in ("sealed", "variants"):
+            continue
+        if key.endswith("_s"):
+            value = datetime.fromtimestamp(value).astimezone().isoformat(" ", "seconds")
+        elif key.endswith("_j"):
+            value = units.human_energy(value)
+        elif isinstance(value, dict):
+            value = ", ".join(f"{count} {state}" for state, count in sorted(value.items()))
+        shown[name] = value
+    if about.get("ended_s") is not None:
+        shown["lasted"] = units.human_time(about["ended_s"] - about["submitted_s"])
+    return shown
+
+
+def _readable_attempt(row: dict[str, Any]) -> dict[str, object]:
+    from wattflow.model import units
+
+    over = row["ended_s"] is not None and row["started_s"] is not None
+    return row | {
+        "outcome": row["outcome"] or "running",
+        "lasted": units.human_time(row["ended_s"] - row["started_s"]) if over else None,
+        "energy": None if row["energy_j"] is None else units.human_energy(row["energy_j"]),
+    }
 
 
 def _describe_run(path: str, form: o.Form, out: Path | None) -> None:

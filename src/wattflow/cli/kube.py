@@ -114,6 +114,10 @@ def explain(
     scheduler_url: Annotated[
         str, typer.Option("--scheduler", help="Where the scheduler serves HTTP.")
     ] = "http://127.0.0.1:10359",
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", help="The scheduler's folder of decisions: also the candidates that there were."),
+    ] = None,
 ) -> None:
     """Say where a pod was put and why, or what keeps it waiting.
 
@@ -125,7 +129,8 @@ def explain(
     from wattflow.kube import explaining
 
     space, _, name = pod.rpartition("/")
-    typer.echo(asyncio.run(explaining.explain(where, space or namespace or where.namespace, name, scheduler_url)))
+    space = space or namespace or where.namespace
+    typer.echo(asyncio.run(explaining.explain(where, space, name, scheduler_url, journal)))
 
 
 def status(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +28,9 @@ TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", 
 
 def home_of(folder: Path | None) -> Home:
     """The folder of the server. Says which extra is missing where the runtime is not installed."""
-    try:
-        import aiohttp  # noqa: F401
-        import msgspec  # noqa: F401
-        import sqlalchemy  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(f"the runtime needs {error.name}: pip install 'wattflow[serve]'") from None
+    for needed in ("aiohttp", "msgspec", "sqlalchemy"):
+        if find_spec(needed) is None:  # loading them takes longer than most commands
+            raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[serve]'")
     from wattflow.runtime.home import Home
 
     return Home.of(folder)

@@ -23,6 +23,7 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from wattflow.runtime.home import Home
 
+POLICY = "least-energy"
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
@@ -37,9 +38,7 @@ def up(
         str, typer.Option("--host", help="Where to listen; other machines reach only what is not loopback.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")
-    ] = "least-energy",
+    policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
     twin: Annotated[
         bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
     ] = False,
@@ -92,12 +91,11 @@ def up(
 
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
-    from wattflow.policy import registry
     from wattflow.server.settings import Settings, listen
 
     place = home_of(home)
-    if policy not in registry.POLICIES:  # a known one need not be loaded to know that it is there
-        registry.load(policy)
+    if policy != POLICY:
+        _check_policy(policy)
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
     if cpus is not None and not 0 < cpus < math.inf:
@@ -208,6 +206,14 @@ def _end_agent(place: Home) -> None:
     except (FileNotFoundError, ValueError, ProcessLookupError):
         pass
     path.unlink(missing_ok=True)
+
+
+def _check_policy(name: str) -> None:
+    """Refuse a policy that is not there; a known one need not be loaded for that."""
+    from wattflow.policy import registry
+
+    if name not in registry.POLICIES:
+        registry.load(name)
 
 
 def _duration(text: str) -> float:

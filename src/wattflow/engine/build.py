@@ -329,6 +329,14 @@ class _Builder:
         return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
 
 
+def container_table(rows: int) -> Any:
+    """Container rows, all free."""
+    table = record_table(tables.CONTAINERS, rows)
+    table.next_node[:] = np.arange(1, rows + 1)
+    table.next_node[-1] = -1
+    return table
+
+
 def class_key(node: Node) -> Any:
     """What makes two nodes the same for every decision and every joule: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))

@@ -13,6 +13,8 @@ from wattflow.kernel.jit import inner
 
 # Statuses of decide
 ALL_TRIED, MORE, BAD_COST = 0, 1, 2
+MANY_SHAPES, FEW_FREED = 32, 8
+"""With so many shapes waiting, what a placement took away is looked at for all of them at once, over so few nodes."""
 
 
 @inner
@@ -132,10 +134,39 @@ def misfit_of_its_own(state, task):
 
 
 @inner
+def look_again(state, most):
+    """A shape that fitted nowhere needs a new try only if one of the nodes that gained room since would take it.
+
+    Shapes since whose last try more than ``most`` nodes gained room are left to be tried.
+    """
+    epoch = state.clock[0].epoch
+    floor = state.choice[0].floor
+    for at in range(state.counts[0].shapes_n):
+        form = state.shapes[state.active_shapes[at]]
+        since = form.failed
+        if since == 0 or since == epoch or epoch - since > most or since < floor:
+            continue
+        if not _fits_a_freed_node(state, form.head, since, epoch):
+            form.failed = epoch
+
+
+@inner
+def _fits_a_freed_node(state, task, since, until):
+    form = state.shapes[state.tasks[task].form]
+    for e in range(since, until):
+        node = state.freed[e & (state.freed.size - 1)]
+        for v in range(form.variant_first, form.variant_first + form.variant_n):
+            if fit.node_fits(state, v, task, node):
+                return True
+    return False
+
+
+@inner
 def _decide_ordered(state, priority, score):
     clock = state.clock[0]
     rules = state.rules[0]
     choice = state.choice[0]
+    taken = False
     while True:
         task = next_task(state, priority)
         if task < 0:
@@ -156,6 +187,7 @@ def _decide_ordered(state, priority, score):
         if result == FULL:
             return MORE
         if result == TAKEN:
+            taken = True
             continue
         if rules.queue == EASY:
             if choice.reserved == NO_RESERVATION:
@@ -167,6 +199,10 @@ def _decide_ordered(state, priority, score):
             continue
         if result == NO_FIT and not misfit_of_its_own(state, task):
             state.shapes[shape].failed = clock.epoch
+            if taken and rules.queue == SKIP and state.counts[0].shapes_n > MANY_SHAPES:
+                # What was placed took the room that the others were to be tried for: one look, not a search for each.
+                look_again(state, FEW_FREED)
+                taken = False
         elif rules.queue != STRICT:
             if result == HELD and rules.alike == 1 and not misfit_of_its_own(state, task):
                 _hold_shape(state, shape)
@@ -240,31 +276,6 @@ def _better_pair(state, cost, best, task, best_task):
 
 
 @inner
-def look_again(state):
-    """A shape that fitted nowhere needs a new try only if one of the nodes that gained room since would take it."""
-    epoch = state.clock[0].epoch
-    floor = state.choice[0].floor
-    for at in range(state.counts[0].shapes_n):
-        form = state.shapes[state.active_shapes[at]]
-        since = form.failed
-        if since == 0 or since == epoch or epoch - since > state.freed.size or since < floor:
-            continue
-        if not _fits_a_freed_node(state, form.head, since, epoch):
-            form.failed = epoch
-
-
-@inner
-def _fits_a_freed_node(state, task, since, until):
-    form = state.shapes[state.tasks[task].form]
-    for e in range(since, until):
-        node = state.freed[e & (state.freed.size - 1)]
-        for v in range(form.variant_first, form.variant_first + form.variant_n):
-            if fit.node_fits(state, v, task, node):
-                return True
-    return False
-
-
-@inner
 def decide(state, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
     rules = state.rules[0]
@@ -274,7 +285,7 @@ def decide(state, priority, score):
         return ALL_TRIED
     choice.reserved = NO_RESERVATION
     if rules.queue == SKIP:
-        look_again(state)
+        look_again(state, state.freed.size)
     if rules.selection == BEST_PAIR:
         status = _decide_best_pair(state, score)
     else:

@@ -16,7 +16,7 @@ import numba
 from numba import types
 
 from wattflow.kernel import cache as folders
-from wattflow.kernel import linking
+from wattflow.kernel import linking, starting
 
 _config: Any = numba.config
 COMPILED = not _config.DISABLE_JIT
@@ -117,6 +117,7 @@ def compiled(signature: Any, function: Any, cache: bool = True, folder: str | No
     dispatcher = numba.njit(**(OPTIONS | {"nogil": nogil}))(function)
     if cache:
         folders.attach(dispatcher, function, folder or _usual_folder())
+    starting.postpone_linear_algebra()
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher

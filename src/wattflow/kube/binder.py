@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,7 +15,6 @@ import aiohttp
 
 from wattflow.kube import objects
 from wattflow.kube.client import STRATEGIC, ApiError, Client
-from wattflow.kube.limits import Bucket
 
 log = logging.getLogger(__name__)
 _MOST_LATER = 10_000
@@ -37,7 +37,7 @@ def stamp() -> str:
 
 @dataclass(slots=True)
 class Binder:
-    """Writes for one scheduler. Events are best effort: beyond their rate they are counted and left out."""
+    """Writes for one scheduler. Events are best effort: they cost as much as a binding, so bindings go first."""
 
     client: Client
     scheduler: str
@@ -45,11 +45,6 @@ class Binder:
     timeout_s: float = 4.0
     dropped_events: int = 0
     later: deque[tuple[objects.Pod, str, str, str]] = field(default_factory=lambda: deque(maxlen=_MOST_LATER))
-    _events: Bucket = field(init=False)
-    _background: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._events = Bucket(self.events_per_s, max(1.0, self.events_per_s * 4), time.monotonic)
 
     async def bind(self, pod: objects.Pod, node: str, notes: dict[str, str]) -> tuple[Bound, str]:
         """Bind a pod; the notes become annotations of it. An unclear answer is settled by a look at the pod."""
@@ -102,23 +97,17 @@ class Binder:
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
             log.info("%s: condition not written: %s", pod.key, error)
 
-    def write_later(self) -> None:
-        """Write events that were put off, as many as the rate allows now."""
-        self._events.delay_s()
-        self._events.tokens += 1
-        while self.later and self._events.tokens >= 1:
-            self.event(*self.later.popleft())
-
     def event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
-        """Write an event in the background, if the rate allows."""
-        if self._events.tokens < 1 and self._events.delay_s() > 0:
-            self._events.tokens += 1
-            self.dropped_events += 1
-            return
-        self._events.delay_s()
-        task = asyncio.get_running_loop().create_task(self._event(pod, kind, reason, text))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        """Have an event written when there is time; of too many the oldest are left out, and counted."""
+        self.dropped_events += len(self.later) == _MOST_LATER
+        self.later.append((pod, kind, reason, text))
+
+    async def write_events(self, idle: Callable[[], bool]) -> None:
+        """Write events one after another, at their rate, while nothing more urgent is under way."""
+        while True:
+            await asyncio.sleep(1 / self.events_per_s)
+            if self.later and idle():
+                await self._event(*self.later.popleft())
 
     async def _event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
         meta, now = pod.metadata, stamp()

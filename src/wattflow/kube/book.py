@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from wattflow.kube import accounting, gpus, objects
+from wattflow.kube import accounting, gpus, objects, power
 from wattflow.kube.decider import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.reflect import DELETED
@@ -194,6 +194,11 @@ class Book:
     def in_use(self, node: str, unless: Callable[[objects.Pod], bool]) -> bool:
         """Whether a pod is on the node, or on its way there, but for those of a kind."""
         return any(not unless(self.records[uid].pod) for uid in self._by_node.get(node, ()))
+
+    def speed_of(self, node: str) -> float:
+        """How fast a node is; 1 where it is not known."""
+        view = self.cluster.nodes.get(node)
+        return 1.0 if view is None else power.speed_of(view.node)
 
     def holds(self, node: str) -> bool:
         """Whether a pod of ours is on the node, or on its way there."""

@@ -2,13 +2,20 @@
 
 Two optimistic schedulers that look at the same free cores both take them; a binding checks no amounts, and only a
 kubelet would refuse the second pod. So, where asked for, a node is *claimed* first: our taint (``NoSchedule``, which
-running pods do not mind) stops others from choosing it, and after ``settle_s``, when what they had under way has shown
-itself, the room that is left is ours alone. A node that we have not used for ``release_s`` is given back.
+running pods do not mind) stops others from choosing it, and when what they had under way has shown itself, the room
+that is left is ours alone. A node that we have not used for ``release_s`` is given back.
+
+What is under way can take long: kube-scheduler as shipped decides some hundred pods a second and binds fifty, so a
+decision from before the claim may be written minutes later. So a claim is settled when it is ``settle_s`` old and none
+of the pods of others that were waiting then waits still, except those that their scheduler has said to fit nowhere: it
+has nothing under way for them, and will see the taint when it tries again. Pods that nobody decides about (their
+scheduler does not run) would hold us up for ever; ``patience_s`` ends that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -24,6 +31,7 @@ from wattflow.kube.reflect import DELETED
 log = logging.getLogger(__name__)
 CLAIM = f"{PREFIX}claimed"
 _TRIES = 8
+_AGAIN_S = 1.0
 
 
 @dataclass(slots=True)
@@ -34,6 +42,7 @@ class Claims:
         owner: Value of the taint; a claim of another owner stays a taint like any other.
         since_s: When our taint was first seen on each claimed node.
         used_s: When each was last chosen.
+        patience_s: How long pods of others that wait may hold a claim up.
     """
 
     client: Client
@@ -41,8 +50,12 @@ class Claims:
     clock: Callable[[], float]
     settle_s: float = 2.0
     release_s: float = 30.0
+    patience_s: float = 600.0
     since_s: dict[str, float] = field(default_factory=dict)
     used_s: dict[str, float] = field(default_factory=dict)
+    _undecided: dict[str, int] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _first_after: dict[str, int] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -52,6 +65,7 @@ class Claims:
         ours = [one for one in taints if one.key == CLAIM and one.value == self.owner]
         if kind == DELETED or not ours:
             self.since_s.pop(name, None)
+            self._first_after.pop(name, None)
             return node
         self._asked.discard(name)
         self.since_s.setdefault(name, self.clock())
@@ -59,13 +73,28 @@ class Claims:
         rest = [one for one in taints if one not in ours]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
+    def pod_seen(self, kind: str, pod: objects.Pod) -> None:
+        """A pod of another scheduler: whether a decision about it may be under way."""
+        said = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+        decided = pod.spec.node_name or pod.ended or kind == DELETED or pod.spec.scheduling_gates
+        if decided or (said is not None and said.status == "False"):
+            self._undecided.pop(pod.metadata.uid, None)
+        elif pod.metadata.uid not in self._undecided:
+            self._undecided[pod.metadata.uid] = next(self._numbers)
+
     def wait_until_s(self, name: str) -> float:
         """When the node may be used; a node that is not ours yet is asked for. 0 means now."""
         now_s = self.clock()
         self.used_s[name] = now_s
         if name in self.since_s:
             settled_s = self.since_s[name] + self.settle_s
-            return settled_s if settled_s > now_s else 0.0
+            if settled_s > now_s:
+                return settled_s
+            # by now everybody has seen the taint: who comes after this does not count
+            first_after = self._first_after.setdefault(name, next(self._numbers))
+            oldest = next(iter(self._undecided.values()), first_after)
+            waits = oldest < first_after and now_s < self.since_s[name] + self.patience_s
+            return now_s + max(_AGAIN_S, self.settle_s) if waits else 0.0
         if name not in self._asked:
             self._asked.add(name)
             self._start(self._write(name, claimed=True))

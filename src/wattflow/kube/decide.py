@@ -70,6 +70,7 @@ class EngineDecider:
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
         twin: Twin | None = None,
+        data: bool = False,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)
         self.twin = twin
@@ -101,7 +102,7 @@ class EngineDecider:
         self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
         if flows is not None:
             self._structure = Structure(
-                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates()
+                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates(), data
             )
 
     def use(self, policy: Policy) -> None:
@@ -334,6 +335,11 @@ class EngineDecider:
                 ordered[action.kind].append(self._names[action.who])
         return Chosen(choices, result.wake_at, *ordered.values())
 
+    def task_of(self, uid: str) -> int | None:
+        """The engine's task for a pod that is wanted or held."""
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        return self._tasks.get(uid) if gang is None else gang.task
+
     def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
         """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
         self._now_s = now_s
@@ -420,9 +426,12 @@ class EngineDecider:
             for id in own:
                 self.engine.drop(id)
 
-    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts) -> int:
-        """The shape of a pod that will be like this one, but for its amounts."""
-        return self._shape(Wanted(pod, amounts))
+    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts, function: str | None) -> int:
+        """The shape of a pod that will be like this one, but for its amounts and its function."""
+        notes = {key: value for key, value in pod.metadata.annotations.items() if key != FUNCTION}
+        notes |= {} if function is None else {FUNCTION: function}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
+        return self._shape(Wanted(msgspec.structs.replace(pod, metadata=metadata), amounts))
 
     def _level(self, pod: objects.Pod) -> int:
         """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""

@@ -1,19 +1,22 @@
-"""Expected runtimes of pods: what they state, else the mean of those of their kind that have ended.
+"""Expected runtimes of pods: what they state, else what is predicted, else the mean of their kind that have ended.
 
 A kind is the pod's function (annotation ``wattflow.io/function``), else its Argo template, else its first image. Only
-pods that ended well teach; nothing is known of a kind before the first.
+pods that ended well teach; nothing is known of a kind before the first. Seconds are those on a node of speed 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import objects
 from wattflow.kube.argo.collect import attempt_of, moment_s
 from wattflow.kube.power import PREFIX
+from wattflow.kube.predicted import Predicted
 
 FUNCTION, RUNTIME = f"{PREFIX}function", f"{PREFIX}runtime-s"
+INPUT, OUTPUT = f"{PREFIX}input-bytes", f"{PREFIX}output-bytes"
 _TEMPLATE = "workflows.argoproj.io/template"
 _MOST_KINDS = 10_000
 
@@ -26,6 +29,14 @@ def stated_s(annotations: Mapping[str, str]) -> float | None:
         return None
 
 
+def stated_bytes(annotations: Mapping[str, str], key: str) -> float:
+    """The bytes that annotations state, or NaN."""
+    try:
+        return max(0.0, float(annotations[key]))
+    except (KeyError, ValueError):
+        return math.nan
+
+
 def kind_of(pod: objects.Pod) -> str:
     """What a pod is one of."""
     notes, spec = pod.metadata.annotations, pod.spec
@@ -35,22 +46,35 @@ def kind_of(pod: objects.Pod) -> str:
 
 @dataclass(slots=True)
 class Estimates:
-    """Means by kind, refitted with every pod that ends."""
+    """Means by kind, refitted with every pod that ends.
+
+    Attributes:
+        speed_of: How fast a node is, by its name.
+        predicted: Predictions that come before means, where asked for.
+    """
 
     means: dict[str, tuple[int, float]] = field(default_factory=dict)
+    speed_of: Callable[[str], float] = lambda node: 1.0
+    predicted: Predicted | None = None
 
     def of(self, pod: objects.Pod) -> float | None:
         """Seconds to expect, None where unknown."""
         stated = stated_s(pod.metadata.annotations)
-        return stated if stated is not None else self.of_kind(kind_of(pod))
+        return stated if stated is not None else self.of_kind(kind_of(pod), pod.metadata.annotations)
 
     def left(self, pod: objects.Pod, now_s: float) -> float | None:
         """Seconds to expect of a pod that runs already; ``now_s`` since 1970. None where unknown."""
         whole, began_s = self.of(pod), moment_s(pod.status.start_time)
-        return whole if whole is None or began_s is None else max(0.0, whole - max(0.0, now_s - began_s))
+        if whole is None or began_s is None:
+            return whole
+        return max(0.0, whole - max(0.0, now_s - began_s) * self.speed_of(pod.spec.node_name))
 
-    def of_kind(self, kind: str) -> float | None:
-        """The mean of a kind."""
+    def of_kind(self, kind: str, annotations: Mapping[str, str]) -> float | None:
+        """What is predicted for one of a kind, else the kind's mean."""
+        if self.predicted is not None:
+            seconds = self.predicted.of(kind, stated_bytes(annotations, INPUT))
+            if seconds is not None:
+                return seconds
         count, mean_s = self.means.get(kind, (0, 0.0))
         return mean_s if count else None
 
@@ -61,5 +85,7 @@ class Estimates:
         if attempt is None or (kind not in self.means and len(self.means) >= _MOST_KINDS):
             return
         count, mean_s = self.means.get(kind, (0, 0.0))
-        runtime_s = attempt.end_s - attempt.start_s
+        runtime_s = (attempt.end_s - attempt.start_s) * self.speed_of(pod.spec.node_name)
+        if self.predicted is not None:
+            self.predicted.learn(kind, stated_bytes(pod.metadata.annotations, INPUT), runtime_s)
         self.means[kind] = (count + 1, mean_s + (runtime_s - mean_s) / (count + 1))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import aiohttp
 
-from wattflow.kube import objects
+from wattflow.kube import decisions, objects
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import DECISION
 from wattflow.model.errors import InvalidInput
 
 
-async def explain(where: Access, namespace: str, name: str, scheduler_url: str) -> str:
-    """A few lines for a person."""
+async def explain(where: Access, namespace: str, name: str, scheduler_url: str, journal: Path | None = None) -> str:
+    """A few lines for a person; with the scheduler's journal also which other nodes there were."""
     async with Client(where) as client:
         try:
             pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}", objects.Pod)
@@ -23,7 +24,10 @@ async def explain(where: Access, namespace: str, name: str, scheduler_url: str) 
                 raise InvalidInput(f"{namespace}/{name}", "there is no such pod") from None
             raise
         said = await _ask(client, f"{scheduler_url}/explain/{namespace}/{name}") if not pod.spec.node_name else None
-    return "\n".join(lines(pod, said))
+    found, note = lines(pod, said), pod.metadata.annotations.get(DECISION)
+    if journal is not None and note:
+        found += decisions.candidates(journal, json.loads(note))
+    return "\n".join(found)
 
 
 async def _ask(client: Client, url: str) -> dict[str, object] | None:

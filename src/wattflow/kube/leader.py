@@ -37,7 +37,7 @@ class Lease(objects.Object):
 
 @dataclass(slots=True)
 class Leader:
-    """Holds or waits for one Lease."""
+    """Holds or waits for one Lease. ``asked`` says that it is known whether another holds it."""
 
     client: Client
     namespace: str
@@ -48,6 +48,7 @@ class Leader:
     retry_s: float = 2.0
     clock: Callable[[], float] = time.monotonic
     elected: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: bool = False
     _until_s: float = float("-inf")
     _seen: tuple[str, str] = ("", "")
     _seen_at_s: float = 0.0
@@ -85,8 +86,9 @@ class Leader:
         elif lease.spec.holder_identity == self.identity or self._expired(lease):
             await self._write("PUT", f"{self.path}/{self.name}", self._ours(lease))
         else:
+            self.asked = True
             return
-        self._until_s = began_s + self.renew_s
+        self._until_s, self.asked = began_s + self.renew_s, True
 
     async def release(self) -> None:
         """Give the lease up, so that another need not wait for its end."""

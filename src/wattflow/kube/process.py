@@ -19,6 +19,7 @@ from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decisions import Decisions
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame import fleet
@@ -26,6 +27,7 @@ from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, Watts
+from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
@@ -42,6 +44,7 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
     ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
     ("events.k8s.io", "events", "create"), ("coordination.k8s.io", "leases", "update"),
 )  # fmt: skip
+_APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 
 
 async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
@@ -61,6 +64,14 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
             found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
     if role is not None and role.shared:
         needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
+    for path in _APIS if chosen.mode == "schedule" else ():
+        try:
+            await client.call("GET", path)
+        except ApiError as error:
+            if error.code == 401:
+                raise
+            if error.code == 404:
+                found.append(Problem(path, "the API server does not serve it; Kubernetes 1.19 or later is needed"))
     for group, resource, verb in needs:
         if resource == "leases" and not chosen.leader_elect:
             continue
@@ -102,6 +113,7 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     decide.warm(policy)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
+    estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
@@ -109,9 +121,13 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
-        lambda node: sleep if sleeping.may_sleep(node) else None, twin,
+        lambda node: sleep if sleeping.may_sleep(node) else None, twin, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
+    if chosen.journal:
+        decisions = Decisions.into(Path(chosen.journal), decider)
+        scheduler.note_of = decisions.note
+        scheduler.extra.append(decisions.run)
     if flows is not None:
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
@@ -180,7 +196,7 @@ def reload(scheduler: Scheduler, new: Settings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
-             "resize_after_s")  # fmt: skip
+             "resize_after_s", "data", "predict", "journal")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -76,6 +77,7 @@ class Scheduler:
     ledger: Ledger | None = None
     thief: Thief | None = None
     raiser: Raiser | None = None
+    note_of: Callable[[str], dict[str, object]] = lambda uid: {}
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,6 +101,7 @@ class Scheduler:
             estimate_of=self.estimates.of,
             on_moved=self._moved,
         )
+        self.estimates.speed_of = self.book.speed_of
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:
@@ -110,7 +113,8 @@ class Scheduler:
             settings.retry_s,
         )  # fmt: skip
         if settings.claim:
-            self.claims = Claims(self.client, settings.name, self.clock, settings.settle_s, settings.release_s)
+            times = settings.settle_s, settings.release_s, settings.patience_s
+            self.claims = Claims(self.client, settings.name, self.clock, *times)
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
@@ -160,6 +164,8 @@ class Scheduler:
             self.estimates.learn(pod)
         if self.executions is not None:
             self.executions.seen(pod)
+        if self.claims is not None and not self.book.owns(pod):
+            self.claims.pod_seen(kind, pod)
         if self.ledger is not None:
             self.ledger.on_pod(kind, pod)
         self.book.on_pod(kind, pod)
@@ -211,6 +217,7 @@ class Scheduler:
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
             tasks.create_task(self._tell())
+            tasks.create_task(self.binder.write_events(self._queue.empty))
             if self.ledger is not None:
                 tasks.create_task(self.ledger.sweep())
             if self.thief is not None:
@@ -228,6 +235,7 @@ class Scheduler:
         """Take up what is there: nodes, our pods that run, those that wait."""
         pods = self._pods.items.values()
         wall_s = time.time()
+        gc.freeze()  # what was listed stays: a full collection would walk all of it again and again
         if self.ledger is not None:
             self.ledger.begin(pods)
         held = self.book.begin(pods, lambda pod: self.estimates.left(pod, wall_s), self.clock())
@@ -434,11 +442,7 @@ class Scheduler:
         self.metrics.sli_s.observe(now_s - self.book.since_s.get(uid, began_s))
         self.metrics.attempts.add(result="scheduled", profile=self.settings.name)
         self._told.pop(uid, None)
-        event = (record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
-        if self._queue.empty():
-            self.binder.event(*event)
-        else:  # bindings go first: an event costs the API server as much as one of them
-            self.binder.later.append(event)
+        self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
 
     def _notes(self, record: Record) -> dict[str, str]:
         """What the pod carries about its own placement; the binding writes it at no extra cost."""
@@ -448,6 +452,7 @@ class Scheduler:
         if view is not None and (total := self.watts.node_w(view)) is not None:
             before = self.watts.node_w(view, -cpu) or 0.0
             note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
+        note |= self.note_of(record.pod.metadata.uid)
         if self.role is not None:
             note |= {"placer": self.role.index}
         gpu = record.pod.metadata.annotations.get(gpus.INDEX)
@@ -459,8 +464,6 @@ class Scheduler:
         """Write into pods that wait why they do; a few at a time, and again only when the reason has changed."""
         while True:
             await asyncio.sleep(_TELL_AFTER_S)
-            if self._queue.empty():
-                self.binder.write_later()
             if not self.may_bind:
                 continue
             now_s = self.clock()

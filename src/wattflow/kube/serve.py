@@ -23,7 +23,11 @@ def unhealthy(scheduler: Scheduler) -> str | None:
 def unready(scheduler: Scheduler) -> str | None:
     """Why pods would not be placed now, or None."""
     behind = [mirror.path for mirror in scheduler.mirrors if not mirror.synced.is_set()]
-    return f"not synced: {', '.join(behind)}" if behind else unhealthy(scheduler)
+    if behind:
+        return f"not synced: {', '.join(behind)}"
+    leader, elects = scheduler.leader, scheduler.settings.leader_elect and scheduler.settings.mode == "schedule"
+    stands_by = elects and leader.asked and not leader.leads  # ready to take over
+    return unhealthy(scheduler) if scheduler.book.live or stands_by else "takes up the cluster"
 
 
 def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:

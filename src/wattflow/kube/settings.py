@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
 MODES = ("schedule", "shadow", "extender")
@@ -28,6 +29,9 @@ class Settings:
         publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         twin: Whether other policies are tried by simulation at planning points, and the best is used.
+        data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
+        predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
+        journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
 
@@ -58,14 +62,18 @@ class Settings:
     argo: bool = True
     finish_first: bool = False
     executions: str = ""
+    data: bool = False
+    predict: bool = False
     claim: bool = False
     settle_s: float = 2.0
     release_s: float = 30.0
+    patience_s: float = 600.0
     profiles: bool = True
     twin: bool = False
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
+    journal: str = ""
     forecast: str = ""
     hook: str = ""
     sleep_w: float = 10.0
@@ -135,10 +143,11 @@ def _read(root: StrictTable) -> Settings:
                 "resize_after_s",
             ),
         ),
-        ("workflows", ("argo", "finish_first", "executions")),
+        ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
+        ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
         ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
-        ("shared", ("claim", "settle_s", "release_s")),
+        ("shared", ("claim", "settle_s", "release_s", "patience_s")),
     ):
         table = root.table(section)
         if table is not None:
@@ -147,10 +156,18 @@ def _read(root: StrictTable) -> Settings:
     settings = Settings(**found)  # type: ignore[arg-type]
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
+    if settings.default_profile:
+        try:
+            resolve_profile(settings.default_profile, 1)
+        except WattflowError as error:
+            root.problem("energy", f"default_profile: {error}")
+    if not settings.events_per_s > 0:
+        root.problem("limits", "events_per_s must be more than 0; 0.01 is as good as none")
     if settings.executions and not settings.token_file:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
-    if settings.mode == "extender" and (settings.hook or settings.claim or settings.executions or settings.forecast):
-        root.problem("mode", "extender scores one pod at a time: it cannot sleep, claim, gate or follow workflows")
+    beyond = settings.hook or settings.claim or settings.executions or settings.forecast or settings.journal
+    if settings.mode == "extender" and beyond:
+        root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings

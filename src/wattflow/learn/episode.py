@@ -42,7 +42,7 @@ def _open(state, ask, joint):
     asked.joint = joint
     state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
-        decide.look_again(state)
+        decide.look_again(state, state.freed.size)
 
 
 @inner

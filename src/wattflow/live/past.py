@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wattflow.live import fork, journal
@@ -26,11 +26,13 @@ class Past:
         at_s: The step's time.
         placements: The task's placements in it (several for a gang).
         candidates: What it could have been, cheapest first; of a gang, those of its first part.
+        names: The nodes' names at that time, by id.
     """
 
     at_s: float
     placements: Sequence[Placement]
     candidates: Sequence[Explained]
+    names: Mapping[int, str] = field(default_factory=dict)
 
 
 def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[str, Policy] | None = None) -> Past:
@@ -50,7 +52,8 @@ def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[st
     for number, (name, arguments, fields) in enumerate(journal.calls(place)):
         if number == found:
             at_s = float(arguments[0] if arguments else fields["now_s"])
-            return Past(at_s, placements, _candidates(engine, at_s, task))
+            names = {id: name for name, id in engine.nodes.items()}
+            return Past(at_s, placements, _candidates(engine, at_s, task), names)
         journal.tell(engine, name, arguments, fields, known)
     raise WattflowError(f"the journal in {folder} became shorter while it was read")
 
@@ -60,6 +63,7 @@ def _loaded(place: Path, policies: Mapping[str, Policy]) -> Engine:
 
 
 def _candidates(engine: Engine, at_s: float, task: int) -> list[Explained]:
+    engine.state.rules["score_limit"] = 0  # all of them; a decision by hand asks for every row
     hand = engine.by_hand(rows=len(engine.state.candidates) * int(engine.state.shapes.variant_n.max(initial=1)))
     hand.open(at_s)
     before = engine.explain(task)

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import build
-from wattflow.engine.build import Names
+from wattflow.engine.build import Names, container_table
 from wattflow.engine.settings import Settings
 from wattflow.engine.tables import State
 from wattflow.live.growth import Extents, grown
 from wattflow.live.nodebook import NodeBook, intern_bit
 from wattflow.live.protocol import BadEvent
 from wattflow.model.workflow import Function, Variant
-from wattflow.sim.build import container_table
 
 
 @dataclass(frozen=True, slots=True)

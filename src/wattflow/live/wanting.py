@@ -356,7 +356,7 @@ def open_instant(state, desk, ask, functions, joint):
         fold.grow_platforms(state)
     state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
-        decide.look_again(state)
+        decide.look_again(state, state.freed.size)
     return 0
 
 

@@ -38,7 +38,8 @@ class Run:
         attempts: Rows of ``ATTEMPT`` in order of end.
         energy_j: Joules by node (rows) and account (columns, order of ``ACCOUNTS``).
         carbon_g, cost: Per node, over the whole run, PUE included in both.
-        peak_w, makespan_s: Of the whole cluster; makespan is last end − first release.
+        peak_w, makespan_s: Of the whole cluster; makespan is last end − first release. The peak of a real run is
+            that of its meters' windows, None where nobody measured its nodes.
         lead_s: Seconds before the first release that were counted too: ``start_s`` is so much earlier.
         power_log: Columns (time_s, node, watts) at each change, or empty when not asked for.
         scalars: Counters such as ``decisions``, ``events``, ``decision_s``, ``retries``, ``wakes``.
@@ -52,7 +53,7 @@ class Run:
     energy_j: NDArray[np.float64]
     carbon_g: NDArray[np.float64]
     cost: NDArray[np.float64]
-    peak_w: float
+    peak_w: float | None
     makespan_s: float
     start_s: float = 0.0
     lead_s: float = 0.0

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import GPU, MICRO, UNKNOWN_COST
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import effects, view
@@ -39,13 +38,11 @@ NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 @jit
 def rest_u(state, device, taken_u):
     """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
-    row = state.devices[device]
-    kind = state.device_classes[row.cls]
-    if kind.sharing <= 1:
-        slots = kind.slots if kind.sharing == 1 else 1
-        tasks = row.tasks + (1 if taken_u > 0 else 0)
-        return max(0, MICRO - MICRO * tasks // slots)
-    return max(0, MICRO - row.share_u - taken_u)
+    turns = view.device_turns(state, device)
+    if turns > 0:
+        tasks = view.device_tasks(state, device) + (1 if taken_u > 0 else 0)
+        return max(0, view.WHOLE_U - view.WHOLE_U * tasks // turns)
+    return max(0, view.WHOLE_U - view.taken_u(state, device) - taken_u)
 
 
 @jit
@@ -54,15 +51,14 @@ def note_rests(state, node, at, devices, share_u):
 
     ``devices`` GPUs from ``at`` on that are free count as taken by ``share_u`` each: the placement under trial.
     """
-    first = state.nodes[node].device_first
+    first, behind = view.devices_of(state, node)
     left = devices
     n = 0
-    for d in range(first, first + state.nodes[node].device_n):
-        row = state.devices[d]
-        if state.device_classes[row.cls].kind != GPU:
+    for d in range(first, behind):
+        if not view.is_gpu(state, d):
             continue
         taken_u = 0
-        if left > 0 and d >= at and (devices == 1 or row.tasks == 0):
+        if left > 0 and d >= at and (devices == 1 or view.device_tasks(state, d) == 0):
             taken_u = share_u
             left -= 1
         effects.note(state, NOTES.rests, n, rest_u(state, d, taken_u))
@@ -73,8 +69,7 @@ def note_rests(state, node, at, devices, share_u):
 @jit
 def useless_u(state, wanted, gpus):
     """Of the noted free shares, what a task of variant ``wanted`` cannot use although its node has cores for it."""
-    needs = state.variants[wanted]
-    need_u = needs.share_u if needs.devices == 1 else MICRO
+    need_u = view.variant_share_u(state, wanted)
     total = 0.0
     fitting_u = 0.0
     fitting = 0
@@ -84,35 +79,34 @@ def useless_u(state, wanted, gpus):
         if free >= need_u:
             fitting_u += free
             fitting += 1
-    return total - fitting_u if fitting >= needs.devices else total
+    return total - fitting_u if fitting >= view.variant_devices(state, wanted) else total
 
 
 @jit
 def popularity(state, i):
     """How often shape i is asked for: as given, else as it arrived so far."""
     given = view.recall(state, NOTES.weight, i)
-    return given if given >= 0.0 else float(state.shapes[int(view.recall(state, NOTES.form, i))].seen)
+    return given if given >= 0.0 else float(view.shape_seen(state, int(view.recall(state, NOTES.form, i))))
 
 
 @jit
 def fragments(state, node, variant, device):
     """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
-    row = state.nodes[node]
-    free_u = row.capacity_u - row.used_u
+    free_u = view.free_u(state, node)
     devices = 0
     share_u = 0
     if variant >= 0:
-        trial = state.variants[variant]
-        free_u -= trial.need_u
+        free_u -= view.variant_need_u(state, variant)
         if device >= 0:
-            devices = trial.devices
-            share_u = trial.share_u if devices == 1 else MICRO
+            devices = view.variant_devices(state, variant)
+            share_u = view.variant_share_u(state, variant)
     gpus = note_rests(state, node, device, devices, share_u)
     total = 0.0
     for i in range(gpus):
         total += view.recall(state, NOTES.rests, i)
     mean = 0.0
     count = int(view.recall(state, NOTES.targets, 0))
+    cls = view.class_of(state, node)
     seen = 0.0
     for i in range(count):
         weight = popularity(state, i)
@@ -120,13 +114,12 @@ def fragments(state, node, variant, device):
             continue
         seen += weight
         wanted = int(view.recall(state, NOTES.variant, i))
-        needs = state.variants[wanted]
         lost = total
-        fits = needs.need_u <= free_u and state.class_ok[wanted, row.cls] == 1
-        if needs.device == GPU and fits:
+        fits = view.variant_need_u(state, wanted) <= free_u and view.class_takes(state, wanted, cls)
+        if view.wants_gpu(state, wanted) and fits:
             lost = useless_u(state, wanted, gpus)
         mean += weight * lost
-    return mean / (seen * MICRO) if seen > 0.0 else 0.0
+    return mean / (seen * view.WHOLE_U) if seen > 0.0 else 0.0
 
 
 @jit
@@ -135,15 +128,16 @@ def note_added_fragments(state, variant, out):
     last = -1
     before = 0.0
     for c in range(out.size):
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         out[c] = 0.0
-        if state.nodes[node].device_n == 0:
+        first, behind = view.devices_of(state, node)
+        if first == behind:
             continue
         if node != last:
             # The candidates of one node follow each other.
             before = fragments(state, node, -1, -1)
             last = node
-        added = fragments(state, node, variant, state.candidates[c].device) - before
+        added = fragments(state, node, variant, view.device_of(state, c)) - before
         # In billionths of a GPU, so that equal sums are equal and ties go by the rule, not by rounding.
         out[c] = math.floor(added * 1e9 + 0.5) / 1e9
 
@@ -158,17 +152,17 @@ def scale(out, low, high):
     """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
-        if out[c] < UNKNOWN_COST:
+        if out[c] < view.UNKNOWN_COST:
             out[c] = 100.0 * (out[c] - low) / span if span > 0.0 else 0.0
 
 
 @jit
 def scale_known(out):
     """Scale an array of costs by its own known extremes."""
-    low = UNKNOWN_COST
-    high = -UNKNOWN_COST
+    low = view.UNKNOWN_COST
+    high = -view.UNKNOWN_COST
     for c in range(out.size):
-        if out[c] < UNKNOWN_COST:
+        if out[c] < view.UNKNOWN_COST:
             low = min(low, out[c])
             high = max(high, out[c])
     scale(out, low, high)
@@ -185,10 +179,10 @@ def score_power(state, task, variant, out):
     scale_known(watts)
     scale_known(out)
     for c in range(out.size):
-        if watts[c] < UNKNOWN_COST:
+        if watts[c] < view.UNKNOWN_COST:
             out[c] = alpha * watts[c] + (1.0 - alpha) * out[c]
         else:
-            out[c] = UNKNOWN_COST
+            out[c] = view.UNKNOWN_COST
 
 
 def prepare(state: Any, cluster: Cluster) -> None:

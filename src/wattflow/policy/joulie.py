@@ -8,9 +8,10 @@ than 500 W a minute either way, else 6. Watts are those of this moment, which is
 looks every half minute or so). https://joulie-k8s.github.io/Joulie (experiment 04, scoring formula validation).
 
 `joulie-caps` adds its static partition: of each class of nodes the first part stays as it is, the rest is capped at a
-share of full watts; pods of class *performance* (here: tasks with a deadline) do not go to capped nodes.
-O(candidates) per task and O(nodes) a minute. Ties go to the lower index. A node without a profile is used only where
-none with one fits.
+share of full watts; pods of class *performance* (here: tasks with a deadline) do not go to capped nodes, unless no
+other node could ever take them. Small classes share the part out among them: of ten that differ four stay as they are.
+O(candidates + classes) per task and O(nodes) a minute. Ties go to the lower index. A node without a profile is used
+only where none with one fits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BURST_W = 500.0
 """Watts a minute of the whole cluster."""
 DIAL = view.dials(performance=1.0, eco=0.65)
 """Part of the nodes of each class that stays uncapped, and the share of full watts that the others keep."""
-NOTES = view.notes("before_w", "trend", "cap_w", "capped", "whole")
+NOTES = view.notes("before_w", "trend", "cap_w", "capped", "open", "whole")
 SAMPLED, CLUSTER, ORDERED = 0, 1, 2
 """In ``whole``: when trends were taken last, their sum, and whether caps were ordered."""
 
@@ -47,10 +48,19 @@ def points(state, node, added_w, scale):
     return max(0.0, min(100.0, 0.7 * headroom + 0.15 * (100.0 - stress) + bonus))
 
 
+@jit
+def open_somewhere(state, variant):
+    """Whether a node without a cap could take the variant, now or later."""
+    for cls in range(view.classes_n(state)):
+        if view.recall(state, NOTES.open, cls) > 0.0 and view.class_takes(state, variant, cls):
+            return True
+    return False
+
+
 def score(state, task, variant, out):
-    """100 − points; inf on a capped node for a task with a deadline."""
+    """100 − points; inf on a capped node for a task with a deadline that another node could take."""
     scale = 2.0 if abs(view.recall(state, NOTES.whole, CLUSTER)) > BURST_W else 6.0
-    urgent = view.deadline_s(state, task) < math.inf
+    urgent = view.deadline_s(state, task) < math.inf and open_somewhere(state, variant)
     for c in range(out.size):
         node = view.node_of(state, c)
         added_w = view.added_w(state, task, variant, c)
@@ -93,10 +103,14 @@ def prepare(state: Any, cluster: Cluster) -> None:
     classes, cls = state.classes, np.asarray(state.nodes.cls)
     standing = np.asarray(state.nodes.pos) >= 0  # a live engine keeps rows for nodes to come
     full_w = np.asarray(classes.full_w[cls] + classes.device_idle_w[cls], np.float64)
-    capped = np.zeros(len(cls))
+    capped, unlimited = np.zeros(len(cls)), np.zeros(len(classes))
+    seen = kept = 0
     for one in np.unique(cls):
         (members,) = np.nonzero((cls == one) & standing)
-        capped[members[round(share * len(members)) :]] = 1.0
+        seen += len(members)
+        keep = min(len(members), max(0, round(share * seen) - kept))
+        kept += keep
+        capped[members[keep:]], unlimited[one] = 1.0, keep
     view.lay_out(
         state,
         NOTES,
@@ -104,6 +118,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
         trend=np.zeros(len(cls)),
         cap_w=np.where(capped == 1.0, eco * full_w, full_w),
         capped=capped,
+        open=unlimited,
         whole=np.zeros(3),
     )
 

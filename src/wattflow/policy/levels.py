@@ -105,6 +105,11 @@ def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
     return _paces[0][1:]
 
 
+def mean_pace(cluster: Cluster) -> float:
+    """Mean seconds per second of work over the cluster's cores."""
+    return _pace(cluster.nodes)[0]
+
+
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
     """Seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
     pace, kinds = _pace(cluster.nodes)

@@ -14,19 +14,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from wattflow.engine.settings import Settings
 from wattflow.model.cluster import Cluster
-from wattflow.policy import effects, view
+from wattflow.policy import effects, levels, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(tolerance=0.05)
 NOTES = view.notes("pace")
 SOON_S = 1e-6
-LATE = 1e18
-"""More than any joules: a place that is on time wins."""
+LATE = 1e12
+"""More than any joules: a place that is on time wins. Seconds are still told apart beside it."""
 
 
 @jit
@@ -109,10 +107,9 @@ def score(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """How much faster than the mean the fastest nodes are."""
-    cores = np.array([node.cores for node in cluster.nodes], np.float64)
-    speed = np.array([node.speed for node in cluster.nodes])
-    view.lay_out(state, NOTES, pace=[np.average(speed, weights=cores) / speed.max()])
+    """Seconds on the fastest nodes over the mean seconds, in which paths are told."""
+    fastest = max(node.speed for node in cluster.nodes)
+    view.lay_out(state, NOTES, pace=[1.0 / (fastest * levels.mean_pace(cluster))])
 
 
 TASKFLOW = Policy(

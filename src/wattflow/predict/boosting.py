@@ -1,18 +1,14 @@
-"""Gradient boosting with settings chosen inside the training rows, returned as flat trees."""
+"""Gradient boosting, returned as flat trees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wattflow.model.errors import MissingExtra
-from wattflow.predict import blend, trees
-from wattflow.predict.evaluate import group_folds
-from wattflow.predict.observations import Floats, Texts
-
-Cost = Callable[[Floats], float]
+from wattflow.predict import trees
+from wattflow.predict.observations import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +21,6 @@ class Setting:
     rounds: int = 200
     rate: float = 0.05
     least_rows: int = 10
-
-
-SETTINGS = (
-    Setting(rounds=0),
-    Setting(leaves=7, rounds=40),
-    Setting(loss="l2"),
-    Setting(loss="both", leaves=31, rounds=200),
-    Setting(trainer="sklearn", loss="both"),
-)
 
 
 def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.Trees:
@@ -76,30 +63,3 @@ def _sklearn(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees
         early_stopping=False, random_state=seed,
     ).fit(rows, target)  # fmt: skip
     return trees.from_sklearn(model)
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The winner of an inner comparison: its trees, its setting, and its left-out residuals."""
-
-    model: trees.Trees
-    setting: Setting
-    residual: Floats
-    costs: dict[str, float]
-
-
-def choose(rows: Floats, target: Floats, group: Texts, settings: tuple[Setting, ...] = SETTINGS) -> Chosen:
-    """Fit the setting of least left-out error over grouped folds, by `blend.wild_cost` of log residuals."""
-    best: tuple[float, Setting, Floats] | None = None
-    costs: dict[str, float] = {}
-    folds = list(group_folds(group, 3))
-    for setting in settings:
-        residual = np.full(len(target), np.nan)
-        for train, test in folds:
-            residual[test] = target[test] - fit(rows[train], target[train], setting).predict(rows[test])
-        cost = blend.wild_cost(residual)
-        costs[f"{setting.trainer}-{setting.loss}-{setting.leaves}"] = cost
-        if best is None or cost < best[0]:
-            best = (cost, setting, residual)
-    assert best is not None
-    return Chosen(fit(rows, target, best[1]), best[1], best[2], costs)

@@ -16,7 +16,7 @@ import numpy as np
 from wattflow.predict import blend
 from wattflow.predict.observations import Floats, Ints
 
-_PRIOR_ROWS, _KEPT = 5.0, 1001
+_PRIOR_ROWS, _KEPT, _NORMALS = 5.0, 1001, 101
 _SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SHIFT_MOST = 0.1
 
@@ -106,10 +106,17 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
 
 
 def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
-    """The same scores on a scale that has a further, independent error of this size on the log scale."""
+    """The same on a scale that has a further, independent, normal error of this size on the log scale.
+
+    The scores are those of the sum, at the ratio of the two errors that is typical of the tasks.
+    """
     scale = np.hypot(calibration.scale, extra)
-    shift = calibration.shift * float(np.median((calibration.scale / scale) ** 2))  # the point stays where it was
-    return replace(calibration, scale=scale, shift=shift, median_error=math.nan, mean_error=math.nan)
+    kept = float(np.median(calibration.scale / np.maximum(scale, 1e-12)))
+    shift = calibration.shift * kept**2  # the point stays where it was
+    normal = np.array([NormalDist().inv_cdf((i + 0.5) / _NORMALS) for i in range(_NORMALS)])
+    both = (kept * calibration.scores[:, None] + np.sqrt(max(1.0 - kept**2, 0.0)) * normal[None, :]).ravel()
+    scores = np.quantile(both, (np.arange(_KEPT) + 0.5) / _KEPT)
+    return replace(calibration, scale=scale, scores=scores, shift=shift, median_error=math.nan, mean_error=math.nan)
 
 
 def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:

@@ -25,7 +25,6 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
 from wattflow.predict import (
     backbone,
-    boosting,
     conformal,
     core,
     kriging,
@@ -39,11 +38,11 @@ from wattflow.predict import (
     watts,
 )
 
-VERSION = 2
+VERSION = 3
 _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        backbone.Backbone, boosting.Chosen, boosting.Setting, conformal.Calibration, kriging.Kriging, kriging.Places,
+        backbone.Backbone, conformal.Calibration, kriging.Kriging, kriging.Places,
         needs.NeedModel, network.Network, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
         serverless.CallModel,
         tasks.TaskModel,

@@ -1,11 +1,21 @@
 """What a task needs at most: memory or cores to request so that at most a small share of tasks outgrows it.
 
-    request = largest so far · times · exp(spread_weight · spread + few / √n) + share · typical need
+    request = top so far · times · exp(spread_weight · spread + few / √n) + share · typical need
 
+*top* is the largest need or, for tasks with many runs, the one that all but 2 % stayed below: the few above it are
+repeated as asked, which can be cheaper than to hold the largest for all.
 *spread* is that of the task's own logs, n how often it ran. ``1.5 × largest so far`` and its like are points of this
-family. Its four numbers are common to all tasks and are those that would have wasted least, with failures below half
+family. Its five numbers are common to all tasks and are those that would have wasted least, with failures below half
 the target, had they been used in time: each block of the training rows with what had finished before it. The last term
-keeps tiny tasks from failing over a few bytes; it costs next to nothing. A task that never ran keeps its request.
+keeps tiny tasks from failing over a few bytes; it costs next to nothing.
+
+A task that never ran, or only a time or two, is bounded by what its user asked for: people ask for too much, and by
+about as much for one task as for the next. Its request is
+
+    asked · reach · the largest share of their request that tasks with runs have used
+
+and never below the first bound; with few known tasks, or where tasks have used all they asked for, it is as asked.
+Where another task of the same tool (the last part of its name) has run often enough, twice its top is enough.
 """
 
 from __future__ import annotations
@@ -14,6 +24,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.predict.observations import Floats, Ints, Texts
 
@@ -21,12 +32,17 @@ _BLOCKS, _ROWS_MOST, _LEAST_ROWS = 10, 3000, 200
 _SAFETY = 0.5
 _RETRY = 2.0
 _PRIOR_SPREAD, _PRIOR_RUNS = 0.1, 2.0
-Rule = tuple[float, float, float, float]
-"""Times, spread weight, few, share."""
+Rule = tuple[float, float, float, float, float]
+"""Times, spread weight, few, share, and 1 where the top is not the largest need but the one few exceed."""
+_HIGH = 0.98
 _RULES: tuple[Rule, ...] = tuple(
-    itertools.product((1.0, 1.1, 1.2, 1.35, 1.5, 2.0), (0.0, 0.5, 1.0), (0.4, 0.8), (0.03, 0.06))
+    itertools.product((1.0, 1.1, 1.2, 1.35, 1.5, 2.0), (0.0, 0.5, 1.0), (0.4, 0.8), (0.03, 0.06), (0.0, 1.0))
 )
-_DEFAULT: Rule = (1.1, 0.5, 0.4, 0.03)
+_DEFAULT: Rule = (1.1, 0.5, 0.4, 0.03, 0.0)
+_LEAST_RUNS, _LEAST_TASKS, _LEAST_FEW = 4, 5, 50
+"""Runs of a task before its own largest need is trusted, tasks before what they used of their requests is."""
+_KIN = 2.0
+_REACH, _REACHES = 1.5, (1.1, 1.25, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,50 +50,88 @@ class NeedModel:
     """Upper bounds by task, in the unit of the need (bytes, cores).
 
     Attributes:
-        log_largest, spread, runs: Of each task's finished runs.
+        log_largest, log_high, spread, runs: Of each task's finished runs.
         typical: Mean need of all rows.
+        share_of_asked: What a task with few runs or none gets of its user's request; NaN where requests were not
+            learned: then one with few runs goes by its own.
         expected_failures: Share of rows that outgrew their request when the rule was chosen; NaN: too few rows to say.
     """
 
     tasks: tuple[str, ...]
     log_largest: Floats
+    log_high: Floats
     spread: Floats
     runs: Floats
     typical: float
+    share_of_asked: float
     rule: Rule
     failure_target: float
     expected_failures: float
 
     def request(self, task: Texts, asked: Floats) -> Floats:
-        """What to request: the bound, never more than the user asked for; the user's request for unknown tasks."""
+        """What to request: the bound, never more than the user asked for; by the user's request for unknown tasks."""
         place = {name: i for i, name in enumerate(self.tasks)}
         number = np.array([place.get(name, -1) for name in task.tolist()], np.int64)
         if not self.tasks:
             return asked.copy()
         safe = np.maximum(number, 0)
-        bound = _bound(self.log_largest[safe], self.spread[safe], self.runs[safe], self.typical, self.rule)
-        bound = np.where(number >= 0, bound, asked)
+        runs = np.where(number >= 0, self.runs[safe], 0.0)
+        parts = (self.log_largest[safe], self.log_high[safe], self.spread[safe], self.runs[safe])
+        bound = _bound(parts, self.typical, self.rule)
+        bound = np.where(runs > 0, bound, np.where(np.isfinite(asked), 0.0, np.nan))
+        share = 1.0 if np.isnan(self.share_of_asked) else self.share_of_asked
+        few = (runs < (1 if np.isnan(self.share_of_asked) else _LEAST_RUNS)) & np.isfinite(asked)
+        enough = np.fmin(share * asked, _KIN * self._kin(task) + self.rule[3] * self.typical)
+        bound = np.where(few, np.fmax(bound, enough), bound)
         return np.where(np.isfinite(asked), np.fmin(bound, asked), bound)
 
+    def _kin(self, task: Texts) -> Floats:
+        """The largest need of tasks of the same tool that ran often enough; infinite where there is none."""
+        largest: dict[str, float] = {}
+        for name, log_need, runs in zip(self.tasks, self.log_largest.tolist(), self.runs.tolist(), strict=True):
+            if runs >= _LEAST_RUNS:
+                largest[_tool(name)] = max(largest.get(_tool(name), 0.0), float(np.exp(log_need)))
+        return np.array([largest.get(_tool(name), np.inf) for name in task.tolist()])
 
-def _bound(log_largest: Floats, spread: Floats, runs: Floats, typical: float, rule: Rule) -> Floats:
-    times, spread_weight, few, share = rule
-    grown = log_largest + spread_weight * spread + few / np.sqrt(runs)
+
+def _tool(task: str) -> str:
+    return task.replace("/", ":").rsplit(":", 1)[-1]
+
+
+Past = tuple[Floats, Floats, Floats, Floats]
+"""Of the finished runs: log of the largest need, log of the one few exceed, spread of the logs, number."""
+
+
+def _bound(past: Past, typical: float | Floats, rule: Rule) -> Floats:
+    largest, high, spread, runs = past
+    times, spread_weight, few, share, top = rule
+    grown = (high if top else largest) + spread_weight * spread + few / np.sqrt(runs)
     return np.asarray(np.exp(grown) * times + share * typical)
 
 
-def fit(task: Texts, need: Floats, group: Texts | None = None, failure_target: float = 0.01) -> NeedModel:
-    """Fit on finished tasks, in the order they finished. ``group`` (a sample, a run) ends before a block does."""
+def fit(
+    task: Texts,
+    need: Floats,
+    group: Texts | None = None,
+    failure_target: float = 0.01,
+    asked: Floats | None = None,
+) -> NeedModel:
+    """Fit on finished tasks, in the order they finished. ``group`` (a sample, a run) ends before a block does.
+
+    ``asked`` is what users requested for them; without it, tasks that never ran keep their request.
+    """
     good = np.isfinite(need) & (need > 0)
     task, need = task[good], need[good]
+    request = np.full(len(need), np.nan) if asked is None else asked[good]
     block = _blocks(len(need), group[good] if group is not None else None)
     names, number = np.unique(task, return_inverse=True)
-    rule, expected = _DEFAULT, float("nan")
-    if len(need) >= _LEAST_ROWS:
-        rule, expected = _choose(number, np.log(need), block, (len(names), failure_target))
-    largest, spread, runs = _seen(number, np.log(need), len(names))
+    rule, expected, reach = _DEFAULT, float("nan"), _REACH
+    if (rows := _InTime.of(number, need, request, block, len(names))) is not None:
+        (rule, expected), reach = _choose(rows, failure_target), _choose_reach(rows, failure_target)
+    past = _seen(number, np.log(need), len(names))
     typical = float(need.mean()) if len(need) else 0.0
-    return NeedModel(tuple(names.tolist()), largest, spread, runs, typical, rule, failure_target, expected)
+    share = float("nan") if asked is None else min(1.0, reach * _used(number, need / request))
+    return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected)
 
 
 def _blocks(rows: int, group: Texts | None) -> Ints:
@@ -91,30 +145,59 @@ def _blocks(rows: int, group: Texts | None) -> Ints:
     return block
 
 
-def _choose(task: Ints, log_need: Floats, block: Ints, about: tuple[int, float]) -> tuple[Rule, float]:
-    """The cheapest rule that kept failures low, each block requested with what had finished before it."""
-    tasks, target = about
-    parts = []
-    for b in range(1, _BLOCKS):
-        past, now = block < b, np.flatnonzero(block == b)
-        if not past.any() or not len(now):
-            continue
-        largest, spread, runs = _seen(task[past], log_need[past], tasks)
-        now = now[runs[task[now]] > 0]
-        k = task[now]
-        typical = np.full(len(now), np.exp(log_need[past]).mean())
-        parts.append(np.column_stack([largest[k], spread[k], runs[k], typical, np.exp(log_need[now])]))
-    rows = np.concatenate(parts) if parts else np.zeros((0, 5))
-    if len(rows) < _LEAST_ROWS:
+@dataclass(frozen=True, slots=True)
+class _InTime:
+    """Rows requested with what had finished before their block.
+
+    Attributes:
+        seen: The task's runs so far.
+        typical, used: Typical need so far, and the largest share of a request used so far.
+        need, asked: What the row needed and what was asked for it (NaN: unknown).
+    """
+
+    seen: Past
+    typical: Floats
+    used: Floats
+    need: Floats
+    asked: Floats
+
+    @property
+    def few(self) -> NDArray[np.bool_]:
+        """Rows that go by what was asked for them."""
+        return (self.seen[3] < _LEAST_RUNS) & np.isfinite(self.asked)
+
+    @classmethod
+    def of(cls, task: Ints, need: Floats, asked: Floats, block: Ints, tasks: int) -> _InTime | None:
+        parts = []
+        for b in range(1, _BLOCKS):
+            past, now = block < b, np.flatnonzero(block == b)
+            if not past.any() or not len(now):
+                continue
+            seen = [part[task[now]] for part in _seen(task[past], np.log(need[past]), tasks)]
+            typical, used = need[past].mean(), _used(task[past], need[past] / asked[past])
+            parts.append(np.column_stack([*seen, np.full((len(now), 2), (typical, used)), need[now], asked[now]]))
+        rows = np.concatenate(parts) if parts else np.zeros((0, 8))
+        rows = rows[(rows[:, 3] > 0) | np.isfinite(rows[:, 7])]
+        if len(rows) < _LEAST_ROWS:
+            return None
+        rows = np.random.default_rng(0).permutation(rows)[:_ROWS_MOST].T
+        return cls((rows[0], rows[1], rows[2], rows[3]), *rows[4:])
+
+
+def _choose(rows: _InTime, target: float) -> tuple[Rule, float]:
+    """The cheapest rule that kept failures low among rows that go by their own task's runs."""
+    own = ~rows.few
+    if own.sum() < _LEAST_ROWS:
         return _DEFAULT, float("nan")
-    rows = np.random.default_rng(0).permutation(rows)[:_ROWS_MOST]
+    need = rows.need[own]
+    seen = (rows.seen[0][own], rows.seen[1][own], rows.seen[2][own], rows.seen[3][own])
     best: tuple[bool, float, Rule, float] | None = None
     for rule in _RULES:
-        bound = _bound(rows[:, 0], rows[:, 1], rows[:, 2], 1.0, (*rule[:3], 0.0)) + rule[3] * rows[:, 3]
-        failed = bound < rows[:, 4]
-        held = float(np.where(failed, bound + _RETRY * rows[:, 4], bound).sum())
+        bound = _bound(seen, rows.typical[own], rule)
+        failed = bound < need
+        held = float(np.where(failed, bound + _RETRY * need, bound).sum())
         share = float(failed.mean())
-        safe = (failed.sum() + 1.0) / len(rows) <= target * _SAFETY
+        safe = (failed.sum() + 1.0) / len(need) <= target * _SAFETY
         candidate = (not safe, held if safe else share, rule, share)
         if best is None or candidate[:2] < best[:2]:
             best = candidate
@@ -122,15 +205,36 @@ def _choose(task: Ints, log_need: Floats, block: Ints, about: tuple[int, float])
     return best[2], best[3]
 
 
-def _seen(task: Ints, log_need: Floats, tasks: int) -> tuple[Floats, Floats, Floats]:
-    """(largest, spread, runs) of each task; spreads of few runs lean on a usual one."""
+def _choose_reach(rows: _InTime, target: float) -> float:
+    """How far above what known tasks used of their requests new ones may go: as little as kept failures low."""
+    few = rows.few
+    if len(rows.need) < _LEAST_ROWS or few.sum() < _LEAST_FEW:
+        return _REACH
+    for reach in _REACHES:
+        failed = np.minimum(reach * rows.used[few], 1.0) * rows.asked[few] < np.minimum(rows.need, rows.asked)[few]
+        if (failed.sum() + 1.0) / len(rows.need) <= target * _SAFETY:
+            return reach
+    return _REACHES[-1]
+
+
+def _used(task: Ints, used: Floats) -> float:
+    """The largest share of its request that any task has used; 1 where too few tasks tell."""
+    known = np.isfinite(used)
+    return float(used[known].max()) if len(np.unique(task[known])) >= _LEAST_TASKS else 1.0
+
+
+def _seen(task: Ints, log_need: Floats, tasks: int) -> Past:
+    """Of each task; spreads of few runs lean on a usual one."""
     runs = np.bincount(task, minlength=tasks).astype(np.float64)
-    largest = np.full(tasks, -np.inf)
-    np.maximum.at(largest, task, log_need)
+    order = np.lexsort((log_need, task))
+    end = np.cumsum(runs).astype(np.int64)
+    ranked = np.append(log_need[order], -np.inf)
+    place = end - 1 - np.floor(runs * (1.0 - _HIGH)).astype(np.int64)
+    largest, high = (np.where(runs > 0, ranked[np.maximum(at, 0)], -np.inf) for at in (end - 1, place))
     mean = np.bincount(task, weights=log_need, minlength=tasks) / np.maximum(runs, 1.0)
     squares = np.bincount(task, weights=(log_need - mean[task]) ** 2, minlength=tasks)
     spread = np.sqrt((squares + _PRIOR_RUNS * _PRIOR_SPREAD**2) / (runs + _PRIOR_RUNS))
-    return largest, np.asarray(spread), runs
+    return largest, high, np.asarray(spread), runs
 
 
 def over_allocation(allocated: Floats, asked: Floats, peak: Floats) -> tuple[float, float]:

@@ -9,6 +9,7 @@ when it did better on the tasks that finished meanwhile (`shadow_test`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from wattflow.predict.observations import Floats
 
 _MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
 _LEAST_NOISE, _CLIP = 0.03, 3.0
+_RATE_LEAST, _RATE_FIRST, _FACTOR_MOST, _LEAST_WIDTH, _BELIEVED = 0.05, 16, 3.0, 1e-3, 0.5
 
 
 class RecursiveLeastSquares:
@@ -102,6 +104,44 @@ class Corrector:
             if size > 0 and np.isfinite(self.typical[task]):
                 x[place + 1] = float(np.clip(np.log(size) - self.typical[task], -8.0, 8.0))
         return x
+
+
+@dataclass(slots=True)
+class AdaptiveWidth:
+    """Keeps intervals honest as tasks finish: a factor on their log width that follows the quantile it should cover.
+
+    Each finished task says how much wider or narrower its interval as fitted would have had to be. A miss moves the
+    factor up, a hit a little down, so that over time misses come as often as promised, whatever the errors do (Gibbs
+    and Candès 2021, arXiv 2106.00072; the width is followed instead of the level, and a task that took long to finish
+    is judged by the factor of now, so that many that started together do not all push the same way).
+    """
+
+    level: float = 0.9
+    log_factor: float = 0.0
+    count: int = 0
+    kinds: set[str] = field(default_factory=set)
+
+    def interval(self, kind: str, point: float, low: float, high: float) -> tuple[float, float]:
+        """Both ends, moved from or towards the point.
+
+        What other kinds of tasks earned narrows one of which none has finished by half only.
+        """
+        believed = 1.0 if self.log_factor > 0 or kind in self.kinds else _BELIEVED
+        factor = math.exp(believed * self.log_factor)
+        return point * (low / point) ** factor, point * (high / point) ** factor
+
+    def finished(self, kind: str, true: float, point: float, low: float, high: float) -> None:
+        """A task finished; the interval is the one as fitted."""
+        if not (true > 0 and 0 < low <= point <= high):
+            return
+        apart = math.log(true / point)
+        side = math.log(high / point) if apart > 0 else math.log(point / low)
+        needed = abs(apart) / max(side, _LEAST_WIDTH)
+        rate = max(_RATE_LEAST, (self.count + _RATE_FIRST) ** -0.5)
+        moved = self.log_factor + rate * ((needed > math.exp(self.log_factor)) - (1.0 - self.level))
+        self.log_factor = min(max(moved, -_FACTOR_MOST), _FACTOR_MOST)
+        self.kinds.add(kind)
+        self.count += 1
 
 
 def shadow_test(current: Sequence[float], candidate: Sequence[float], least: int = 30, gain: float = 0.02) -> bool:

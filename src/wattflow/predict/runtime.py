@@ -192,19 +192,24 @@ def fit(
         weights[kind] = trainer.weigh(missed, beyond)
         if kind == NEW_SOURCE:
             weights[kind] = trainer.trend(missed, weights[kind])
-        found = training.calibrations(missed, weights[kind], trainer.task, len(trainer.names.tasks))
+        found = trainer.calibrations(missed, weights[kind])
         # skewness among the inputs of one run says nothing of the next run, that of known sources nothing of a new one
         if trainer.one_run or kind == NEW_SOURCE:
-            found = tuple(replace(part, shift=0.0) for part in found)  # type: ignore[assignment]
+            found = _unshifted(found)
         calibrations[kind] = found
         usual[kind] = float(np.quantile(missed.stretch, 0.9)) if len(missed.stretch) else 0.0
     outside = training.stretch_error(beyond, next(iter(weights.values()))) if weights else 0.0
     if NEW_MACHINE in weights and len(np.unique(trainer.machine)) < 2:  # none could be left out: trust the factors
         weights[NEW_MACHINE] = np.zeros_like(weights[NEW_MACHINE])
         weights[NEW_MACHINE][:, 0] = 1.0
-    _add_machine_errors(calibrations, trainer)
-    if NEW_BOTH in calibrations:
+    if NEW_MACHINE in calibrations and NEW_SOURCE in calibrations:
         weights[NEW_BOTH], usual[NEW_BOTH] = weights[NEW_MACHINE], usual[NEW_SOURCE]
+        calibrations[NEW_BOTH] = calibrations[NEW_SOURCE]
+        if len(np.unique(trainer.machine)) < 2:  # what can be told is which member reads sizes best
+            missed = trainer.left_out(NEW_SOURCE)
+            weights[NEW_BOTH] = trainer.by_size(missed, beyond, weights[NEW_MACHINE])
+            calibrations[NEW_BOTH] = _unshifted(trainer.calibrations(missed, weights[NEW_BOTH]))
+    _add_machine_errors(calibrations, trainer)
     core = trainer.fit(np.arange(len(observations)))
     return RuntimeModel(
         trainer.names,
@@ -218,6 +223,11 @@ def fit(
     )
 
 
+def _unshifted(found: training.Calibrations) -> training.Calibrations:
+    one, two, three = (replace(part, shift=0.0) for part in found)
+    return one, two, three
+
+
 def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer: training.Trainer) -> None:
     """Widen what could not be left out: machines where there are too few, machine and source together."""
     if NEW_MACHINE not in calibrations:
@@ -227,7 +237,7 @@ def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer:
     if few:
         one, two, three = (conformal.widened(part, spread) for part in calibrations[NEW_MACHINE])
         calibrations[NEW_MACHINE] = (one, two, three)
-    if NEW_SOURCE not in calibrations:
+    if NEW_BOTH not in calibrations:
         return
     both = []
     for known in range(len(INPUTS)):
@@ -236,5 +246,5 @@ def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer:
             alone = calibrations[NEW_MACHINE][known].scale
             if KNOWN in calibrations:
                 alone = np.sqrt(np.maximum(alone**2 - calibrations[KNOWN][known].scale ** 2, 0.0))
-        both.append(conformal.widened(calibrations[NEW_SOURCE][known], alone))
+        both.append(conformal.widened(calibrations[NEW_BOTH][known], alone))
     calibrations[NEW_BOTH] = (both[0], both[1], both[2])

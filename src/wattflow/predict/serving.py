@@ -11,9 +11,10 @@ import numpy as np
 from wattflow.predict import runtime
 from wattflow.predict.fast import RowPredictor
 from wattflow.predict.observations import Benchmarks, Observations
-from wattflow.predict.online import Corrector, shadow_test
+from wattflow.predict.online import AdaptiveWidth, Corrector, shadow_test
 
-_LEAST_SHADOW, _MOST_SHADOW = 30, 200
+_LEAST_SHADOW, _MOST_SHADOW, _MOST_ASKED = 30, 200, 10_000
+_Asked = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class ServedModel:
         self._current = _Side(model)
         self._shadow: _Side | None = None
         self._training: Future[runtime.RuntimeModel] | None = None
+        self._width, self._asked = AdaptiveWidth(), dict[_Asked, tuple[float, float, float]]()
         self.replaced = 0
 
     @property
@@ -61,10 +63,35 @@ class ServedModel:
         """Corrected seconds; NaN for a task that was never profiled."""
         return self._current.predict_s(task, machine, size, data)
 
+    def interval_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> tuple[float, float]:
+        """Where 90 % of such tasks end: the model's interval, corrected, as wide as finished tasks showed it must be.
+
+        A task that was never profiled has the wide interval of those it resembles. What was asked here is judged when
+        the task finishes.
+        """
+        sizes = np.full((1, len(self.model.size_names)), size)
+        row = Observations.of(
+            task=[task], machine=[machine], data=[data], sizes=sizes, size_names=self.model.size_names,
+            source=[self.model.names.sources[0]],
+        )  # fmt: skip
+        found = self.model.predict(row)
+        low, high = float(found.low_s[0]), float(found.high_s[0])
+        point = float(found.runtime_s[0])
+        if not low <= point <= high:
+            return low, high
+        moved = math.exp(self._current.corrector.correction(task, machine, size))
+        asked = (point * moved, low * moved, high * moved)
+        if len(self._asked) >= _MOST_ASKED:
+            self._asked.pop(next(iter(self._asked)))
+        self._asked[task, machine, data] = asked
+        return self._width.interval(task, *asked)
+
     def finished(self, task: str, machine: str, runtime_s: float, size: float = math.nan, data: str = "") -> None:
         """Learn from a finished task; runtimes that are not above 0 teach nothing."""
         if not runtime_s > 0:
             return
+        if asked := self._asked.pop((task, machine, data), None):
+            self._width.finished(task, runtime_s, *asked)
         if self._training is not None and self._training.done():
             self.offer(self._training.result())
             self._training = None

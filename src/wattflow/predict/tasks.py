@@ -66,7 +66,9 @@ def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
     """Fit everything the rows allow, in the order they finished; `not_learned` says what they did not allow."""
     rows = in_order(rows)
     group = np.where(rows.run != "", rows.run, np.arange(len(rows)).astype(np.str_))
-    memory = needs.fit(rows.task, rows.peak_bytes, group) if np.isfinite(rows.peak_bytes).any() else None
+    memory = None
+    if np.isfinite(rows.peak_bytes).any():
+        memory = needs.fit(rows.task, rows.peak_bytes, group, asked=rows.request_bytes)
     cores = needs.fit(rows.task, rows.used_cores, group, 0.05) if np.isfinite(rows.used_cores).any() else None
     known = _with_energy(rows)
     power = None

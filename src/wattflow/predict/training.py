@@ -25,8 +25,9 @@ _REPEATED = (0.7, 0.5)
 """Weight of the same input's earlier runtime where no run was there to be left out: so much, and so much more where
 the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
-"""Then the interval assumes this error, and this share of the error on other inputs."""
+"""Then the interval assumes this error, and at most this share of the error on other inputs."""
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
+_CARRIED = ("process", "backbone", "line here", "least squares here")
 _STEADIED = 0.1
 """Drawing a repeat towards its task helps most where there is one repeat; where a run of few is left out, it pays this:
 later there will be one more."""
@@ -69,6 +70,7 @@ class Trainer:
         self.size_column = plain.best_sizes(self.task, self.machine, observations.sizes, self.log_s, counts)
         self.size = size_of(observations, self.size_column, self.task)
         self.distance = _distances(self.table, len(self.names.machines))
+        self.likeness = plain.likeness_of_inputs(self.task, self.data, self.log_s)
         self._left_out: dict[tuple[int, ...], LeftOut] = {}
         self.scales = self.tune(seed)
 
@@ -139,7 +141,7 @@ class Trainer:
     def repeated(self) -> float:
         """How far to trust an input's earlier runtime where no repeat could be left out."""
         least, more = _REPEATED
-        return min(1.0, least + more * plain.likeness_of_inputs(self.task, self.data, self.log_s))
+        return min(1.0, least + more * self.likeness)
 
     def weigh(self, missed: LeftOut, beyond: LeftOut) -> Floats:
         """Weights [regime, member] from rows left out; a regime with few such rows borrows from the nearest."""
@@ -172,6 +174,21 @@ class Trainer:
                 weights[r] = weights[r - 3]
         return weights
 
+    def by_size(self, missed: LeftOut, beyond: LeftOut, otherwise: Floats) -> Floats:
+        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together.
+
+        Only members that carry over to another machine take part: on one machine nobody sees the others fail.
+        """
+        carried = [MEMBERS.index(name) for name in _CARRIED]
+        residual = np.concatenate([missed.residual, beyond.residual])[:, carried]
+        good = np.isfinite(residual).all(axis=1)
+        if good.sum() < _LEAST_WEIGHED:
+            return otherwise
+        task = np.concatenate([self.task, self.task])[good]
+        weights = np.zeros((len(REGIMES), len(MEMBERS)))
+        weights[:, carried] = blend.choose(residual[good], task, handicap=self.handicap[carried], sure=_SURE)
+        return weights
+
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
         """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
 
@@ -189,6 +206,10 @@ class Trainer:
                 found[r] = 0.0
                 found[r, line] = 1.0
         return found
+
+    def calibrations(self, missed: LeftOut, weights: Floats) -> Calibrations:
+        """How wrong the weighted members were on the rows left out, by `INPUTS`."""
+        return calibrations(missed, weights, self.task, len(self.names.tasks), self.likeness)
 
     @property
     def one_run(self) -> bool:
@@ -263,8 +284,11 @@ Calibrations = tuple[Calibration, Calibration, Calibration]
 """By `INPUTS`: the task never ran on the input, ran elsewhere, ran on the same machine."""
 
 
-def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> Calibrations:
-    """How wrong the blend was on inputs of each kind; what could not be left out is assumed."""
+def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int, likeness: float) -> Calibrations:
+    """How wrong the blend was on inputs of each kind; what could not be left out is assumed.
+
+    The more of the spread comes with the input (``likeness``), the less of the error on other inputs is chance.
+    """
     residual = combined(missed, weights)
     parts: list[Calibration | None] = []
     for known in range(len(INPUTS)):
@@ -272,7 +296,8 @@ def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int) -> Ca
         measured = conformal.calibrate(residual[some], task[some], missed.group[some], tasks)
         parts.append(measured if some.sum() >= 20 else None)
     new = parts[0] or parts[1] or parts[2] or conformal.calibrate(residual, task, missed.group, tasks)
-    scale = np.minimum(np.hypot(_REPEAT_ERROR, _REPEAT_SHARE * new.scale), np.maximum(new.scale, _REPEAT_ERROR))
+    chance = _REPEAT_SHARE * np.sqrt(1.0 - likeness**2) * new.scale
+    scale = np.minimum(np.hypot(_REPEAT_ERROR, chance), np.maximum(new.scale, _REPEAT_ERROR))
     assumed = replace(new, scale=scale, shift=0.0, median_error=np.nan, mean_error=np.nan)
     return new, parts[1] or parts[2] or assumed, parts[2] or assumed
 

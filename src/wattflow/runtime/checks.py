@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.runtime import messages as m
@@ -11,13 +11,14 @@ from wattflow.runtime.messages import Task
 from wattflow.runtime.records import WorkflowRecord
 
 
-def problems(new: Sequence[Task], known: set[str]) -> Iterable[Problem]:
-    """What is wrong with new tasks; ``known`` holds the keys before them and grows."""
+def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
+    """What is wrong with new tasks; ``before`` holds the keys that are there (a large workflow's: not copied)."""
+    known: set[str] = set()
     for task in new:
         where = f"task {task.key}"
         if task.key in known:
             yield Problem(where, "the key appears twice")
-        for key in {*task.parents, *task.results} - known:
+        for key in {k for k in (*task.parents, *task.results) if k not in known and k not in before}:
             yield Problem(where, f"waits for {key!r}, which is not in the workflow before it")
         if (task.command is None) == (task.function is None):
             yield Problem(where, "needs either a command or a function")
@@ -55,7 +56,7 @@ def check_submission(
         raise InvalidInput(name, "belongs to somebody else")
     if workflow is not None and workflow.sealed and new:
         raise InvalidInput(name, "is sealed: it takes no more tasks")
-    found = list(problems(new, set(workflow.keys) if workflow is not None else set()))
+    found = list(problems(new, workflow.keys if workflow is not None else ()))
     if found:
         raise InvalidInput(name, found)
     wanted = POLICY_OF.get(submission.objective or "")

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
-from wattflow.live.twin import Twin
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
+
+if TYPE_CHECKING:
+    from wattflow.live.twin import Twin
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -33,6 +35,8 @@ POLICY_OF = {
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
+SLEEP_SHARE = 0.1
+"""Guess of what a sleeping node draws, of its idle watts: memory that is kept, its controller, its power supply."""
 ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 """Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
 
@@ -155,12 +159,19 @@ def model_node(node: m.Node) -> model.Node:
         model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
                      slots=device.slots) for device in node.devices
     )  # fmt: skip
-    sleep = model.Sleep(watts=0.0, wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
+    sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
         architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
         sleep=sleep,
     )  # fmt: skip
+
+
+def asleep_w(node: m.Node) -> float:
+    """What a node draws asleep: as measured, else a guess from its idle watts. Unknown is not nothing."""
+    if node.sleep_w is not None:
+        return node.sleep_w
+    return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
 
 
 def model_variant(variant: m.Variant) -> ModelVariant:

@@ -154,7 +154,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node as it announces itself.
 
-    ``busy`` and ``watts`` are the points of its P(k), where known; ``wake_w`` is what it draws while it wakes.
+    ``busy`` and ``watts`` are the points of its P(k), where known; ``wake_w`` is what it draws while it wakes,
+    ``sleep_w`` while it sleeps, where somebody measured that.
     """
 
     name: Name
@@ -171,6 +172,7 @@ class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     sleeps: bool = False
     wake_s: Seconds = 0.0
     wake_w: Seconds | None = None
+    sleep_w: Seconds | None = None
 
 
 class TaskEnergy(Struct, frozen=True):

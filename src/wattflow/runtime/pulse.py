@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from pathlib import Path
 
+from wattflow.store.durations import Durations
+
 EVERY_S = 0.01
-KEPT = 60_000
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
@@ -21,13 +21,12 @@ class Pulse:
     """Beats in the loop that runs it.
 
     Attributes:
-        late_s: Of the latest beats, how late each was by the clock.
+        late_s: How late the beats were by the clock, since the start.
         held_s: The same without the time in which the thread could run and had no processor.
     """
 
     def __init__(self) -> None:
-        self.late_s: deque[float] = deque(maxlen=KEPT)
-        self.held_s: deque[float] = deque(maxlen=KEPT)
+        self.late_s, self.held_s = Durations(), Durations()
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -38,8 +37,8 @@ class Pulse:
                 due_s, starved_s = loop.time() + EVERY_S, _starved_s(file)
                 await asyncio.sleep(EVERY_S)
                 late_s = max(0.0, loop.time() - due_s)
-                self.late_s.append(late_s)
-                self.held_s.append(max(0.0, late_s - (_starved_s(file) - starved_s)))
+                self.late_s.add(late_s)
+                self.held_s.add(max(0.0, late_s - (_starved_s(file) - starved_s)))
         finally:
             if file is not None:
                 os.close(file)

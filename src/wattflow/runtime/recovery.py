@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
-from wattflow.live.twin import Twin
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
@@ -30,7 +29,10 @@ def restore(
 ) -> Service:
     """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
     decider, after, last_s = rebuilt(database, folder, policy)
-    decider.twin = Twin.beside(policy) if twin else None
+    if twin:
+        from wattflow.live.twin import Twin  # the simulator with it, which a server without a twin does without
+
+        decider.twin = Twin.beside(policy)
     if after == 0:
         decider.began_with(policy)
     decider.room()

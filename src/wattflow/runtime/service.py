@@ -31,6 +31,7 @@ from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.turns import UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
+from wattflow.store.durations import Durations
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -65,7 +66,7 @@ class Service:
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
-        self.turn_s: list[float] = []
+        self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self._cancelling: set[asyncio.Task[None]] = set()
         self._under_way: UnderWay | None = None
@@ -319,12 +320,12 @@ class Service:
         """Step the engine; write what it decided; act once that is on disk."""
         if self._closed:
             return
-        began = time.perf_counter()
+        began = time.perf_counter(), time.thread_time()
         now_s = self.now()
         self._under_way = UnderWay(self.decider.step(now_s), now_s)
-        self._go_on(began)
+        self._go_on(*began)
 
-    def _go_on(self, began: float, most: int = PIECE) -> None:
+    def _go_on(self, began: float, began_cpu: float, most: int = PIECE) -> None:
         """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
         turn = self._under_way
         if turn is None:
@@ -334,14 +335,13 @@ class Service:
             self._under_way, self._turn_planned = None, False
             self._end_turn(turn)
         else:
-            asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter()))
-        self.turn_s.append(time.perf_counter() - began)
-        if len(self.turn_s) > 8192:
-            del self.turn_s[:4096]
+            asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
+        self.turn_s.add(time.perf_counter() - began)
+        self.turn_cpu_s.add(time.thread_time() - began_cpu)
 
     def _finish_turn(self) -> None:
         """Bring a turn to its end at once: what comes next must see all of it."""
-        self._go_on(time.perf_counter(), sys.maxsize)
+        self._go_on(time.perf_counter(), time.thread_time(), sys.maxsize)
 
     def _end_turn(self, turn: UnderWay) -> None:
         step = turn.step

@@ -133,8 +133,16 @@ class HttpTransport:
                 data = await answer.read()
                 if answer.status < 300:
                     return data
-                told = data[:300].decode(errors="replace")
+                told = _reason(data)
                 message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
                 raise Denied(message) if 400 <= answer.status < 500 else Unreachable(message)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
+
+
+def _reason(data: bytes) -> str:
+    """What a server says is wrong, out of its answer."""
+    try:
+        return str(msgspec.json.decode(data)["error"])[:300]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return data[:300].decode(errors="replace")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
@@ -30,9 +30,9 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
-    from wattflow.live import Engine
+    import wattflow.live  # noqa: F401 (before the thread: two that import the same may wait for each other)
 
-    loading = threading.Thread(target=_load_engine, args=(Engine, settings.policy), daemon=True)
+    loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
     from wattflow.server.serve import serve
 
@@ -48,10 +48,14 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load_engine(engine: Callable[[str], object], policy: str) -> None:
-    """Load the engine's compiled code while the HTTP half, which has nothing in common with it, is imported."""
+def _load_engine(policy: str) -> None:
+    """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
+    common with it, is imported."""
+    from wattflow.live import Engine
+    from wattflow.runtime.rehearsal import rehearse
+
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
-        engine(policy)
+        rehearse(Engine(policy))
 
 
 def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:
@@ -141,4 +145,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    gc.disable()  # all that is loaded now stays; `serve` collects once and goes on as usual
     sys.exit(main())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,8 @@ from wattflow.store.objects import FolderObjects, Objects
 log = logging.getLogger(__name__)
 LEAST_KEPT_S = 3600.0
 """An object is put before the task that names it: nothing younger is swept away."""
+THREADS = 8
+"""For files and queries."""
 SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
@@ -64,6 +69,8 @@ def make_app(house: House) -> Door:
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
+        _start_threads(asyncio.get_running_loop())
+        await _first_call(app)
         await house.service.start()
         house.background = [asyncio.create_task(_housekeeping(house)), asyncio.create_task(house.pulse.run())]
         yield
@@ -85,6 +92,34 @@ def make_app(house: House) -> Door:
         return JSONResponse(await asyncio.to_thread(describe, app))
 
     return Door(app, house.tokens)
+
+
+def _start_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """The threads that files and queries are handed to, all of them now: one that is started later makes the loop wait
+    until it runs."""
+    executor = ThreadPoolExecutor(THREADS, thread_name_prefix="wattflow-io")
+    together = threading.Barrier(THREADS)
+    for _ in range(THREADS):
+        executor.submit(together.wait, 10.0)
+    loop.set_default_executor(executor)
+
+
+async def _first_call(app: FastAPI) -> None:
+    """Ask for a page that is not there: the framework builds its table of routes at the first call it gets, which would
+    hold the loop up for tens of milliseconds when work is under way."""
+
+    async def nothing() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def nobody(_: Any) -> None:
+        return None
+
+    scope: dict[str, Any] = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": "/",
+        "raw_path": b"/", "root_path": "", "scheme": "http", "query_string": b"", "headers": [], "client": None,
+        "server": None, "state": {}, "app": app,
+    }  # fmt: skip
+    await app(scope, nothing, nobody)
 
 
 def _name_endpoints(app: FastAPI) -> None:
@@ -161,9 +196,12 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _housekeeping(house: House) -> None:
     """Snapshots, and an end to what was kept long enough."""
-    saved = house.service.ledger.next_entry
+    saved = collected = house.service.ledger.next_entry
     while True:
         await asyncio.sleep(5)
+        if not house.service.workflows and collected != house.service.ledger.next_entry:
+            collected = house.service.ledger.next_entry
+            gc.collect()  # nothing is open, so there is little to look at and nobody who waits
         try:
             if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.ledger.next_entry

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,10 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wattflow.runtime.messages import Submission, Task
+
 T = TypeVar("T")
 MSGPACK = "application/msgpack"
 MESSAGE_BYTES = 64 << 20
 OBJECT_BYTES = 1 << 30
+PIECE = 64
+"""Tasks of a submission that are decoded before others have a turn of the loop."""
 
 
 async def raw(request: Request, most: int = MESSAGE_BYTES) -> bytes:
@@ -53,6 +58,51 @@ async def typed(request: Request, kind: type[T], most: int = MESSAGE_BYTES) -> T
         raise HTTPException(422, f"the body is not a {kind.__name__}: {error}") from None
 
 
+class _Shell(msgspec.Struct, frozen=True):
+    """A submission whose tasks are not looked at yet."""
+
+    tasks: list[msgspec.Raw] = []
+
+
+async def typed_submission(request: Request) -> Submission:
+    """The body as a submission; thousands of tasks are decoded a piece at a time, and the loop goes on between."""
+    data = await raw(request)
+    form = 0 if request.headers.get("content-type", "").startswith(MSGPACK) else 1
+    place = "$"
+    try:
+        tasks = decoders(_Shell)[form].decode(data).tasks
+        if len(tasks) <= PIECE:
+            whole: Submission = decoders(Submission)[form].decode(data)
+            return whole
+        made = []
+        for number, task in enumerate(tasks):
+            place = f"$.tasks[{number}]"
+            made.append(decoders(Task)[form].decode(task))
+            if number % PIECE == PIECE - 1:
+                await asyncio.sleep(0)
+        place = "$"
+        rest = {**decoders(dict[str, msgspec.Raw])[form].decode(data), "tasks": msgspec.Raw((b"\x90", b"[]")[form])}
+        encode = (msgspec.msgpack.encode, msgspec.json.encode)[form]
+        without: Submission = decoders(Submission)[form].decode(encode(rest))
+        return msgspec.structs.replace(without, tasks=made)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise HTTPException(422, f"the body is not a Submission: {str(error).replace('`$', f'`{place}')}") from None
+
+
+async def answer_rows(
+    request: Request, rows: Sequence[Any], shown: Callable[[Any], dict[str, Any]], status: int = 200
+) -> Response:
+    """Many rows, shown and written one by one in a thread: all at once would hold the loop up."""
+    packed = request.headers.get("accept", "").startswith(MSGPACK)
+    encode = msgspec.msgpack.encode if packed else msgspec.json.encode
+
+    def body() -> bytes:
+        return encode([msgspec.Raw(encode(shown(row))) for row in rows])
+
+    media = MSGPACK if packed else "application/json"
+    return Response(await asyncio.to_thread(body), status, media_type=media)
+
+
 def answer(request: Request, value: Any, status: int = 200) -> Response:
     """A value in the form the caller asked for; JSON unless told otherwise."""
     if request.headers.get("accept", "").startswith(MSGPACK):
@@ -70,3 +120,6 @@ def schema(kind: Any) -> dict[str, Any]:
 
 SCHEMAS: dict[str, Any] = {}
 """Components that `schema` met; the application publishes them."""
+
+for _kind in (_Shell, Task, dict[str, msgspec.Raw]):
+    decoders(_kind)

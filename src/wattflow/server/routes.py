@@ -14,7 +14,7 @@ from wattflow import __version__
 from wattflow.runtime.messages import Outcomes, Submission, Task
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.app import allowed, house_of
-from wattflow.server.bodies import answer, schema, typed
+from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
 from wattflow.store import reads
 from wattflow.store.reads import Found
 
@@ -44,12 +44,12 @@ async def status(request: Request) -> Response:
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message,
         "commits": service.writer.figures.commits,
-        "commit_p50_s": _quantile(service.writer.figures.commit_s, 0.5),
-        "commit_p99_s": _quantile(service.writer.figures.commit_s, 0.99),
-        "turn_p99_s": _quantile(service.turn_s, 0.99),
-        "loop_late_max_s": max(house.pulse.late_s, default=0.0),
-        "loop_held_max_s": max(house.pulse.held_s, default=0.0),
-        "loop_held_p999_s": _quantile(list(house.pulse.held_s), 0.999),
+        "commit_p50_s": service.writer.figures.commit_s.quantile(0.5),
+        "commit_p99_s": service.writer.figures.commit_s.quantile(0.99),
+        "commit_statements_p99_s": service.writer.figures.statements_s.quantile(0.99),
+        "turn_p99_s": service.turn_s.quantile(0.99), "turn_cpu_p99_s": service.turn_cpu_s.quantile(0.99),
+        "loop_late_max_s": house.pulse.late_s.longest_s, "loop_held_max_s": house.pulse.held_s.longest_s,
+        "loop_held_p999_s": house.pulse.held_s.quantile(0.999),
     })  # fmt: skip
 
 
@@ -58,7 +58,7 @@ async def submit(request: Request) -> Response:
     """Tasks for a workflow, new or open."""
     who = allowed(request, "user")
     house = house_of(request)
-    submission = await typed(request, Submission)
+    submission = await typed_submission(request)
     if house.service.writer.message is not None:
         raise HTTPException(507, f"the store does not take changes: {house.service.writer.message}")
     if submission.workflow not in house.service.workflows:
@@ -74,7 +74,7 @@ async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000
     who = allowed(request, "user")
     owner = None if who.sees_all else who.name
     found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most)
-    return answer(request, [_workflow(row) for row in found])
+    return await answer_rows(request, found, _workflow)
 
 
 @router.get("/workflows/{workflow}")
@@ -92,14 +92,15 @@ async def tasks(
     """Its tasks in order of submission."""
     await _owned(request, workflow)
     found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
-    return answer(request, [_task(row) for row in found])
+    return await answer_rows(request, found, _task)
 
 
 @router.get("/workflows/{workflow}/attempts")
 async def attempts(request: Request, workflow: str, key: str | None = None) -> Response:
     """Attempts of all its tasks, or of one: where, when, how it ended, joules."""
     await _owned(request, workflow)
-    return answer(request, await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key))
+    found = await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key)
+    return await answer_rows(request, found, dict)
 
 
 @router.get("/workflows/{workflow}/outcomes")
@@ -217,11 +218,6 @@ async def shutdown(request: Request) -> Response:
     allowed(request, "operator")
     house_of(request).shut_down()
     return answer(request, {"stopping": True}, 202)
-
-
-def _quantile(values: list[float], share: float) -> float | None:
-    ordered = sorted(values)
-    return ordered[int(share * (len(ordered) - 1))] if ordered else None
 
 
 async def _owned(request: Request, workflow: str) -> Found:

@@ -43,8 +43,11 @@ def _settle_memory() -> None:
     """What start-up made stays; the collector need not look at it again, for that would hold the loop up for long."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 200)
-    sys.setswitchinterval(0.001)  # the writer's thread must not keep the loop from its turn for longer
+    gc.enable()
+    gc.set_threshold(5_000, 5, 1_000)  # small portions: a collection must not hold the loop up; `app` has the whole one
+    # The writer lets go of the interpreter for every row and must get it back soon: at a millisecond a commit of a
+    # hundred rows took twice as long beside a busy loop as alone. And it must not keep the loop from its turn.
+    sys.setswitchinterval(0.0001)
 
 
 def _end_this_process() -> None:

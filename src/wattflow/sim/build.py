@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattflow.engine import tables as engine_tables
 from wattflow.engine.tables import State
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Series
@@ -87,14 +86,6 @@ def event_capacity(state: State) -> int:
 def log_capacity(state: State) -> int:
     """Room for the power log; it grows when full."""
     return 8 * (len(state.attempts) + len(state.nodes)) + (1 << 12)
-
-
-def container_table(rows: int) -> Any:
-    """Container rows, all free."""
-    table = record_table(engine_tables.CONTAINERS, rows)
-    table.next_node[:] = np.arange(1, rows + 1)
-    table.next_node[-1] = -1
-    return table
 
 
 def _record_capacity(workload: Workload, state: State) -> int:

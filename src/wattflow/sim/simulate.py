@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from wattflow.engine.build import build_state
+from wattflow.engine.build import build_state, container_table
 from wattflow.engine.tables import State
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
@@ -135,7 +135,7 @@ class Simulation:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
         if state.rules.cold[0]:
             rows = int(4 * sum(node.request_cores for node in self.cluster.nodes)) + 1024
-            state.replace(containers=build.container_table(min(rows, 1 << 20)))
+            state.replace(containers=container_table(min(rows, 1 << 20)))
             state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value

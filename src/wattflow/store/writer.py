@@ -1,13 +1,14 @@
 """The group writer: one thread, one connection, one transaction for everything that gathered since the last.
 
 `put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
-disk. A group
-closes by itself: what comes while a commit runs forms the next one. ``most`` bounds it so that no commit grows long.
+disk. A group closes by itself: what comes while a commit runs forms the next one. ``most`` bounds it so that no commit
+grows long.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections import deque
@@ -18,28 +19,29 @@ import sqlalchemy as sa
 
 from wattflow.store import schema
 from wattflow.store.database import told
+from wattflow.store.durations import Durations
 from wattflow.store.schema import Change, Row
 
 log = logging.getLogger(__name__)
 Batch = tuple[tuple[Change, Row], ...]
 RETRY_S = 0.25
-KEPT = 4096
 
 
 @dataclass(slots=True)
 class Figures:
-    """How the writer does: the last commits' seconds and how many rows it wrote."""
+    """How the writer does: commits, rows, how long commits took, and how long of that went by before the disk's part
+    (the statements: rows into pages in memory)."""
 
     commits: int = 0
     rows: int = 0
-    commit_s: list[float] = field(default_factory=list)
+    commit_s: Durations = field(default_factory=Durations)
+    statements_s: Durations = field(default_factory=Durations)
 
-    def add(self, rows: int, seconds: float) -> None:
+    def add(self, rows: int, statements_s: float, seconds: float) -> None:
         """Note one commit."""
         self.commits, self.rows = self.commits + 1, self.rows + rows
-        self.commit_s.append(seconds)
-        if len(self.commit_s) > KEPT:
-            del self.commit_s[: KEPT // 2]
+        self.statements_s.add(statements_s)
+        self.commit_s.add(seconds)
 
 
 class Writer:
@@ -65,23 +67,20 @@ class Writer:
         self.message: str | None = None
         self._database, self._most, self._trouble, self._fatal = database, most, trouble, fatal
         self._statements = schema.DriverStatements(database)
+        # Not under a lock: the writer would hold it while it sorts rows, and whoever puts would wait.
+        self._given: queue.SimpleQueue[Batch | Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting: deque[Batch | Callable[[], None]] = deque()
-        self._lock = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
         self._thread.start()
 
     def put(self, *batch: tuple[Change, Row]) -> None:
         """Take changes that belong together: all of them are in one group."""
-        with self._lock:
-            self._waiting.append(batch)
-            self._lock.notify()
+        self._given.put(batch)
 
     def settled(self, done: Callable[[], None]) -> None:
         """Call ``done`` (in the writer's thread) when everything put so far is on disk."""
-        with self._lock:
-            self._waiting.append(done)
-            self._lock.notify()
+        self._given.put(done)
 
     def wait(self, timeout_s: float = 30.0) -> bool:
         """Block until everything put so far is on disk; False when it took too long. Not for the event loop."""
@@ -91,19 +90,13 @@ class Writer:
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Write what is left and end the thread."""
-        with self._lock:
-            self._closing = True
-            self._lock.notify()
+        self._closing = True
+        self._given.put(None)
         self._thread.join(timeout_s)
 
     def _loop(self) -> None:
-        while True:
-            with self._lock:
-                while not self._waiting and not self._closing:
-                    self._lock.wait()
-                if not self._waiting:
-                    return
-                rows, callbacks = self._take()
+        while self._fetch():
+            rows, callbacks = self._take()
             try:
                 if not self._commit_until_it_holds(rows):
                     return
@@ -114,6 +107,16 @@ class Writer:
                 return
             for callback in callbacks:
                 callback()
+
+    def _fetch(self) -> bool:
+        """Take over what was given, waiting for it where nothing is left; False when closed and all is written."""
+        while True:
+            try:
+                item = self._given.get(block=not self._waiting and not self._closing)
+            except queue.Empty:
+                return bool(self._waiting)
+            if item is not None:
+                self._waiting.append(item)
 
     def _take(self) -> tuple[dict[Change, list[Row]], list[Callable[[], None]]]:
         """The next group: whole batches, in order, until it is large enough."""
@@ -143,15 +146,15 @@ class Writer:
                         return True
                     for change in sorted(rows):
                         connection.exec_driver_sql(self._statements.sql(change, rows[change][0]), rows[change])
-                self.figures.add(sum(map(len, rows.values())), time.perf_counter() - began)
+                    executed = time.perf_counter()
+                self.figures.add(sum(map(len, rows.values())), executed - began, time.perf_counter() - began)
                 self._tell(None)
                 return True
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
                 tried = True
                 self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
-                with self._lock:
-                    if self._closing:
-                        return False
+                if self._closing:
+                    return False
                 time.sleep(RETRY_S)
 
     def _there(self, connection: sa.Connection, rows: dict[Change, list[Row]]) -> bool:

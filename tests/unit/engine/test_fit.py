@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from wattflow.engine import fit, groups
-from wattflow.engine.tables import NO_DEVICE, ON, READY, State
+from reference.hand import node, nodes, tasks
+from wattflow.engine import devices, fit, groups
+from wattflow.engine.build import build_state
+from wattflow.engine.settings import Settings
+from wattflow.engine.tables import ASLEEP, NO_DEVICE, ON, READY, State
 from wattflow.kernel import jit
+from wattflow.model.cluster import Device, Serverless
+from wattflow.model.profile import DeviceProfile
+from wattflow.model.workflow import Variant
 from wattflow.sim.simulate import Simulation
 from wattflow.testing.sample_states import Sample, sample_states
 
@@ -102,3 +110,54 @@ def test_taking_room_moves_a_node_to_another_group() -> None:
     with np.errstate(over="ignore"):
         take(idle.handle(), 0, twins[1])
     assert idle.nodes.group[twins[0]] == idle.nodes.group[twins[1]]
+
+
+CARD = Device("gpu", "a", 100, "mps", 1, power=DeviceProfile((0.0, 1.0), (0.0, 10.0)))
+
+
+def found(state: State, task: int = 0, variant: int = 0) -> list[tuple[int, int]]:
+    count = candidates(state.handle(), variant, task)
+    return [(int(c.node), int(c.device)) for c in state.candidates[:count]]
+
+
+@pytest.mark.parametrize("name", ["cls", "share_u", "memory", "tasks", "busy_u", "duty_u", "loaded"])
+def test_devices_that_differ_in_anything_are_candidates_of_their_own(name: str) -> None:
+    """Three cards of one node: the first two alike, the third another only in this."""
+    cards = (CARD, CARD, replace(CARD, speed=2.0) if name == "cls" else CARD)
+    half = Variant("half", 1, 0, "gpu", 1, 0.5, 10)
+    state = build_state(tasks([1.0], variants=(half,)), nodes(node(2, devices=cards)))
+    if name != "cls":
+        state.devices[name][2] += 1
+    assert found(state) == [(0, 0), (0, 2)]
+
+
+@pytest.mark.parametrize(("estimate_s", "fits"), [(40.0, True), (40.1, False), (39.9, True)])
+def test_a_time_limit_is_the_longest_that_may_run(estimate_s: float, fits: bool) -> None:
+    platform = node(4, serverless=Serverless(4.0, time_limit_s=40.0))
+    assert found(build_state(tasks([estimate_s]), nodes(platform))) == ([(0, -1)] if fits else [])
+
+
+def test_a_device_suits_by_kind_model_and_memory() -> None:
+    """A variant for 60 bytes on model a: one card lacks memory, one is another model, one an FPGA."""
+    cards = (replace(CARD, memory_bytes=59), replace(CARD, model="b"), Device("fpga", "a", 100), CARD)
+    asked = Variant("asked", 1, 0, "gpu", 1, 1.0, 60, device_models=("a",))
+    anyone = Variant("any", 1, 0, "gpu", 1, 1.0, 59)
+    state = build_state(tasks([1.0], variants=(asked, anyone)), nodes(node(2, devices=cards)))
+    assert [bool(devices.device_suits(state.handle(), 0, d)) for d in range(4)] == [False, False, False, True]
+    assert [bool(devices.device_suits(state.handle(), 1, d)) for d in range(4)] == [True, True, False, True]
+    assert found(state, variant=0) == [(0, 3)]
+
+
+def test_of_many_nodes_some_that_fit_are_looked_at_and_the_search_goes_on_from_there() -> None:
+    """Of 200 nodes kube-scheduler scores 100 that fit; one sleeps, one is full, all others get their turn."""
+    state = build_state(tasks([1.0]), nodes(*[node(2)] * 200), Settings(samples=True))
+    with np.errstate(over="ignore"):
+        take(state.handle(), 0, 7)
+        take(state.handle(), 0, 7)
+    state.nodes.power_state[150] = ASLEEP
+    first = [n for n, _ in found(state)]
+    second = [n for n, _ in found(state)]
+    assert first == [n for n in range(101) if n != 7]
+    assert second == [*(n for n in range(101, 200) if n != 150), 0, 1]
+    assert int(state.choice.sample_at[0]) == 2
+    assert [int(fit.enough_nodes(n)) for n in (5, 99, 100, 200, 1000, 5000, 6000)] == [5, 99, 100, 100, 420, 500, 300]

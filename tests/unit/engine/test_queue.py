@@ -100,3 +100,76 @@ def test_a_cancelled_task_never_comes_to_the_head_of_a_heap() -> None:
         came.append(head(state, 0))
         remove(state.handle(), came[-1])
     assert came == sorted(set(mine) - gone, key=lambda t: (state.tasks.key[t], t))
+
+
+@jit.jit
+def push_front(state, task):  # type: ignore[no-untyped-def]
+    queue.push_front(state, task)
+
+
+@jit.jit
+def reinsert(state, task):  # type: ignore[no-untyped-def]
+    queue.reinsert(state, task)
+
+
+@jit.jit
+def take_out(state, task):  # type: ignore[no-untyped-def]
+    queue.take_out(state, task)
+
+
+def listed(state: State, shape: int) -> list[int]:
+    """A shape's queue from its head on; links and tallies agree."""
+    found: list[int] = []
+    task = head(state, shape)
+    while task >= 0:
+        assert int(state.tasks.previous[task]) == (found[-1] if found else -1)
+        found.append(task)
+        task = int(state.tasks.next[task])
+    assert int(state.shapes.waiting[shape]) == len(found)
+    assert not found or int(state.shapes.tail[shape]) == found[-1]
+    return found
+
+
+def test_held_tasks_go_to_the_front_of_a_list() -> None:
+    state = made(False, 1)
+    push_front(state.handle(), 6)
+    push(state.handle(), 9)
+    push_front(state.handle(), 0)
+    push_front(state.handle(), 4)
+    assert listed(state, 0) == [0, 6, 9]
+    assert listed(state, 1) == [4]
+    assert int(state.functions.waiting[0]) == int(state.counts.waiting[0]) == 4
+    assert int(state.counts.shapes_n[0]) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_task_that_comes_back_stands_where_its_sequence_says(seed: int) -> None:
+    state, rng = made(False, seed), random.Random(seed)
+    mine = [t for t in range(TASKS) if t % 3 == 0]
+    order = mine.copy()
+    rng.shuffle(order)
+    for at, task in enumerate(order):
+        reinsert(state.handle(), task)
+        assert listed(state, 0) == sorted(order[: at + 1])
+        assert int(state.functions.waiting[0]) == int(state.counts.waiting[0]) == at + 1
+    remove(state.handle(), 0)
+    reinsert(state.handle(), 0)
+    assert listed(state, 0) == mine
+
+
+@pytest.mark.parametrize("by_priority", [False, True])
+def test_any_task_can_be_taken_out_and_the_others_keep_their_order(by_priority: bool) -> None:
+    state, rng = made(by_priority, 3), random.Random(3)
+    mine = [t for t in range(TASKS) if t % 3 == 1]
+    for task in mine:
+        push(state.handle(), task)
+    for task in rng.sample(mine, 5):
+        take_out(state.handle(), task)
+        mine.remove(task)
+        assert int(state.tasks.state[task]) == READY
+    assert int(state.shapes.waiting[1]) == int(state.counts.waiting[0]) == len(mine)
+    came = []
+    while state.shapes.waiting[1]:
+        came.append(head(state, 1))
+        remove(state.handle(), came[-1])
+    assert came == (sorted(mine, key=lambda t: (state.tasks.key[t], t)) if by_priority else mine)

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from reference.hand import node, nodes, tasks
+from wattflow.engine import groups
+from wattflow.engine.build import build_state
 from wattflow.engine.tables import READY, State
 from wattflow.engine.validate import CorruptState, find_problems, validate_state
 from wattflow.model.workload import Workload
@@ -104,3 +107,16 @@ def test_damage_is_named(damage: Callable[[State], None], policy: str, words: st
     with pytest.raises(CorruptState, match=words):
         validate_state(state)
     assert list(find_problems(state))
+
+
+def test_groups_that_a_rebuild_forgot_are_no_damage() -> None:
+    """Three equal nodes were in three groups, and after a rebuild are in one: what the other two held is void."""
+    state = build_state(tasks([1.0]), nodes(*[node(4)] * 3))
+    with np.errstate(over="ignore"):
+        state.nodes.used_u[:] = [0, 1, 2]
+        groups.rebuild(state.handle())
+        assert int(state.counts.active_n[0]) == 3
+        state.nodes.used_u[:] = 0
+        groups.rebuild(state.handle())
+    assert int(state.counts.active_n[0]) == 1
+    validate_state(state)

@@ -25,7 +25,24 @@ def test_energy_is_each_nodes_curve_over_the_makespan(bench: ModuleType) -> None
     assert bench.makespan_s(rows) == 10.0
     busy = curve.at(0) * 1 + curve.at(2) * 2 + curve.at(3) * 2 + curve.at(1) * 5
     idle = curve.at(0) * 10
-    assert bench.energy_j(rows, ["old-0", "old-1"]) == pytest.approx(busy + idle)
+    assert bench.energy_j(bench.Log(rows, {}), ["old-0", "old-1"]) == pytest.approx(busy + idle)
+    # asleep from 2 s on, woken at 6 s, asleep again at 9 s: five of the ten seconds
+    naps = {"old-1": [(2.0, 6.0), (9.0, float("inf"))]}
+    less = 5.0 * (curve.at(0) - bench.kube_naps.ASLEEP_W)
+    assert bench.energy_j(bench.Log(rows, naps), ["old-0", "old-1"]) == pytest.approx(busy + idle - less)
+
+
+def test_a_log_is_read_as_it_was_written(bench: ModuleType, tmp_path: Path) -> None:
+    log = bench.Log([bench.Row("a", "old-0", 2.0, 1.0, 5.0, "flow")], {"old-0": [[6.0, float("inf")]]})
+    log.write(tmp_path / "log")
+    assert bench.Log.read(tmp_path / "log") == log
+
+
+def test_a_node_sleeps_from_the_hooks_end_until_it_is_woken(bench: ModuleType, tmp_path: Path) -> None:
+    words = ("", str(tmp_path / "naps"), "0", "0", "sleep", "n-0")
+    bench.kube_naps.main(*words)
+    (spans,) = bench.kube_naps.asleep(tmp_path / "naps", 0.0).values()
+    assert len(spans) == 1 and spans[0][0] > 1e9 and spans[0][1] == float("inf")
 
 
 def test_a_task_lasts_its_runtime_divided_by_the_speed_of_its_node(bench: ModuleType) -> None:

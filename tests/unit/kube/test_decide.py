@@ -7,9 +7,12 @@ import pytest
 import yaml
 
 from wattflow.kube import accounting, objects
+from wattflow.kube.argo import structure
+from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.decider import Wanted
+from wattflow.kube.estimates import FUNCTION
 from wattflow.model.profile import PowerProfile
 
 from .making import node, pod
@@ -231,3 +234,81 @@ def test_older_workflows_go_first_if_asked_and_priority_goes_before_that(finish_
         decider.ended(f"uid-{found}")
     expected = ["urgent-a", "old-a", "new-a"] if finish_first else ["urgent-a", "new-a", "old-a"]
     assert order == expected
+
+
+FUNCTIONS = """
+entrypoint: main
+templates:
+- name: main
+  dag: {tasks: [{name: a, template: one}, {name: b, template: two, dependencies: [a]}]}
+- {name: one, metadata: {annotations: {wattflow.io/function: first}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+- {name: two, metadata: {annotations: {wattflow.io/function: second}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+"""
+
+
+def test_tasks_of_other_functions_are_part_of_the_workflow_as_well() -> None:
+    flows = Flows()
+    decider = EngineDecider("least-energy", flows=flows)
+    add(decider, node("n"))
+    meta = objects.Metadata(name="wf", namespace="default")
+    raw = msgspec.Raw(msgspec.json.encode(yaml.safe_load(FUNCTIONS)))
+    flows.on_workflow("ADDED", ArgoWorkflow(metadata=meta, spec=raw))
+    for number, (task, function) in enumerate((("a", "first"), ("b", "second"))):
+        one = flow_pod(task)
+        one.metadata.annotations[FUNCTION] = function
+        want(decider, one)
+        assert chosen(decider, float(number + 1)) == {f"wf-{task}": "n"}
+        assert decider._structure is not None and f"uid-wf-{task}" in decider._structure._by_uid, task
+        decider.ended(f"uid-wf-{task}")
+
+
+DATA = """
+entrypoint: main
+templates:
+- name: main
+  dag: {tasks: [{name: a, template: one}, {name: b, template: two, dependencies: [a]}]}
+- {name: one, metadata: {annotations: {wattflow.io/output-bytes: "4e10"}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+- {name: two, metadata: {annotations: {wattflow.io/input-bytes: "2e10"}},
+   container: {image: x, resources: {requests: {cpu: 1}}}}
+"""
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_sizes_of_data_count_where_asked(data: bool) -> None:
+    flows = Flows()
+    decider = EngineDecider("least-energy", flows=flows, data=data)
+    add(decider, node("n"))
+    raw = msgspec.Raw(msgspec.json.encode(yaml.safe_load(DATA)))
+    flows.on_workflow("ADDED", ArgoWorkflow(metadata=objects.Metadata(name="wf", namespace="default"), spec=raw))
+    want(decider, flow_pod("a"))
+    decider.step(1.0)
+    assert bool(decider.engine.state.rules["has_data"]) == data
+
+
+def test_no_more_goes_between_two_tasks_than_the_one_writes_and_the_other_reads() -> None:
+    def task(**notes: str) -> GraphTask:
+        return GraphTask("t", "t", annotations={f"wattflow.io/{key}-bytes": value for key, value in notes.items()})
+
+    assert structure._bytes_between(task(output="4e10"), task(input="2e10")) == 2e10
+    assert structure._bytes_between(task(output="4e10"), task()) == 4e10
+    assert structure._bytes_between(task(), task(input="7")) == 0.0
+    assert structure._bytes_between(task(output="much"), task(input="7")) == 0.0
+
+
+def test_a_workflow_whose_objective_is_its_makespan_is_due_at_once() -> None:
+    flows = Flows()
+    for name, notes in (
+        ("fast", {"wattflow.io/objective": "makespan"}),
+        ("due", {"wattflow.io/objective": "makespan", "wattflow.io/deadline-s": "60"}),
+        ("frugal", {"wattflow.io/objective": "energy"}),
+        ("wrong", {"wattflow.io/objective": "beauty", "wattflow.io/deadline-s": "soon"}),
+    ):
+        meta = objects.Metadata(name=name, namespace="default", annotations=notes)
+        spec = msgspec.Raw(msgspec.json.encode(yaml.safe_load(WORKFLOW)))
+        flows.on_workflow("ADDED", ArgoWorkflow(metadata=meta, spec=spec))
+    assert {key: flow.deadline_s for key, flow in flows.known.items()} == {
+        "default/fast": 0.0, "default/due": 60.0, "default/frugal": None, "default/wrong": None,
+    }  # fmt: skip

@@ -98,3 +98,9 @@ def test_a_cap_leaves_as_many_cores_as_stay_below_it() -> None:
     watts.on_profile("ADDED", profile("p", nodes=["n"], busy=[0, 2, 4], watts=[100, 140, 160], cap_w=150))
     watts.profile_of(node("n"))
     assert watts.capped("n", {"cpu": 4000, "pods": 5}) == {"cpu": 3000, "pods": 5}
+
+
+def test_a_power_profile_that_does_not_exist_is_told_at_once() -> None:
+    with pytest.raises(InvalidInput, match=r"default_profile.*no-such-machine"):
+        settings.parse('[energy]\ndefault_profile = "no-such-machine"\n')
+    assert settings.parse('[energy]\ndefault_profile = "ccf:xeon-6338n-xr11"\n').default_profile

@@ -107,6 +107,15 @@ def test_pinned_jobs_without_requests_end_later_than_fair_ones(settings: hpe_tab
     assert max(ends["fair"]) < 402 - 30
 
 
+def test_a_bent_curve_has_the_paper_s_energy_aware_joules(settings: hpe_table1.HpeSettings) -> None:
+    """60.03 Wh published: watts that rise with the tenth power of the busy share give that, fitted to row 1 alone."""
+    first = replace(settings.setting, repetitions=1)
+    setting = hpe_readings.concave(settings.second, first, settings.first_row, "power:0.1")
+    runs = hpe_model.repeat(setting, hpe_model.testbed(setting), hpe_model.schedulers()["energy_aware"])
+    assert runs[0].makespan_s == pytest.approx(402, abs=1)
+    assert runs[0].total_j / hpe_model.J_PER_WH == pytest.approx(60.03, rel=0.01)
+
+
 def test_duty_is_fitted_on_two_rows_and_the_third_is_predicted() -> None:
     chosen = experiment.load(str(FILE.with_name("hpe_table2.toml"))).settings
     assert isinstance(chosen, hpe_table2.Table2Settings)

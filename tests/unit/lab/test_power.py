@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattflow.lab.figures.power import busy_threads, power_curve
-from wattflow.lab.figures.sweep import sweep
+from wattflow.lab.figures.sweep import accumulate, sweep
 from wattflow.model.cluster import Cluster, Device
 from wattflow.model.profile import DeviceProfile
 from wattflow.model.run import Run
@@ -68,3 +68,17 @@ def device_run(sharing: str, devices: int, share: float) -> Run:
 def test_devices_draw_by_their_busy_share(sharing: str, devices: int, share: float, above_w: float) -> None:
     curve = power_curve(device_run(sharing, devices, share))
     assert curve.energy_j(0) == pytest.approx((150 + 20 + above_w) * 10)
+
+
+def test_changes_add_up_within_each_group_and_not_across() -> None:
+    """Group 3 has one change only; what cancels out is 0 and not a rest of rounding."""
+    steps = accumulate(
+        np.array([7, 3, 7, 7, 9, 7]), np.array([2.0, 5.0, 1.0, 2.0, 0.0, 4.0]),
+        np.array([0.1, 5.0, 0.3, 0.2, -1.0, -0.6]),
+    )  # fmt: skip
+    assert steps.group.tolist() == [3, 7, 7, 7, 9]
+    assert steps.time_s.tolist() == [5.0, 1.0, 2.0, 4.0, 0.0]
+    assert steps.value.tolist() == pytest.approx([5.0, 0.3, 0.6, 0.0, -1.0])
+    assert steps.value[3] == 0.0
+    nothing = accumulate(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    assert len(nothing.group) == len(nothing.held_s(3.0)) == 0

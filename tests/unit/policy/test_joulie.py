@@ -64,10 +64,19 @@ def test_caps_slow_down_by_the_frequency_table_and_keep_deadlines_away() -> None
     assert {int(row["node"]) for row in urgent.attempts} == {0}, "pods of class performance wait for an uncapped node"
 
 
+def test_nodes_that_all_differ_share_the_uncapped_part_and_nobody_waits_for_ever() -> None:
+    cluster = Cluster("unlike", tuple(machine(f"n{k}", 100, 200 + k) for k in range(5)))
+    urgent = jobs(8, 10.0, 100.0, deadline_s=1e6)
+    two = simulate(urgent, cluster, JOULIE_CAPS.with_params(performance=0.4))
+    assert len({int(row["node"]) for row in two.attempts}) == 2
+    none = simulate(urgent, cluster, JOULIE_CAPS.with_params(performance=0.0))
+    assert len(none.attempts) == 8, "where every node is capped, a task with a deadline runs on a capped one"
+
+
 @pytest.mark.slow
 def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.ReplaySettings)
+    assert isinstance(found, joulie.JoulieSettings)
     from dataclasses import replace
 
     outcome = joulie.run(replace(found, scale=0.002, hours=0.5, jobs_per_s=20.0), lambda share, text: None)
@@ -80,7 +89,7 @@ def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
 
 def test_the_load_is_what_was_asked_for() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.ReplaySettings)
+    assert isinstance(found, joulie.JoulieSettings)
     machines = joulie.cluster(joulie.MIXED, found)
     assert len(machines.nodes) == 41
     made = joulie.workload(machines, found, 0.5, 0.25)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wattflow.clusters import load_cluster
+from wattflow.generate import Recipe
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Serverless, Sleep, Zone
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -63,6 +65,13 @@ def test_hpe_guarantees_four_fifths_and_then_prices_the_last_core() -> None:
 def test_hpe_respects_the_tdp() -> None:
     # Dynamic watts on b: 5 each; a TDP of 12 W leaves room for two.
     assert places(jobs([9.0] * 4), [node("a", 4, core_w=8), node("b", 4, core_w=5, tdp_w=12.0)], "hpe") == "bbaa"
+
+
+def test_hpe_respects_the_tdp_where_only_four_fifths_fit() -> None:
+    # b has four cores of 10 W and a TDP of 40 W. A fifth task would fit by its 80 %, and 50 W would be placed.
+    nodes = [node("a", 4, core_w=20), node("b", 4, core_w=10, tdp_w=40.0)]
+    assert places(jobs([9.0] * 5), nodes, "hpe") == "bbbba"
+    assert places(jobs([9.0] * 5), [nodes[0], replace(nodes[1], tdp_w=50.0)], "hpe") == "bbbbb"
 
 
 def test_hpe_starts_all_of_the_paper_s_jobs() -> None:
@@ -130,6 +139,12 @@ def test_topsis_takes_the_candidate_that_dominates() -> None:
     assert places(jobs([9.0]), nodes, "topsis") == "b"
 
 
+def test_topsis_weighs_the_node_s_own_watts() -> None:
+    # The task adds 4 W to a and 5 W to b, but a draws 204 W with it and b 15 W: KCSS takes the node's power.
+    nodes = [node("a", 2, core_w=4.0, idle_w=200.0), node("b", 2, core_w=5.0, idle_w=10.0)]
+    assert places(jobs([9.0]), nodes, "topsis") == "b"
+
+
 # Delay
 
 
@@ -145,6 +160,21 @@ def test_taskflow_waits_for_the_frugal_node_within_its_slack() -> None:
     rows = run(longer, [frugal, greedy], "taskflow").attempts
     second = rows[rows["task"] == 1][0]
     assert (second["start_s"], second["node"]) == (pytest.approx(10.0), 0)
+
+
+def test_taskflow_keeps_the_makespan() -> None:
+    # A chain of 100 s and 1 s. The frugal node is nine times slower: 901 s there, 101 s where HEFT runs it.
+    chain = jobs([100, 1], workflow=np.zeros(2, np.int32), edges=edges((0, 1)))
+    nodes = [node("f", 2, core_w=0.5, speed=1 / 9), node("g", 2, core_w=9.0)]
+    assert [run(chain, nodes, name).makespan_s for name in ("heft", "taskflow")] == pytest.approx([101.0, 101.0])
+
+
+@pytest.mark.parametrize("family", ["montage", "map-reduce", "layered"])
+def test_taskflow_ends_a_workflow_about_when_heft_does(family: str) -> None:
+    workload = Recipe(family, 60).draw(3)
+    heft, taskflow = (simulate(workload, load_cluster("edge-cloud"), name).makespan_s for name in ("heft", "taskflow"))
+    print(f"{family}: heft {heft:.1f} s, taskflow {taskflow:.1f} s")
+    assert taskflow <= 1.25 * heft
 
 
 def test_carbon_delay_waits_for_the_clean_hours() -> None:
@@ -169,6 +199,15 @@ def test_a_power_cap_over_time_is_kept() -> None:
     capped = power_cap.following(Series(50.0, (30.0, 40.0)))
     done = simulate(jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), capped)
     assert sorted(done.start_s_by_task().tolist()) == [0.0, 0.0, 50.0, 50.0]
+
+
+def test_a_cap_of_a_zone_leaves_the_others_alone() -> None:
+    # 30 W for zone z: two of its cores; the other two tasks go to the dearer node of zone y.
+    nodes = (node("z", 4, core_w=5.0, idle_w=20.0, zone="z"), node("y", 4, core_w=6.0, idle_w=20.0, zone="y"))
+    capped = power_cap.following(Series(50.0, (30.0,)), "z")
+    done = simulate(jobs([100.0] * 4), Cluster("by-hand", nodes, (Zone("z"), Zone("y"))), capped)
+    assert sorted(done.attempts["node"].tolist()) == [0, 0, 1, 1]
+    assert done.start_s_by_task().tolist() == [0.0] * 4
 
 
 def test_frequencies_fall_with_the_cap() -> None:
@@ -345,6 +384,23 @@ def test_wattflow_beats_hpe_with_sleep_on_a_stream() -> None:
     assert ours.total_j < hpe.total_j
     assert ours.makespan_s <= hpe.makespan_s
     assert (ours.end_s_by_task() - workload.release_s).mean() < (hpe.end_s_by_task() - workload.release_s).mean()
+
+
+@pytest.mark.parametrize("family", ["montage", "map-reduce"])
+def test_nobody_waits_under_wattflow(family: str) -> None:
+    # Mean response of workflows and makespan of a light stream, means over three seeds, against all nodes on.
+    recipe, cluster = Recipe.parse(f"{family}:tasks=40,workflows=20,arrivals=poisson,rate=0.02"), load_cluster("mixed")
+    figures = {name: [] for name in ("kubernetes", "wattflow")}
+    for seed in range(3):
+        workload = recipe.draw(seed)
+        for name, rows in figures.items():
+            done = simulate(workload, cluster, name, seed=seed)
+            end_s = np.zeros(len(workload.workflow_names))
+            np.maximum.at(end_s, workload.workflow, done.end_s_by_task())
+            rows.append(((end_s - workload.workflow_submit_s).mean(), done.makespan_s, done.total_j))
+    base, ours = (np.mean(figures[name], axis=0) for name in figures)
+    assert (ours[:2] <= 1.02 * base[:2]).all()
+    assert ours[2] < 0.6 * base[2]
 
 
 # Levels

@@ -119,7 +119,7 @@ def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
     function = np.array(["f", "g"])[np.arange(count) // (count // 2)]
     machine = np.array(["x", "y"])[np.arange(count) // (count // 4) % 2]
     block = np.char.add(function, machine)
-    start = np.arange(count) * 2.0
+    start = np.arange(count, dtype=np.float64) * 2.0
     duration = np.where(function == "f", 1.0, 5.0) * np.exp(rng.normal(0, 0.05, count))
     power = np.where(machine == "x", 2.0, 6.0) * np.exp(rng.normal(0, 0.05, count))
     waves = serverless.waves(block, start)
@@ -159,6 +159,35 @@ def test_energy_of_calls_is_predicted_and_covered() -> None:
     assert np.isfinite(cold).all()
 
 
+def test_trees_correct_calls_for_load_and_what_was_left_out_calibrates() -> None:
+    rng = np.random.default_rng(1)
+    count, wave = 600, 12
+    place = np.arange(count) % wave
+    start = np.arange(count) // wave * 30.0 + 0.01 * place
+    names = np.full(count, "f")
+    duration = 2.0 * np.exp(rng.normal(0, 0.02, count))
+    power = np.exp(-0.15 * place + rng.normal(0, 0.05, count))  # the node's watts are shared by all that run
+    block = np.full(count, "b")
+    some = serverless.Calls(names, names, block, serverless.waves(block, start), np.ones(count), start, duration, power)
+    seen = serverless.observe(some)
+    train, test = np.arange(400), np.arange(400, count)
+    model = serverless.fit(some.take(train), seen.take(train), some.wave[train])
+    energy, low, high = model.predict(some.take(test), seen.take(test))
+    last = np.exp(seen.log_s[test, 0] + seen.log_w[test, 0])
+    true = some.energy_j[test]
+    assert np.median(np.abs(energy / true - 1)) < 0.6 * np.median(np.abs(last / true - 1))
+    assert 0.8 < np.mean((true >= low) & (true <= high)) < 0.98
+
+
+def test_a_function_on_a_machine_without_calls_has_the_interval_of_machines_left_out() -> None:
+    some = calls()
+    seen = serverless.observe(some)
+    model = serverless.fit(some, seen, some.machine, history=False)
+    _, low, high = model.predict(some, seen)
+    assert (high / low > 5.0).all(), "the machines differ threefold, and each was predicted from the other"
+    assert np.mean((some.energy_j >= low) & (some.energy_j <= high)) > 0.85
+
+
 def test_waves_split_at_gaps() -> None:
     names = serverless.waves(np.array(["b", "b", "b", "c"]), np.array([0.0, 0.1, 1.0, 1.0]))
     assert names[0] == names[1] != names[2]
@@ -187,6 +216,37 @@ def test_an_unknown_task_keeps_the_users_request() -> None:
     assert 1.5 < once[0] < 2.0, "after one run the margin is wide"
     none = needs.fit(np.zeros(0, np.str_), np.zeros(0))
     assert none.request(np.array(["a"]), np.array([3.0])).tolist() == [3.0]
+
+
+def test_a_new_task_gets_what_others_used_of_their_requests() -> None:
+    names = np.array([f"wf/SUB:T{i % 6}" for i in range(60)])
+    model = needs.fit(names, np.full(60, 2e9), asked=np.full(60, 10e9))
+    asked = np.array([40e9, 40e9, np.nan])
+    found = model.request(np.array(["wf/SUB:NEW", "wf/OTHER:T1", "wf/SUB:NEW"]), asked)
+    assert 40e9 * 0.2 < found[0] <= 40e9 * 0.2 * 2.0, "a fifth was used, so a good fifth is granted"
+    assert 2 * 2e9 <= found[1] < 5e9, "the tool ran elsewhere in the workflow"
+    assert np.isnan(found[2])
+    greedy = needs.fit(names, np.full(60, 9e9), asked=np.full(60, 10e9))
+    assert greedy.request(np.array(["wf/SUB:NEW"]), asked[:1])[0] == 40e9
+    few = needs.fit(names[:4], np.full(4, 2e9), asked=np.full(4, 10e9))
+    assert few.request(np.array(["wf/SUB:NEW"]), asked[:1])[0] == 40e9, "four tasks say nothing of a fifth"
+
+
+def test_one_run_does_not_fix_a_request() -> None:
+    names = np.array([f"t{i % 6}" for i in range(60)] + ["young"])
+    need = np.concatenate([np.full(60, 5e9), [1e6]])
+    found = needs.fit(names, need, asked=np.full(61, 10e9)).request(np.array(["young"]), np.array([10e9]))
+    assert found[0] > 5e9, "a task that ran once on little may need much more"
+
+
+def test_many_runs_need_not_hold_the_largest() -> None:
+    rng = np.random.default_rng(5)
+    need = np.where(rng.random(6000) < 0.004, 10e9, 1e9) * np.exp(rng.normal(0, 0.01, 6000))
+    names = np.full(6000, "t")
+    model = needs.fit(names[:4000], need[:4000], asked=np.full(4000, 12e9))
+    request = model.request(names[4000:], np.full(2000, 12e9))
+    assert request[0] < 3e9
+    assert np.mean(request < need[4000:]) <= 0.01
 
 
 def test_margins_shrink_with_runs_and_tiny_tasks_are_kept_safe() -> None:

@@ -236,3 +236,23 @@ def test_exact_data_does_not_make_sure_of_a_missing_size_or_of_a_task_never_seen
     assert inside.mean() >= 0.85
     assert width(model.predict(asked("wf/exact", 83e8))) > 2.0
     assert width(model.predict(asked("wf/other", 5e7))) > 100.0
+
+
+def test_where_machine_and_source_are_new_the_member_that_reads_sizes_best_answers() -> None:
+    rng = np.random.default_rng(0)
+    count = 240
+    size = np.where(np.arange(count) % 2, rng.uniform(1e8, 1e9, count), rng.uniform(5e8, 4e9, count))
+    seconds = (2.0 + 10.0 * size / 1e9) * np.exp(rng.normal(0, 0.03, count))
+    table = Observations.of(
+        task=[f"wf/t{i % 4}" for i in range(count)], machine=["local"] * count, runtime_s=seconds,
+        run=[f"r{i // 8}" for i in range(count)], workflow=["wf"] * count, size_names=("size",),
+        source=[f"s{i % 2}" for i in range(count)], sizes=size[:, None],
+    )  # fmt: skip
+    marks = {"local": {"a": 1.0, "b": 2.0, "c": 3.0}, "far": {"a": 2.0, "b": 4.1, "c": 5.9}}
+    model = runtime.fit(table, marks, (runtime.KNOWN, runtime.NEW_SOURCE, runtime.NEW_MACHINE))
+    asked = Observations.of(task=["wf/t1"], machine=["far"], source=["full"], sizes=np.array([[2e10]]),
+                            size_names=("size",))  # fmt: skip
+    found = model.predict(asked)
+    assert found.novelty[0] == runtime.NEW_BOTH
+    assert found.runtime_s[0] == pytest.approx(404.0, rel=0.15)
+    assert found.low_s[0] < 404.0 < found.high_s[0]

@@ -79,3 +79,20 @@ def test_impossible_runtimes_teach_nothing(old: runtime.RuntimeModel) -> None:
     for wrong in (0.0, -3.0, math.nan):
         served.finished("wf/a", "m", wrong, 5e9)
     assert served.predict_s("wf/a", "m", 5e9) == before
+
+
+def test_intervals_in_service_follow_what_finishes(old: runtime.RuntimeModel) -> None:
+    served, rng = ServedModel(old), np.random.default_rng(1)
+    first = served.interval_s("wf/a", "m", 5e9)
+    covered = []
+    for _ in range(150):
+        true = 8.0 * math.exp(rng.normal(0, 0.3))  # far noisier than the rows the model was fitted on
+        low, high = served.interval_s("wf/a", "m", 5e9)
+        covered.append(low <= true <= high)
+        served.finished("wf/a", "m", true, 5e9)
+    assert first[0] < 8.0 < first[1]
+    assert math.log(high / low) > 3 * math.log(first[1] / first[0])
+    assert np.mean(covered[50:]) > 0.8
+    served.interval_s("wf/a", "m", 5e9)
+    unknown = served.interval_s("wf/never", "m", 5e9)
+    assert math.isnan(unknown[0]), "intervals of tasks never profiled were not asked for when the model was fitted"

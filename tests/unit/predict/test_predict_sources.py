@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ LOTARU_HEAD = ("Label", "Machine", "Workflow", "Task", "Realtime", "%cpu", "cpus
                "rchar", "wchar", *datasets.LOTARU_SIZES)  # fmt: skip
 
 
-def write_table(path: Path, head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Path:
+def write_table(path: Path, head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -38,7 +39,7 @@ def write_table(path: Path, head: tuple[str, ...], rows: list[tuple[object, ...]
 
 def task_rows(count: int = 90) -> list[tuple[object, ...]]:
     rng = np.random.default_rng(0)
-    found = []
+    found: list[tuple[object, ...]] = []
     for i in range(count):
         size = float(rng.uniform(1e8, 5e9))
         found.append(("wf", f"t{i % 3}", f"m{i // 3 % 2}", f"r{i // 6}", size, (1 + i % 3) * (2 + size / 1e9), 1e9))

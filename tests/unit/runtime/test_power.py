@@ -6,10 +6,12 @@ import asyncio
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime.decider import model_node
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.hooks import CommandHook, HookFailed, WakeOnLan, magic_packet
 from wattflow.runtime.waking import TRIES, Waking
@@ -143,6 +145,7 @@ def test_what_a_node_draws_while_it_wakes_is_learned(tmp_path: Path) -> None:
         driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "one")
         known = driver._agents["n"].node
         assert known is not None and known.wake_w == 180.0 and known.sleeps
+        assert known.sleep_w == 180.0  # read once before it was woken
         await driver.stop()
 
     asyncio.run(main())
@@ -152,3 +155,11 @@ def test_a_watts_command_without_a_number_is_told() -> None:
     with pytest.raises(HookFailed, match="no number"):
         asyncio.run(CommandHook("true", "true", "echo unknown").watts("n"))
     assert asyncio.run(CommandHook("true", "true").watts("n")) is None
+
+
+def test_what_a_sleeping_node_draws_is_guessed_where_nobody_measured_it() -> None:
+    node = m.Node(name="n", cpus=1.0, memory_bytes=1, sleeps=True, wake_s=5.0, busy=[0.0, 1.0], watts=[60.0, 100.0])
+    asleep = model_node(node).sleep
+    assert asleep is not None and asleep.watts == pytest.approx(6.0)
+    measured = model_node(msgspec.structs.replace(node, sleep_w=2.5)).sleep
+    assert measured is not None and measured.watts == 2.5

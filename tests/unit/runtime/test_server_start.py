@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from wattflow.cli import up
+from wattflow.live import Engine
+from wattflow.runtime.rehearsal import rehearse
 from wattflow.server import __main__ as server
 
 
@@ -34,3 +38,37 @@ def test_a_server_that_could_not_even_write_its_log_is_explained(
     assert up._why_silent(tmp_path) == "it said nothing"
     monkeypatch.setattr(up.shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
     assert "is full (0 bytes are free)" in up._why_silent(tmp_path)
+
+
+_LOADED = """
+import sys
+from wattflow.live import Engine
+import wattflow.server.serve, wattflow.runtime.drivers.agents
+Engine("least-energy")
+print(*(name for name in ("scipy.linalg", "wattflow.sim.simulate", "wattflow.plan", "pyarrow.parquet", "matplotlib")
+        if name in sys.modules))
+import numba, numpy as np
+print(numba.njit(lambda a: a @ a)(np.eye(2)).sum())
+"""
+
+
+def test_a_server_loads_nothing_heavy_that_it_does_not_need() -> None:
+    """A start takes as long as what it loads; linear algebra is still there for a function that uses it."""
+    done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["", "2.0"], done.stderr
+
+
+def test_the_command_that_starts_a_server_loads_none_of_it() -> None:
+    script = (
+        "import sys, pathlib, wattflow.cli.main, wattflow.cli.live as live\n"
+        "live.home_of(pathlib.Path('nowhere'))\n"
+        "print(*(n for n in ('aiohttp', 'sqlalchemy', 'numpy', 'fastapi', 'msgspec') if n in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "", done.stderr
+
+
+@pytest.mark.parametrize("policy", ["least-energy", "wattflow"])
+def test_the_rehearsal_before_a_start_places_its_tasks(policy: str) -> None:
+    """A rehearsal that fails would be passed over, and the first node would load in the loop what it should have."""
+    assert rehearse(Engine(policy)) == 2

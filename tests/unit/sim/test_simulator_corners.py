@@ -83,6 +83,15 @@ def test_a_recorded_run_keeps_little_memory() -> None:
     assert run.attempts.base is None or run.attempts.base.nbytes <= 2 * run.attempts.nbytes + 100_000
 
 
+def test_a_recorded_run_of_a_large_gpu_cluster_reserves_megabytes() -> None:
+    """1,523 nodes with four devices each and 8,152 tasks, as in Alibaba's lists: no gigabytes for a log."""
+    power = PowerProfile((0.0, 96.0), (100.0, 500.0))
+    server = node(96, devices=(Device("gpu"),) * 4, power=power)
+    work, options = tasks([1.0] * 8152), SimOptions(record_power=True)
+    simulation = Simulation(work, nodes(*[server] * 1523), FIFO, options=options)
+    assert simulation.world.power_log.nbytes < 32 << 20
+
+
 def _warm_at_once(node_index: int) -> Policy:
     """Asks once, at the start, for a container on a node."""
 
@@ -123,17 +132,19 @@ def test_a_node_does_not_sleep_while_it_warms() -> None:
 
 
 def test_the_way_to_another_zone_counts_in_the_estimate() -> None:
-    """The near node needs 0.5 + 20 s, the fast one far away 100 + 0.5 + 10: who asks for the end stays near."""
+    """The near node needs 20 s, the faster one far away 100 + 0.5 + 19: who asks for the end stays near."""
 
     def earliest(state, task, variant, out):  # type: ignore[no-untyped-def]
         for c in range(out.size):
             out[c] = view.finish_s(state, task, variant, c)
 
     link = Network(10, 0.0, 100.0)
-    far = nodes(node(network=link, zone="a"), node(network=link, zone="b", speed=2.0), zones=(Zone("a"), Zone("b")))
+    far = nodes(node(network=link, zone="a"), node(network=link, zone="b", speed=20 / 19), zones=(Zone("a"), Zone("b")))
     work = tasks([0.0, 20.0], edges=edges((0, 1)), edge_bytes=np.array([5.0]))
     run = simulate(work, far, Policy("earliest", score=earliest))
     assert run.end_s_by_task().tolist() == [0.0, 20.0]
+    away = Policy("away", score=earliest, plan=lambda *_: Plan(np.array([0, 1]), np.zeros(2)))
+    assert simulate(work, far, away).end_s_by_task().tolist() == pytest.approx([0.0, 119.5])
 
 
 def test_energy_from_zero_leaves_the_makespan() -> None:

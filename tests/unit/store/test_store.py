@@ -169,3 +169,19 @@ def test_a_row_that_can_never_be_written_ends_the_writer_loudly(tmp_path: Path) 
     assert ended.wait(30)
     assert writer.message is not None and "UNIQUE" in writer.message
     writer.close()
+
+
+def test_durations_tell_quantiles_that_are_never_too_short() -> None:
+    from wattflow.store.durations import Durations
+
+    found = Durations()
+    assert found.quantile(0.5) is None
+    for number in range(1, 1001):
+        found.add(number / 1e4)
+    for share in (0.001, 0.5, 0.99, 1.0):
+        true_s = share * 1000 / 1e4
+        told_s = found.quantile(share)
+        assert told_s is not None and true_s <= told_s * (1 + 1e-9) <= 1.06 * true_s * (1 + 1e-6)
+    assert found.longest_s == 0.1
+    found.add(1e9)
+    assert found.longest_s == found.quantile(1.0) == 1e9

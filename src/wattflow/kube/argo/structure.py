@@ -7,13 +7,14 @@ where they would (an OR in ``depends``, a retry, a shape that was guessed wrong)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import Flow, Flows
-from wattflow.kube.estimates import FUNCTION, Estimates, stated_s
+from wattflow.kube.estimates import FUNCTION, INPUT, OUTPUT, Estimates, stated_bytes, stated_s
 from wattflow.live import Engine, protocol
 
 
@@ -38,19 +39,21 @@ class Structure:
     """Opens workflows in an engine and answers which of its tasks a pod is.
 
     Args:
-        shape_of: The engine's shape for a pod with these amounts.
+        shape_of: The engine's shape for a pod like another, with these amounts and this function.
         next_tag: A fresh tag; whichever pod takes the task gets it.
+        data: Whether what tasks say of their data counts: a task on another node than its parent waits for it.
     """
 
     def __init__(
         self,
         engine: Engine,
         flows: Flows,
-        shape_of: Callable[[objects.Pod, accounting.Amounts], int],
+        shape_of: Callable[[objects.Pod, accounting.Amounts, str | None], int],
         next_tag: Callable[[], int],
         estimates: Estimates,
+        data: bool = False,
     ) -> None:
-        self.engine, self.flows, self.estimates = engine, flows, estimates
+        self.engine, self.flows, self.estimates, self._data = engine, flows, estimates, data
         self._shape_of, self._next_tag = shape_of, next_tag
         self._inside: dict[str, Inside] = {}
         self._by_uid: dict[str, tuple[str, str]] = {}
@@ -140,7 +143,8 @@ class Structure:
         for id in inside.tasks:
             for parent in flow.graph.tasks[id].parents:
                 if parent in inside.tasks:
-                    self.engine.put(protocol.EDGE, inside.tasks[parent], inside.tasks[id])
+                    size = _bytes_between(flow.graph.tasks[parent], flow.graph.tasks[id]) if self._data else 0.0
+                    self.engine.put(protocol.EDGE, inside.tasks[parent], inside.tasks[id], size)
         return inside
 
     def _add(self, inside: Inside, id: str, task: GraphTask, pod: objects.Pod, extra: accounting.Amounts) -> None:
@@ -153,7 +157,7 @@ class Structure:
         for name, value in accounting.amounts(task.requests).items():
             amounts[name] = amounts.get(name, 0) + value
         amounts = {name: value for name, value in amounts.items() if value > 0} | {accounting.PODS: 1}
-        shape = inside.shapes[id] = self._shape_of(pod, amounts)
+        shape = inside.shapes[id] = self._shape_of(pod, amounts, task.annotations.get(FUNCTION))
         inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
         inside.tags[id] = self._next_tag()
         inside.cores_m[id] = amounts.get(accounting.CPU, 0)
@@ -170,7 +174,14 @@ class Structure:
         stated = stated_s(task.annotations)
         if stated is not None:
             return stated
-        return self.estimates.of_kind(f"{pod.metadata.namespace}/{task.annotations.get(FUNCTION) or task.template}")
+        kind = f"{pod.metadata.namespace}/{task.annotations.get(FUNCTION) or task.template}"
+        return self.estimates.of_kind(kind, task.annotations)
+
+
+def _bytes_between(parent: GraphTask, child: GraphTask) -> float:
+    """What goes from one task to another at most: all that the one writes, and no more than the other reads."""
+    written, read = stated_bytes(parent.annotations, OUTPUT), stated_bytes(child.annotations, INPUT)
+    return 0.0 if math.isnan(written) else written if math.isnan(read) else min(written, read)
 
 
 def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:

@@ -18,7 +18,8 @@ from wattflow.kube.reflect import DELETED
 from wattflow.model.errors import InvalidInput
 
 log = logging.getLogger(__name__)
-DEADLINE = f"{PREFIX}deadline-s"
+DEADLINE, OBJECTIVE = f"{PREFIX}deadline-s", f"{PREFIX}objective"
+OBJECTIVES = ("energy", "makespan")
 
 
 class _Status(objects.Object):
@@ -60,7 +61,8 @@ class Flow:
     Attributes:
         order: Workflows in the order in which they were first seen.
         priority: The workflow's own ``spec.priority``.
-        deadline_s: Seconds from its creation, where it has one.
+        deadline_s: Seconds from its creation, where it has one; 0 where its objective is its makespan: due at once,
+            so that every task goes where it ends soonest.
     """
 
     key: str
@@ -103,10 +105,7 @@ class Flows:
             return
         spec = plain["spec"]
         priority = spec.get("priority") if isinstance(spec, dict) else None
-        deadline = workflow.metadata.annotations.get(DEADLINE)
-        self.known[key] = Flow(
-            key, graph, next(self._numbers), int(priority or 0), float(deadline) if deadline else None
-        )
+        self.known[key] = Flow(key, graph, next(self._numbers), int(priority or 0), _due_s(workflow))
 
     def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
         return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
@@ -119,3 +118,18 @@ class Flows:
             return None
         id = flow.graph.find(pod.metadata.annotations.get(NODE_NAME, ""))
         return (flow, id) if id is not None else None
+
+
+def _due_s(workflow: ArgoWorkflow) -> float | None:
+    """Seconds that a workflow may take, by its deadline or its objective. What cannot be read is told and left out."""
+    notes = workflow.metadata.annotations
+    objective = notes.get(OBJECTIVE, OBJECTIVES[0])
+    if objective not in OBJECTIVES:
+        log.warning("%s: %s is %r; it may be %s", workflow.key, OBJECTIVE, objective, " or ".join(OBJECTIVES))
+    deadline = notes.get(DEADLINE)
+    try:
+        if deadline:
+            return max(0.0, float(deadline))
+    except ValueError:
+        log.warning("%s: %s is %r, not a number of seconds", workflow.key, DEADLINE, deadline)
+    return 0.0 if objective == "makespan" else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ class FillingSettings:
     seed: int
     policies: tuple[str, ...]
     at_pct: tuple[float, ...]
+    other_lists: tuple[str, ...] = ()
+    other_repeats: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,12 @@ def read(table: StrictTable) -> FillingSettings:
         seed=table.whole("seed", 0),
         policies=table.texts("policies"),
         at_pct=table.numbers("at_pct"),
+        other_lists=table.texts("other_lists"),
+        other_repeats=table.whole("other_repeats", 3),
     )
-    if settings.repeats < 1:
-        table.problem("repeats", f"must be at least 1, not {settings.repeats}")
+    for key in ("repeats", "other_repeats"):
+        if getattr(settings, key) < 1:
+            table.problem(key, f"must be at least 1, not {getattr(settings, key)}")
     if not 0.0 < settings.arrived <= GRID[-1]:
         table.problem("arrived", f"must be above 0 and at most {GRID[-1]:g}, not {settings.arrived:g}")
     for name in settings.policies:
@@ -208,19 +214,47 @@ def one_experiment_s(settings: FillingSettings) -> float:
 
 
 def run(settings: FillingSettings, progress: Progress) -> Outcome:
-    """All policies on the same orders of arrival."""
+    """All policies on the same orders of arrival, then the paper's six on the other lists."""
     cluster, pods = cluster_of(settings), load_pods(settings.pods)
-    gpus = settings.arrived * gpus_of(cluster)
-    found: dict[str, list[Filling]] = {name: [] for name in settings.policies}
-    steps = settings.repeats * len(settings.policies)
-    for repeat in range(settings.repeats):
-        arrivals = inflated(pods, gpus, settings.seed + repeat)
-        nodes = shuffled(cluster, settings.seed + repeat)
-        for number, name in enumerate(settings.policies):
-            progress((repeat * len(settings.policies) + number) / steps, name)
-            found[name].append(fill(arrivals, nodes, policy_of(name, pods), settings.seed + repeat))
+    steps = 1 + len(settings.other_lists)
+    progress(0.0, settings.pods)
+    found = fillings(settings, pods, settings.policies, settings.repeats)
+    others = {}
+    for number, name in enumerate(settings.other_lists):
+        progress((1 + number) / steps, name)
+        others[name] = fillings(settings, load_pods(name), tuple(RIVALS), settings.other_repeats)
     progress(1.0, "the plain list")
-    return outcome(settings, found, (one_experiment_s(settings), len(pods), len(cluster.nodes)))
+    made = outcome(settings, found, (one_experiment_s(settings), len(pods), len(cluster.nodes)))
+    if not others:
+        return made
+    return replace(made, sheets=(*made.sheets, others_sheet(others, settings.other_repeats)))
+
+
+def fillings(
+    settings: FillingSettings, pods: Workload, policies: Sequence[str], repeats: int
+) -> dict[str, list[Filling]]:
+    """Each policy on the same orders of arrival of one list."""
+    cluster = cluster_of(settings)
+    gpus = settings.arrived * gpus_of(cluster)
+    found: dict[str, list[Filling]] = {name: [] for name in policies}
+    for seed in range(settings.seed, settings.seed + repeats):
+        arrivals, nodes = inflated(pods, gpus, seed), shuffled(cluster, seed)
+        for name in policies:
+            found[name].append(fill(arrivals, nodes, policy_of(name, pods), seed))
+    return found
+
+
+def others_sheet(others: Mapping[str, Mapping[str, list[Filling]]], repeats: int) -> Sheet:
+    """Allocated at 100 and 130 % arrived on lists without published curves."""
+    names = next(iter(others.values())).keys()
+    rows = tuple(
+        (pods, *(" / ".join(
+            f"{100 * float(np.mean([one.allocated[_index(pct)] for one in found[name]])):.2f}" for pct in (100.0, 130.0)
+        ) for name in names))
+        for pods, found in others.items()
+    )  # fmt: skip
+    title = f"other lists: allocated at 100 / 130 % arrived, mean of {repeats} orders"
+    return Sheet(title, ("list", *names), rows)
 
 
 def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: tuple[float, int, int]) -> Outcome:

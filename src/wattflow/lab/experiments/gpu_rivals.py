@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 
 from wattflow.engine.settings import Settings
-from wattflow.engine.tables import GPU, MICRO, NO_DEVICE
-from wattflow.policy import effects, fgd
+from wattflow.policy import effects, fgd, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
 MOST_CORES, MOST_GPUS = 128.0, 8.0
+WHOLE_U = view.WHOLE_U
 TINY = 1e-9
 """A choice within a node must not outweigh one between nodes."""
 
@@ -34,16 +34,13 @@ TINY = 1e-9
 @jit
 def drawn(state, node):  # type: ignore[no-untyped-def]
     """A number in [0, 1) that orders equal nodes at random; the least of as many as the node stands for."""
-    many = 1.0
-    if state.rules[0].grouped == 1:
-        many = max(1.0, float(state.groups[state.nodes[node].group].count))
-    return 1.0 - math.pow(effects.draw(state), 1.0 / many)
+    return 1.0 - math.pow(effects.draw(state), 1.0 / view.stands_for(state, node))
 
 
 @jit
 def turn(state, node):  # type: ignore[no-untyped-def]
     """A number in [0, 1) that orders equal nodes by their place in the list."""
-    return node / state.nodes.size
+    return node / view.nodes_n(state)
 
 
 @jit
@@ -52,58 +49,58 @@ def put(state, variant, out):  # type: ignore[no-untyped-def]
     last = -1
     luck = 0.0
     for c in range(out.size):
-        place = state.candidates[c]
-        if place.node != last:
+        node = view.node_of(state, c)
+        device = view.device_of(state, c)
+        if node != last:
             # The candidates of one node follow each other.
-            last = place.node
-            luck = turn(state, place.node)
-        rest = float(MICRO - state.devices[place.device].share_u) / MICRO if place.device >= 0 else 0.0
+            last = node
+            luck = turn(state, node)
+        rest = float(WHOLE_U - view.taken_u(state, device)) / WHOLE_U if device >= 0 else 0.0
         out[c] = 101.0 - math.floor(out[c] + TINY) + luck + TINY * rest
 
 
 @jit
 def free_gpus(state, node):  # type: ignore[no-untyped-def]
     """Free GPU share of a node, in GPUs."""
-    row = state.nodes[node]
+    first, behind = view.devices_of(state, node)
     free = 0
-    for d in range(row.device_first, row.device_first + row.device_n):
-        if state.device_classes[state.devices[d].cls].kind == GPU:
-            free += MICRO - state.devices[d].share_u
-    return free / MICRO
+    for d in range(first, behind):
+        if view.is_gpu(state, d):
+            free += WHOLE_U - view.taken_u(state, d)
+    return free / WHOLE_U
 
 
 @jit
 def asked_gpus(state, variant):  # type: ignore[no-untyped-def]
     """GPUs that a pod asks for."""
-    needs = state.variants[variant]
-    return needs.devices * needs.share_u / MICRO if needs.device != NO_DEVICE else 0.0
+    return view.variant_devices(state, variant) * view.variant_share_u(state, variant) / WHOLE_U
 
 
 @jit
 def free_cores(state, node):  # type: ignore[no-untyped-def]
     """Free cores of a node."""
-    return (state.nodes[node].capacity_u - state.nodes[node].used_u) / MICRO
+    return view.free_u(state, node) / WHOLE_U
 
 
 @jit
 def kind_of(state, variant):  # type: ignore[no-untyped-def]
     """Kind of GPU request: 0 for none, 1 for a share, 1 + n for n whole ones."""
-    needs = state.variants[variant]
-    if needs.device == NO_DEVICE:
+    devices = view.variant_devices(state, variant)
+    if devices == 0:
         return 0
-    return 1 if needs.share_u < MICRO else 1 + needs.devices
+    return 1 if view.variant_share_u(state, variant) < WHOLE_U else 1 + devices
 
 
 @jit
 def alike(state, candidate):  # type: ignore[no-untyped-def]
     """GPUs of the candidate's node that are as full as the candidate's own: equal ones are one candidate."""
-    place = state.candidates[candidate]
-    if place.device < 0:
+    device = view.device_of(state, candidate)
+    if device < 0:
         return 1.0
-    row = state.nodes[place.node]
+    first, behind = view.devices_of(state, view.node_of(state, candidate))
     count = 0.0
-    for d in range(row.device_first, row.device_first + row.device_n):
-        count += 1.0 if state.devices[d].share_u == state.devices[place.device].share_u else 0.0
+    for d in range(first, behind):
+        count += 1.0 if view.taken_u(state, d) == view.taken_u(state, device) else 0.0
     return count
 
 
@@ -112,7 +109,7 @@ def any_node(state, task, variant, out):  # type: ignore[no-untyped-def]
     last = -1
     luck = 0.0
     for c in range(out.size):
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         if node != last:
             last = node
             luck = drawn(state, node)
@@ -121,10 +118,10 @@ def any_node(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 def best_fit(state, task, variant, out):  # type: ignore[no-untyped-def]
     """The least left over: cores and GPUs, half the points each."""
-    cores = state.variants[variant].need_u / MICRO
+    cores = view.variant_need_u(state, variant) / WHOLE_U
     gpus = asked_gpus(state, variant)
     for c in range(out.size):
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         left = (free_cores(state, node) - cores) / MOST_CORES + (free_gpus(state, node) - gpus) / MOST_GPUS
         out[c] = 100.0 * (1.0 - 0.5 * left)
     put(state, variant, out)
@@ -132,10 +129,10 @@ def best_fit(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 def dot_product(state, task, variant, out):  # type: ignore[no-untyped-def]
     """The smallest product of what the node has free and what the pod asks for."""
-    cores = state.variants[variant].need_u / MICRO / MOST_CORES
+    cores = view.variant_need_u(state, variant) / WHOLE_U / MOST_CORES
     gpus = asked_gpus(state, variant) / MOST_GPUS
     for c in range(out.size):
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         product = cores * free_cores(state, node) / MOST_CORES + gpus * free_gpus(state, node) / MOST_GPUS
         out[c] = 100.0 * (1.0 - 0.5 * product)
     put(state, variant, out)
@@ -144,34 +141,33 @@ def dot_product(state, task, variant, out):  # type: ignore[no-untyped-def]
 @jit
 def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
     """GPUs in use first (by how little they leave), then idle GPUs of a node in use, then idle nodes, small first."""
-    row = state.nodes[node]
+    first, behind = view.devices_of(state, node)
     idle = 0
     gpus = 0
-    for d in range(row.device_first, row.device_first + row.device_n):
-        if state.device_classes[state.devices[d].cls].kind == GPU:
+    for d in range(first, behind):
+        if view.is_gpu(state, d):
             gpus += 1
-            idle += 1 if state.devices[d].share_u == 0 else 0
+            idle += 1 if view.taken_u(state, d) == 0 else 0
     if idle == gpus:
         return max(33.0 - gpus, float(gpus))
-    needs = state.variants[variant]
-    share_u = needs.share_u if needs.devices == 1 else MICRO
-    if share_u == MICRO:
-        return max(50.0 - needs.devices, 33.0)
-    fullest = MICRO + 1
-    for d in range(row.device_first, row.device_first + row.device_n):
-        left_u = MICRO - state.devices[d].share_u
+    share_u = view.variant_share_u(state, variant)
+    if share_u == WHOLE_U:
+        return max(50.0 - view.variant_devices(state, variant), 33.0)
+    fullest = WHOLE_U + 1
+    for d in range(first, behind):
+        left_u = WHOLE_U - view.taken_u(state, d)
         if share_u <= left_u < fullest:
             fullest = left_u
-    if fullest == MICRO:
+    if fullest == WHOLE_U:
         return 49.0
-    return max(50.0, 100.0 - math.floor(math.floor(100.0 * fullest / MICRO + TINY) / 10.0))
+    return max(50.0, 100.0 - math.floor(math.floor(100.0 * fullest / WHOLE_U + TINY) / 10.0))
 
 
 def gpu_packing(state, task, variant, out):  # type: ignore[no-untyped-def]
     """First GPUs in use, then idle GPUs of nodes in use, then idle nodes; pods without a GPU go anywhere."""
-    asks = state.variants[variant].device != NO_DEVICE
+    asks = view.variant_devices(state, variant) > 0
     for c in range(out.size):
-        out[c] = packing_points(state, variant, state.candidates[c].node) if asks else 0.0
+        out[c] = packing_points(state, variant, view.node_of(state, c)) if asks else 0.0
     put(state, variant, out)
 
 
@@ -182,15 +178,15 @@ def gpu_clustering(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = 0.0
         if mine == 0:
             continue
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         same = 0
         other = 0
-        a = state.nodes[node].first_attempt
+        a = view.first_attempt(state, node)
         while a >= 0:
-            kind = kind_of(state, state.attempts[a].variant)
+            kind = kind_of(state, view.attempt_variant(state, a))
             same += 1 if kind == mine else 0
             other += 1 if kind > 0 and kind != mine else 0
-            a = state.attempts[a].next
+            a = view.next_attempt(state, a)
         rule = 0.0
         if same > 0:
             rule = 75.0 if other == 0 else 50.0
@@ -206,7 +202,7 @@ def fewest_fragments(state, task, variant, out):  # type: ignore[no-untyped-def]
     last = -1
     luck = 0.0
     for c in range(out.size):
-        node = state.candidates[c].node
+        node = view.node_of(state, c)
         if node != last:
             last = node
             luck = turn(state, node)

@@ -110,6 +110,10 @@ def workload(jobs: Jobs, calibration: Calibration, repetition: int) -> Workload:
     )
 
 
+POWER = "power:"
+"""Before an exponent: a curve whose watts above idle rise with that power of the busy threads."""
+
+
 def testbed(setting: Setting) -> Cluster:
     """The preset with calibrated curves: a sibling's idle watts, and its watts above idle, scaled, cores first."""
     preset, calibration = load_cluster(setting.preset), setting.calibration
@@ -125,10 +129,16 @@ def testbed(setting: Setting) -> Cluster:
 
 
 def _curve(node: Node, ends_w: tuple[float, float], shape: str, about: str) -> PowerProfile:
-    """Between idle and full watts: cores first, or in the shape of a named profile."""
+    """Between idle and full watts: cores first, by a power of the busy threads' share, or as a named profile."""
     idle_w, full_w = ends_w
     if not shape:
         return ends_profile(idle_w, full_w, node.cores, node.threads_per_core, provenance="guessed", source=about)
+    if shape.startswith(POWER):
+        threads, power = node.cores * node.threads_per_core, float(shape.removeprefix(POWER))
+        rise = (0.0, *((k / threads) ** power for k in range(1, threads + 1)))
+        watts = tuple(idle_w + (full_w - idle_w) * part for part in rise)
+        busy = tuple(float(k) for k in range(threads + 1))
+        return PowerProfile(busy, watts, provenance=Provenance.GUESSED, source=f"{about}; {shape}")
     other = find_profile(shape).for_node(node.cores, node.threads_per_core)
     scale = (full_w - idle_w) / (other.full_w - other.idle_w)
     watts = tuple(idle_w + scale * (w - other.idle_w) for w in other.watts)

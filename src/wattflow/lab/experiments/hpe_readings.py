@@ -20,6 +20,7 @@ from wattflow.model.run import Run
 
 SHARING = ("fair", "pinned")
 VARIANTS = (*SHARING, "pinned, concave")
+CROWDED = "no_request_three"
 Row = tuple[float, float]
 """Seconds and watt-hours."""
 
@@ -32,21 +33,23 @@ class Reading:
     calibration: Calibration
     spreads: tuple[float, ...]
     shape: str
+    powers: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows under each sharing, other spreads (fitted again), and the eight corners of the factorial."""
+    """Rows under each sharing, other spreads and curves (fitted again), and the eight corners of the factorial."""
 
     rows: Mapping[str, Mapping[str, Row]]
     other: Mapping[str, Mapping[str, Row]]
+    bent: Mapping[float, Mapping[str, Row]]
     corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]
 
 
 def read(table: StrictTable) -> Reading:
     """Settings from the table ``[second_reading]``."""
     cluster, job_s = table.text("cluster"), table.number("job_s")
-    siblings, spreads = table.value("siblings"), table.numbers("spreads")
+    siblings, spreads, powers = table.value("siblings"), table.numbers("spreads"), table.numbers("concave_powers")
     names = tuple(str(name) for name in siblings) if isinstance(siblings, list) else ()
     nodes = len(load_cluster(cluster).nodes)
     if len(names) != nodes:
@@ -54,7 +57,7 @@ def read(table: StrictTable) -> Reading:
     calibration = Calibration(
         job_s, job_s, table.number("spread"), table.number("watts_scale"), names, table.number("smt_slowdown")
     )
-    return Reading(cluster, calibration, tuple(spreads), table.text("concave_shape"))
+    return Reading(cluster, calibration, tuple(spreads), table.text("concave_shape"), tuple(powers))
 
 
 def setting_of(reading: Reading, first: Setting, sharing: str = "fair") -> Setting:
@@ -95,10 +98,7 @@ def fit(setting: Setting, row: FirstRow, spread: float) -> Calibration:
 def measure(reading: Reading, first: Setting, row: FirstRow) -> Found:
     """All rows under both sharings, the same with other spreads, and the factorial under fair sharing."""
     rows = {sharing: _measured(setting_of(reading, first, sharing)) for sharing in SHARING}
-    bent = setting_of(reading, first)
-    bent = replace(bent, calibration=replace(bent.calibration, shape=reading.shape))
-    fitted = fit(bent, row, reading.calibration.spread)
-    rows["pinned, concave"] = _measured(replace(bent, calibration=replace(fitted, sharing="pinned")))
+    rows["pinned, concave"] = _measured(concave(reading, first, row, reading.shape))
     other = {}
     for spread in reading.spreads:
         base = setting_of(reading, first)
@@ -106,7 +106,25 @@ def measure(reading: Reading, first: Setting, row: FirstRow) -> Found:
         for sharing in SHARING:
             tried = replace(base, calibration=replace(fitted, sharing=sharing))
             other[f"{sharing}, spread {100 * spread:.2g} %"] = _measured(tried)
-    return Found(rows, other, hpe_factorial.corners(setting_of(reading, first)))
+    bent = {p: _bent_rows(concave(reading, first, row, f"{hpe_model.POWER}{p:g}")) for p in reading.powers}
+    return Found(rows, other, bent, hpe_factorial.corners(setting_of(reading, first)))
+
+
+def concave(reading: Reading, first: Setting, row: FirstRow, shape: str) -> Setting:
+    """Pinned sharing with another curve of watts, its scale fitted to the first row again."""
+    bent = setting_of(reading, first)
+    bent = replace(bent, calibration=replace(bent.calibration, shape=shape))
+    fitted = fit(bent, row, reading.calibration.spread)
+    return replace(bent, calibration=replace(fitted, sharing="pinned"))
+
+
+def _bent_rows(setting: Setting) -> dict[str, Row]:
+    """All rows, and the repetitions without requests in which some thread had three jobs: the longest."""
+    runs = _rows(setting, ("no_request",))["no_request"]
+    longest_s = max(run.makespan_s for run in runs)
+    crowded = [run for run in runs if run.makespan_s > longest_s - 1.0]
+    joules = hpe_model.mean(crowded, lambda run: run.total_j)
+    return {**_measured(setting), CROWDED: (longest_s, joules / hpe_model.J_PER_WH)}
 
 
 def _rows(setting: Setting, names: tuple[str, ...] = hpe_model.ROWS) -> dict[str, list[Run]]:
@@ -145,6 +163,16 @@ def other_sheet(found: Found) -> Sheet:
     return Sheet("2 × 96 under other spreads, fitted again", ("calibration", *labels), rows)
 
 
+def bent_sheet(found: Found) -> Sheet:
+    """The second reading, pinned, with curves that bend more and more, each fitted to the first row again."""
+    rows = tuple(
+        (f"share^{power:g}", *(f"{each[row][0]:.0f} s, {each[row][1]:.2f} Wh" for row in (*hpe_model.ROWS, CROWDED)))
+        for power, each in found.bent.items()
+    )
+    labels = (*(hpe_pictures.LABELS[row] for row in hpe_model.ROWS), "no requests, three on a thread")
+    return Sheet("2 × 96, pinned: watts above idle by the share of busy threads", ("curve", *labels), rows)
+
+
 def figures(found: Found, published: Mapping[str, Row]) -> list[Figure]:
     """The rows that were not calibrated, against the published ones, within 5 %."""
     made = []
@@ -172,5 +200,6 @@ def as_map(found: Found) -> dict[str, object]:
     return {
         "rows": {sharing: {row: list(pair) for row, pair in rows.items()} for sharing, rows in found.rows.items()},
         "other": {name: {row: list(pair) for row, pair in rows.items()} for name, rows in found.other.items()},
+        "bent": {f"{power:g}": {row: list(pair) for row, pair in rows.items()} for power, rows in found.bent.items()},
         "factorial": {str(corner): [each.makespan_s, each.energy_wh] for corner, each in found.corners.items()},
     }

@@ -115,6 +115,7 @@ def run(settings: HpeSettings, progress: Progress) -> Outcome:
         hpe_readings.sheet(second, pairs, theirs), _table_sheet(ours, settings.published),
         _factorial_sheet(corners, "4 × 48"), _shares_sheet(corners), _factorial_sheet(second.corners, "2 × 96"),
         _shares_sheet(second.corners), _others_sheet(others, settings), hpe_readings.other_sheet(second),
+        hpe_readings.bent_sheet(second),
         hpe_beyond.sheet(settings.beyond, beyond),
     )  # fmt: skip
     results: dict[str, object] = {

@@ -79,7 +79,7 @@ JOBS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaySettings:
+class JoulieSettings:
     """What the file says: how much of the published size is replayed, and what is assumed."""
 
     scale: float
@@ -93,9 +93,9 @@ class ReplaySettings:
     policies: tuple[str, ...]
 
 
-def read(table: StrictTable) -> ReplaySettings:
+def read(table: StrictTable) -> JoulieSettings:
     """The keys of this kind."""
-    found = ReplaySettings(
+    found = JoulieSettings(
         scale=table.number("scale", 1.0),
         hours=table.number("hours", 48.0),
         load=table.number("load", 0.5),
@@ -119,7 +119,7 @@ def read(table: StrictTable) -> ReplaySettings:
     return found
 
 
-def node(kind: Kind, i: int, settings: ReplaySettings) -> Node:
+def node(kind: Kind, i: int, settings: JoulieSettings) -> Node:
     """One machine, with its caps as frequency levels and a sleep state that only policies that know of it use."""
     busy = np.linspace(0.0, 1.0, 17)
     watts = kind.idle_w + (kind.peak_w - kind.idle_w) * busy**kind.alpha
@@ -136,14 +136,14 @@ def node(kind: Kind, i: int, settings: ReplaySettings) -> Node:
     )
 
 
-def cluster(kinds: tuple[Kind, ...], settings: ReplaySettings, scale: float = 1.0) -> Cluster:
+def cluster(kinds: tuple[Kind, ...], settings: JoulieSettings, scale: float = 1.0) -> Cluster:
     """All nodes of a setting; at least one of each kind."""
     counts = {kind.name: max(1, round(kind.count * scale)) for kind in kinds}
     nodes = tuple(node(kind, i, settings) for kind in kinds for i in range(counts[kind.name]))
     return Cluster("joulie", nodes, about="Joulie's benchmark; sleep states are assumed")
 
 
-def workload(machines: Cluster, settings: ReplaySettings, per_s: float, urgent: float) -> Workload:
+def workload(machines: Cluster, settings: JoulieSettings, per_s: float, urgent: float) -> Workload:
     """Poisson arrivals by day and night with bursts of 50 to 200; jobs are as long as makes the load right."""
     rng = np.random.default_rng([settings.seed, 41])
     span_s = settings.hours * 3600.0
@@ -195,7 +195,7 @@ def replay(machines: Cluster, jobs: Workload, policy: str, seed: int) -> Result:
 
 def run(settings: object, progress: Progress) -> Outcome:
     """Both settings; sleep is left out in the runs named so."""
-    assert isinstance(settings, ReplaySettings)
+    assert isinstance(settings, JoulieSettings)
     large = cluster(LARGE, settings, settings.scale)
     mixed = cluster(MIXED, settings)
     cores = sum(one.cores for one in mixed.nodes) / sum(one.cores for one in cluster(LARGE, settings).nodes)

@@ -33,7 +33,7 @@ def energy_figures(run: Run) -> dict[str, float | None]:
     values |= {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
     return values | {
         "energy_j": run.total_j,
-        "peak_w": float(run.peak_w),
+        "peak_w": None if run.peak_w is None else float(run.peak_w),
         "mean_w": run.total_j / span if span > 0 else None,
         "edp_js": run.total_j * run.makespan_s,
     }

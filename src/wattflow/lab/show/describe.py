@@ -55,7 +55,7 @@ def describe_run(run: SavedRun) -> list[Row]:
         {"what": "simulated", "value": "yes" if about.get("simulated") else "no, real"},
         {"what": "makespan", "value": human_time(run.makespan_s)},
         {"what": "energy", "value": human_energy(sum(known)) if len(known) == len(joules) else None},
-        {"what": "peak power", "value": f"{float(about['peak_w']):,.0f} W"},
+        {"what": "peak power", "value": None if about.get("peak_w") is None else f"{float(about['peak_w']):,.0f} W"},
         {"what": "nodes", "value": len(about["nodes"])},
         {"what": "attempts", "value": len(run.attempts)},
     ]
@@ -63,7 +63,7 @@ def describe_run(run: SavedRun) -> list[Row]:
     rows += [
         {"what": f"energy, {name.replace('_', ' ')}", "value": human_energy(value)} for name, value in joules.items()
     ]
-    for key in ("seed", "params", "options", "versions", "python"):
+    for key in ("energy covers", "seed", "params", "options", "versions", "python"):
         if key in made:
             rows.append({"what": key, "value": _plain(made[key])})
     rows.append({"what": "wattflow", "value": about.get("wattflow")})

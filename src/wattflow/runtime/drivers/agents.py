@@ -31,6 +31,8 @@ FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 """How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
+ASLEEP_WAIT_S = 5.0
+"""Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
 """What waking is taken to last before it was ever seen."""
 
@@ -65,6 +67,7 @@ class AgentsDriver:
         self._falling_s: dict[str, float] = {}
         self._waking_w: dict[str, list[float]] = {}
         self._woke_w: dict[str, float] = {}
+        self._asleep_w: dict[str, float] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
@@ -155,12 +158,25 @@ class AgentsDriver:
         """Begin to wake a node; it is on when its agent calls. Whoever waits for it tells it again."""
         assert self._hook is not None
         self._falling_s.pop(node, None)
-        self._waking_w.setdefault(node, [])
+        if node not in self._waking_w:
+            self._waking_w[node] = []
+            await self._read_asleep(node)
         try:
             await self._hook.resume(node)
             await self._watch_waking(node)
         except HookFailed as error:
             log.warning("node %s was not woken: %s", node, error)
+
+    async def _read_asleep(self, node: str) -> None:
+        """Note what it draws asleep, the moment before it is woken, where somebody outside it measures that."""
+        assert self._hook is not None
+        try:
+            watts = await asyncio.wait_for(self._hook.watts(node), ASLEEP_WAIT_S)
+        except (HookFailed, TimeoutError) as error:
+            log.info("what node %s draws asleep is not known: %s", node, error)
+            return
+        if watts is not None:
+            self._asleep_w[node] = watts
 
     async def _watch_waking(self, node: str) -> None:
         """Note what it draws until it is here, where somebody outside it measures that."""
@@ -189,7 +205,10 @@ class AgentsDriver:
             wake_w = sum(drawn) / len(drawn) if drawn else self._woke_w.get(node.name, node.wake_w)
             if wake_w is not None:
                 self._woke_w[node.name] = wake_w
-            node = msgspec.structs.replace(node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w)
+            asleep_w = self._asleep_w.get(node.name, node.sleep_w)
+            node = msgspec.structs.replace(
+                node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w, sleep_w=asleep_w
+            )
         if node.name not in self._agents:
             self._agents[node.name] = _Agent(boot, self.sink.now())
         self._agents[node.name].node = node

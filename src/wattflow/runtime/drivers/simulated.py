@@ -161,6 +161,7 @@ def message_node(node: model.Node) -> m.Node:
         busy=list(power.busy) if power is not None else [], watts=list(power.watts) if power is not None else [],
         provenance=power.provenance.value if power is not None else "modelled", speed=node.speed,
         sleeps=node.sleep is not None, wake_s=node.sleep.wake_s if node.sleep is not None else 0.0,
+        sleep_w=node.sleep.watts if node.sleep is not None else None,
     )  # fmt: skip
 
 

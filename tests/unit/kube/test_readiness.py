@@ -1,0 +1,79 @@
+"""What is missing at start, when the scheduler says that it is ready, and that events wait for bindings."""
+
+from __future__ import annotations
+
+import asyncio
+
+from wattflow.kube import process, serve, settings
+from wattflow.kube.access import Access
+from wattflow.kube.binder import Binder
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.scheduler import Scheduler
+
+from .making import pod
+
+CONFIG = "[energy]\nprofiles = false\n[workflows]\nargo = false\n"
+
+
+def synced() -> Scheduler:
+    scheduler = process.make(Client(Access("http://127.0.0.1:1")), settings.parse('policy = "fifo"\n' + CONFIG))
+    scheduler.book.live = False
+    for mirror in scheduler.mirrors:
+        mirror.synced.set()
+    return scheduler
+
+
+def test_not_ready_before_the_lease_was_asked_for_and_the_cluster_taken_up() -> None:
+    scheduler = synced()
+    assert serve.unready(scheduler) == "takes up the cluster"
+    scheduler.leader.asked = True  # another holds it: ready to take over
+    assert serve.unready(scheduler) is None
+    scheduler.leader._until_s = float("inf")  # ours, but nothing was taken up yet
+    assert serve.unready(scheduler) == "takes up the cluster"
+    scheduler.book.begin([], lambda pod: None, 0.0)
+    assert serve.unready(scheduler) is None
+
+
+def test_events_wait_while_bindings_do() -> None:
+    asyncio.run(_events_wait())
+
+
+async def _events_wait() -> None:
+    class Writes(Client):
+        def __init__(self) -> None:
+            super().__init__(Access("http://127.0.0.1:1"))
+            self.written: list[str] = []
+
+        async def quick(self, method: str, path: str, body: object, timeout_s: float) -> bytes:
+            assert isinstance(body, dict)
+            self.written.append(body["note"])
+            return b"{}"
+
+    api = Writes()
+    binder = Binder(api, "wattflow", events_per_s=1000.0)
+    for text in ("first", "second"):
+        binder.event(pod("p"), "Normal", "Scheduled", text)
+    looks: list[bool] = []
+
+    def idle() -> bool:
+        looks.append(not api.written)
+        return len(looks) > 3
+
+    writer = asyncio.create_task(binder.write_events(idle))
+    async with asyncio.timeout(60):
+        while len(api.written) < 2:
+            await asyncio.sleep(0)
+    writer.cancel()
+    assert api.written == ["first", "second"] and looks[:3] == [True, True, True]
+
+
+def test_an_api_server_that_is_too_old_is_told_at_start() -> None:
+    class Old(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            if path == "/apis/events.k8s.io/v1":
+                raise ApiError(404, "NotFound", "the server could not find the requested resource")
+            return b'{"status": {"allowed": true}}'
+
+    chosen = settings.parse('policy = "fifo"\n' + CONFIG)
+    (problem,) = asyncio.run(process.missing(Old(Access("http://127.0.0.1:1")), chosen))
+    assert problem.where == "/apis/events.k8s.io/v1" and "1.19" in problem.what

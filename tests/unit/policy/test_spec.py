@@ -1,0 +1,78 @@
+"""Policies as they are typed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from wattflow.model.errors import InvalidInput
+from wattflow.policy import registry, spec
+from wattflow.policy.base import Policy
+
+
+def test_names_are_separated_by_commas() -> None:
+    assert spec.split("fifo") == ["fifo"]
+    assert spec.split(" fifo , my.py:frugal,fifo:sleep=3") == ["fifo", "my.py:frugal", "fifo:sleep=3"]
+    for text in ("", "  ", ","):
+        with pytest.raises(InvalidInput, match="names no policy"):
+            spec.split(text)
+    for text in ("fifo,", "fifo,,sjf", ",fifo"):
+        with pytest.raises(InvalidInput, match="empty name between two commas"):
+            spec.split(text)
+
+
+def test_what_stands_before_the_settings() -> None:
+    assert spec.base_of("fifo:sleep=6:queue=strict") == ("fifo", ["sleep=6", "queue=strict"])
+    assert spec.base_of("my.py:frugal:late=2") == ("my.py:frugal", ["late=2"])
+    assert [spec.is_plain(text) for text in ("fifo", "fifo:sleep=1")] == [True, False]
+    for text in ("my.py", "my.py:late=2", "my.py:"):
+        with pytest.raises(InvalidInput, match="name the policy in the file"):
+            spec.base_of(text)
+
+
+def typed(text: str) -> Policy:
+    name, settings = spec.base_of(text)
+    return spec.configured(registry.load(name), text, settings)
+
+
+@pytest.mark.parametrize(("text", "after_s"), [("fifo:sleep=0", 0.0), ("fifo:sleep=600", 600.0)])
+def test_a_time_before_sleep_is_a_number_from_0_on(text: str, after_s: float) -> None:
+    policy = typed(text)
+    assert (policy.name, policy.sleep_after_s) == (text, after_s)
+
+
+@pytest.mark.parametrize("text", ["fifo:sleep=-1", "fifo:sleep=inf", "fifo:sleep=nan", "fifo:sleep=", "fifo:sleep=x"])
+def test_a_time_before_sleep_is_nothing_else(text: str) -> None:
+    with pytest.raises(InvalidInput, match="needs a number of at least 0"):
+        typed(text)
+
+
+def test_numbers_of_the_policy_may_be_any() -> None:
+    policy = spec.configured(registry.load("wattflow"), "w", ["wait=inf", "late=-1.5"])
+    assert (policy.params["wait"], policy.params["late"]) == (math.inf, -1.5)
+    for text in ("carbon-delay:delay_s=nan", "carbon-delay:delay_s=two"):
+        with pytest.raises(InvalidInput, match=r"needs a number$"):
+            typed(text)
+
+
+def test_settings_that_do_not_exist_name_those_that_do() -> None:
+    assert spec.configured(registry.load("fifo"), "f", ["queue=strict"]).settings.queue == "strict"
+    for text, words in (
+        ("fifo:queue=lifo", "queue is one of skip, strict, easy-backfill, not 'lifo'"),
+        ("fifo:delay_s=3", "fifo has no 'delay_s'; its keys are sleep, queue"),
+        ("carbon-delay:wait", "'wait' is no setting; write key=value with one of delay_s"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            typed(text)
+
+
+def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "my.py"
+    path.write_text('from wattflow.policy.base import Policy\nFRUGAL = Policy("frugal")\n')
+    assert [spec.from_file(f"{path}:{name}").name for name in ("FRUGAL", "frugal")] == ["frugal", "frugal"]
+    with pytest.raises(InvalidInput, match="has no policy 'greedy'; it has FRUGAL"):
+        spec.from_file(f"{path}:greedy")
+    with pytest.raises(InvalidInput, match="no such file"):
+        spec.from_file(f"{tmp_path}/none.py:x")

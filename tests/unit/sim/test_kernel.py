@@ -1,0 +1,137 @@
+"""The event loop and its tables by hand: rounds, actions of policies, lanes, growth, and a World taken over midway."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from reference.hand import edges, node, nodes, tasks
+from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
+from wattflow.kernel import jit
+from wattflow.model.cluster import Sleep
+from wattflow.model.profile import PowerProfile
+from wattflow.policy.base import Policy
+from wattflow.sim import SimOptions, simulate
+from wattflow.sim.adopt import adopt
+from wattflow.sim.build import build_world
+from wattflow.sim.simulate import Simulation, _grow
+from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
+
+
+def count_acts(state):  # type: ignore[no-untyped-def]
+    state.memory[0] += 1.0
+
+
+def test_a_policy_acts_once_at_each_time_when_all_that_happens_then_has_happened() -> None:
+    """At 0 a task ends that takes no time, and its child starts and ends, too: one look; then at 5 and at 8."""
+    work = tasks([0.0, 0.0, 5.0, 3.0], edges=edges((0, 1), (1, 2), (2, 3)))
+    simulation = Simulation(work, nodes(node()), Policy("counts", act=count_acts))
+    run = simulation.run()
+    assert run.end_s_by_task().tolist() == [0.0, 0.0, 5.0, 8.0]
+    assert simulation.state.memory[0] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("release_s", "round_s", "start_s"),
+    [(0.0, 10.0, 0.0), (4.0, 10.0, 10.0), (10.0, 10.0, 10.0), (10.5, 10.0, 20.0), (900000.3, 0.3, 900000.3)],
+)
+def test_decisions_fall_on_rounds(release_s: float, round_s: float, start_s: float) -> None:
+    """900000.3 is a multiple of 0.3 but for rounding, which grows with the time."""
+    run = simulate(tasks([1.0], release=[release_s]), nodes(node()), "fifo", options=SimOptions(round_s=round_s))
+    assert run.attempts["start_s"].tolist() == [start_s]
+
+
+def test_pinned_jobs_fill_lanes_from_the_lowest() -> None:
+    """Five jobs on three lanes: 0 and 3, 1 and 4 take turns, 2 is alone. When it ends at 2 s, job 3, placed last
+    on the lowest of the longest lanes, moves over with 3 of its 4 s left; job 0 has 9 left and is alone, too.
+
+    Jobs 1 and 4 go on taking turns: job 4 has done 1 s at 2 and ends its 2 at 4; job 1 is alone from there on.
+    """
+    run = simulate(tasks([10.0, 10.0, 2.0, 4.0, 2.0]), nodes(node(3, allocatable_cores=5, sharing="pinned")), "fifo")
+    assert run.end_s_by_task().tolist() == pytest.approx([11.0, 12.0, 2.0, 5.0, 4.0])
+
+
+def test_tables_grow_only_where_room_ran_out() -> None:
+    simulation = Simulation(tasks([1.0] * 3), nodes(node()), "fifo", options=SimOptions(record_power=True))
+    state, world = simulation.state, simulation.world
+    before = {name: len(table) for name, table in (("attempts", state.attempts), ("runs", world.runs),
+                                                   ("records", world.records), ("events", world.events),
+                                                   ("power_log", world.power_log))}  # fmt: skip
+    world.pulse["event_n"], world.pulse["log_n"], world.pulse["record_n"] = 0, 0, 0
+    _grow(state, world, simulation.options)
+    assert (len(state.attempts), len(world.runs), len(world.records)) == (
+        before["attempts"], before["runs"], before["records"],
+    )  # fmt: skip
+    world.pulse["record_n"] = before["records"] - 63
+    world.pulse["event_n"] = before["events"] - 1
+    world.pulse["log_n"] = before["power_log"]
+    _grow(state, world, simulation.options)
+    assert len(world.records) == int(before["records"] * 1.5) + 64
+    assert len(world.events) > before["events"] and len(world.power_log) > before["power_log"]
+    assert len(state.attempts) == before["attempts"]
+
+
+def test_more_attempts_are_free_rows_before_the_old_ones() -> None:
+    simulation = Simulation(tasks([1.0] * 3), nodes(node()), "fifo")
+    state, old = simulation.state, len(simulation.state.attempts)
+    state.counts["running"] = old // 2
+    _grow(state, simulation.world, simulation.options)
+    assert len(state.attempts) == len(state.placed) == len(simulation.world.runs) == 2 * old
+    free, row = [], int(state.counts.free_attempt[0])
+    while row >= 0:
+        free.append(row)
+        row = int(state.attempts.next[row])
+    assert free == [*range(old, 2 * old), *range(old)]
+    assert np.all(state.attempts.task == -1)
+
+
+def events(simulation: Simulation) -> list[tuple[float, int, int]]:
+    rows = simulation.world.events[: int(simulation.world.pulse.event_n[0])]
+    return sorted((float(row.time), int(row.what), int(row.who)) for row in rows)
+
+
+def test_a_world_taken_over_midway_knows_when_nodes_wake_fall_asleep_and_are_looked_at() -> None:
+    """At 100 s: node 0 wakes until 130, node 1 should have woken at 90, node 2 falls asleep for 4 s more, node 3 has
+    been idle for 45 of the 60 s after which it sleeps, node 4 longer than that, node 5 sleeps."""
+    kind = node(power=PowerProfile((0.0, 1.0), (10.0, 20.0)), sleep=Sleep(1.0, 30.0, 4.0, after_s=60.0))
+    simulation = Simulation(tasks([1.0], release=[1000.0]), nodes(*[kind] * 6), "fifo")
+    state, world = simulation.state, simulation.world
+    world.pulse["event_n"] = 0
+    state.clock["now"] = 100.0
+    state.nodes.power_state[:] = [WAKING, WAKING, FALLING, ON, ON, ASLEEP]
+    state.nodes.on_at[:2] = [130.0, 90.0]
+    state.nodes.idle_since[3:5] = [55.0, 10.0]
+    adopt(state.handle(), world.handle())
+    assert events(simulation) == sorted([
+        (130.0, WAKE_DONE, 0), (100.0, WAKE_DONE, 1), (104.0, FALL_DONE, 2), (115.0, SLEEP_CHECK, 3),
+        (100.0, SLEEP_CHECK, 4),
+    ])  # fmt: skip
+    assert world.nodes.watts[3:].tolist() == [10.0, 10.0, 1.0]
+
+
+def test_a_world_taken_over_midway_runs_what_is_left_of_the_attempts() -> None:
+    """Tasks of 10, 4 and 20 s on two cores; at 3 s the first two have 7 and 1 s left and go on from there."""
+    work = tasks([10.0, 4.0, 20.0])
+    simulation = Simulation(work, nodes(node(2)), "fifo")
+    simulation.advance(until_s=3.0)
+    state = simulation.state
+    state.clock["now"] = 3.0
+    world = build_world(state, work, simulation.cluster, simulation.options, 0)
+    state.clock["now"] = 3.0  # a new World begins at the first release
+    world.pulse["next_arrival"] = 3
+    world.runtime[:] = [7.0, 1.0, 20.0]
+    adopt(state.handle(), world.handle())
+    simulation.world = world
+    assert simulation.run().end_s_by_task().tolist() == [10.0, 4.0, 24.0]
+
+
+def test_checked_runs_look_at_the_state_after_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[float] = []
+    monkeypatch.setattr(jit, "CHECKED", True)
+    monkeypatch.setattr(
+        sys.modules["wattflow.sim.simulate"], "validate_state", lambda state: looked.append(float(state.clock.now[0]))
+    )
+    Simulation(tasks([2.0, 3.0], release=[0.0, 1.0]), nodes(node(2)), "fifo").run()
+    assert sorted(set(looked)) == [0.0, 1.0, 2.0, 4.0]
