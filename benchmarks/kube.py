@@ -81,6 +81,16 @@ def at_size(count: int, pods: int, with_ours: bool) -> None:
         figure(f"kube_{size}_wattflow_p99_at_100_per_s", 1000 * late_s, "ms", "<250", late_s < 0.25)
 
 
+def latencies(count: int) -> None:
+    """Of all measurements at one number of nodes the waits alone: ours, then kube-scheduler's."""
+    size = f"{count}_nodes"
+    with measure.rig_of(count, measure.SHAPES, f"kube_{size}") as (rig, _):
+        late_s = latency(rig, f"{size}_wattflow", OURS, measure.ours())
+        figure(f"kube_{size}_wattflow_p99_at_100_per_s", 1000 * late_s, "ms", "<250", late_s < 0.25)
+        late_s = latency(rig, f"{size}_unthrottled", DEFAULT, measure.kube_scheduler(UNTHROTTLED))
+        figure(f"kube_{size}_unthrottled_p99_at_100_per_s", 1000 * late_s, "ms")
+
+
 def cold_start(count: int, pods: int) -> None:
     """From starting our process to its first binding: nine of ten pods are others' and bound, the rest wait."""
     name = f"kube_cold_start_{count}_nodes_{pods}_pods"
@@ -106,11 +116,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 5000], help="none: the cold start alone")
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--without-ours", action="store_true", help="the peers alone")
+    parser.add_argument("--latency", action="store_true", help="of each size the waits at 100 pods a second alone")
     parser.add_argument("--cold", type=int, default=50_000, metavar="PODS", help="pods of the cold start; 0 for none")
     parser.add_argument("--cold-nodes", type=int, default=5000, metavar="NODES", help="nodes of the cold start")
     arguments = parser.parse_args()
     for count in arguments.nodes:
-        at_size(count, arguments.pods, not arguments.without_ours)
+        if arguments.latency:
+            latencies(count)
+        else:
+            at_size(count, arguments.pods, not arguments.without_ours)
     if arguments.cold and not arguments.without_ours:
         cold_start(arguments.cold_nodes, arguments.cold)
     print("\n".join(["", *measure.FIGURES]))
