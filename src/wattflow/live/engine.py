@@ -219,6 +219,10 @@ class Engine:
             self._refresh()
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
+    def function(self, function: Function) -> None:
+        """What is known of a function is this from now on; shapes and tasks that name it stay as they are."""
+        self._shapes.function(function)
+
     def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
         """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
         deadline = math.inf if deadline_s is None else deadline_s
@@ -421,6 +425,11 @@ class Engine:
         """Ids of the nodes that are there, by name."""
         generations = self.state.node_marks.generation
         return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """What is known of each function, by name."""
+        return {function.name: function for function in self._shapes.functions}
 
     @property
     def counts(self) -> dict[str, int]:

@@ -24,7 +24,9 @@ from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
 
-_RECORDED = ("use", "node", "shape", "workflow", "drop", "constraint", "resource", "put", "pin", "step")
+_RECORDED = (
+    "use", "node", "shape", "function", "workflow", "drop", "constraint", "resource", "put", "pin", "step",
+)  # fmt: skip
 """Calls that change an engine."""
 _NUMBERED = re.compile(r"(snapshot|journal)-(\d+)")
 

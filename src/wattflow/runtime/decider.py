@@ -8,6 +8,7 @@ snapshot plus the calls after it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile, Provenance, Scope
+from wattflow.model.workflow import Function
 from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
 
@@ -74,6 +76,15 @@ class Decider:
             self._note("shape", variants, function)
         return self._shapes[key]
 
+    def cold_start_s(self, function: str) -> float:
+        """Seconds of a cold start that the engine counts with; 0 while it was told none."""
+        return self.engine.functions.get(function, Function(function)).cold_start_s
+
+    def cold_start(self, function: str, seconds: float) -> None:
+        """The engine counts with this cold start from now on."""
+        self._cold_start(function, seconds)
+        self._note("cold start", function, seconds)
+
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
         identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
@@ -120,6 +131,8 @@ class Decider:
                 self._node(msgspec.convert(args[0], m.Node))
             elif name == "shape":
                 self._shape(msgspec.convert(args[0], list[m.Variant]), args[1])
+            elif name == "cold start":
+                self._cold_start(*args)
             elif name == "workflow":
                 self.engine.workflow(deadline_s=args[1], tag=args[0])
             elif name == "use":
@@ -144,6 +157,10 @@ class Decider:
 
     def _node(self, node: m.Node) -> int:
         return self.engine.node(model_node(node))
+
+    def _cold_start(self, function: str, seconds: float) -> None:
+        known = self.engine.functions.get(function, Function(function))
+        self.engine.function(replace(known, cold_start_s=seconds))
 
     def _shape(self, variants: list[m.Variant], function: str) -> int:
         return self.engine.shape([model_variant(variant) for variant in variants], function=function)

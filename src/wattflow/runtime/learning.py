@@ -1,4 +1,4 @@
-"""What ends, wakes and meters teach: runtimes, nodes' speeds, wake times and curves, told to the engine as news."""
+"""What starts, ends, wakes and meters teach the engine: cold starts, runtimes, nodes' speeds, wake times and curves."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ STEADY = 0.1
 WORTH = 0.1
 """Relative change of a point of a curve that is worth telling."""
 
+WARM_S = 0.05
+"""A start that took less found everything warm: a fork takes milliseconds, an interpreter with its modules far more."""
+COLD_WEIGHT = 0.2
+"""How far a cold start moves the mean of its function. The engine's own number is all that is kept of those before, so
+that a restart goes on from it."""
+
 
 class Learning:
     """Feeds the estimates, and tells the engine of nodes that are not what they said."""
@@ -35,6 +41,22 @@ class Learning:
     def as_learned(self, node: m.Node) -> m.Node:
         """A node with what was learned of it in place of what it says."""
         return msgspec.structs.replace(node, **self._news.get(node.name, {}))
+
+    def began(self, attempt: AttemptRecord, cold_s: float) -> None:
+        """An attempt took so long from its order to its start, as whoever ran it measured. It counts once.
+
+        FPGAs are left out: loading a kernel is the device's own number in the engine.
+        """
+        if attempt.cold_s > 0:
+            return
+        attempt.cold_s = cold_s
+        spec = attempt.task.spec
+        if cold_s < WARM_S or spec.variants[attempt.lease.variant].fpga:
+            return
+        known_s = self._decider.cold_start_s(spec.function_name)
+        mean_s = known_s + COLD_WEIGHT * (cold_s - known_s) if known_s > 0 else cold_s
+        log.info("a cold start of %s took %.3g s; its mean is %.3g s", spec.function_name, cold_s, mean_s)
+        self._decider.cold_start(spec.function_name, mean_s)
 
     def finished(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """A task ended well: its runtime counts; a node that is not as fast as it said is told to the engine."""

@@ -113,5 +113,6 @@ def _attempt(service: Service, row: Found) -> None:
         spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
         inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
     )  # fmt: skip
-    record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"])
+    record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"],
+                           row["cold_s"] or 0.0)  # fmt: skip
     service.attempts[record.fence] = record

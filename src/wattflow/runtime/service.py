@@ -186,8 +186,7 @@ class Service:
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
-        known = self.nodes.get(node)
-        if known is None or known.state == "down":
+        if (known := self.nodes.get(node)) is None or known.state == "down":
             return
         self._finish_turn()
         log.warning("node %s is lost: %s", node, reason)
@@ -209,7 +208,8 @@ class Service:
         attempt = self.attempts.get(fence)
         if attempt is None or attempt.started_s is not None:
             return
-        attempt.started_s, attempt.cold_s = self._sane(started_s, attempt.placed_s), cold_s
+        attempt.started_s = self._sane(started_s, attempt.placed_s)
+        self.learning.began(attempt, cold_s)
         self.decider.put(STARTED, fence)
         self.ledger.attempt_started(attempt)
         self._soon()
@@ -241,8 +241,7 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        key = self._key_of(joules.fence)
-        if key is None:
+        if (key := self._key_of(joules.fence)) is None:
             return
         self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
         self.ledger.attempt_energy(*key, joules.energy)
@@ -469,6 +468,7 @@ class Service:
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
         del self.attempts[attempt.fence]
         self.recent.add(attempt)
+        self.learning.began(attempt, end.cold_s)
         started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self._sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)

@@ -241,6 +241,7 @@ class _Worker:
         self.known: set[str] = set()
         self.gone = False
         self.cpu_before_s = 0.0
+        self.ended_s = 0.0
 
     def send(self, work: Work, answer: asyncio.Future[Finish]) -> None:
         self.pending.append((work, answer, time.monotonic()))
@@ -417,7 +418,9 @@ class ProcessExecutor:
                 worker.cpu_before_s = header["cpu_end_s"]
                 _, answer, sent_s = worker.pending.popleft()
                 if not answer.done():
-                    answer.set_result(_told(header, result, sent_s))
+                    # Time behind other calls is a queue's, not a cold start's.
+                    answer.set_result(_told(header, result, max(sent_s, worker.ended_s)))
+                worker.ended_s = header["ended_s"]
         finally:
             loop.remove_reader(process.pipe)
             self._bury(worker)
