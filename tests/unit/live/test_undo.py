@@ -1,4 +1,4 @@
-"""A refusal undone to the byte: the same instant decided again leaves the same ledger, queue, devices and containers."""
+"""A refusal undone to the byte: an instant decided again leaves the same ledger, queue, devices and containers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_instant_refused_and_decided_again_is_the_same_to_the_byte(policy: st
         for one in placed:
             engine.put(REFUSED, one.attempt)
         assert where(engine.step(2.0).placements) == where(placed)
-        for name, *_ in engine.state.kind.fields:
+        for name in engine.state.NAMES:
             if name not in ROWS_MAY_MOVE:
                 left_out = ORDER.get(name, set())
                 then, now = (np.asarray(getattr(s, name)) for s in (before, engine.state))
