@@ -157,7 +157,8 @@ class Engine:
     ) -> int:
         """A node joins and takes work from the next step on; its id.
 
-        The name of a node that is there changes its labels, taints, counts and amounts; the rest stays as it was.
+        The name of a node that is there changes it: labels, taints, counts, amounts, speed, watts, sleep state. What
+        runs there goes on, and its devices stay those that it came with.
         """
         known = self._nodes.by_name.get(node.name)
         if known is not None and not self._is_going(known):
@@ -185,8 +186,10 @@ class Engine:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
                 self._inbox.write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
-        known = replace(facts.node, memory_bytes=node.memory_bytes, allocatable_cores=node.allocatable_cores)
-        self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts), node=known)
+        self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts))
+        with _quiet():
+            self._nodes.become(row, node)
+        self._refresh()
         self._inbox.put(Kind.NODE, identity, cores=node.request_cores, memory_bytes=node.memory_bytes)
         return identity
 

@@ -107,6 +107,32 @@ class NodeBook:
         self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
         self.rules.freshen()
 
+    def become(self, row: int, node: Node) -> None:
+        """A known node has another speed, curve or sleep state now: it moves to the class of those like it.
+
+        What runs there goes on; its devices stay those that it came with.
+        """
+        known = self.facts[row].node
+        node = replace(node, devices=known.devices)
+        self.facts[row] = replace(self.facts[row], node=node)
+        old_key = _key(known)
+        if _key(node) == old_key:
+            return
+        state, old = self.state, self._classes[old_key]
+        with np.errstate(over="ignore"):
+            groups.leave_for_good(state.handle(), row)
+            self._close_ranks(row, old)
+            kind = self._class(node, row)
+            self._stand(row, kind)
+            state.nodes.frequency[row] = min(int(state.nodes.frequency[row]), len(node.frequencies) - 1)
+            self.raise_room(row, int(state.nodes.request_u[row]), int(state.nodes.capacity_mem[row]))
+            self.rules.node_added(row, self.facts[row], int(state.classes.first[kind.row]))
+            groups.join_new(state.handle(), row)
+            if old.members == 0:
+                self._drop_class(old_key, old)
+            self.rules.freshen()
+        self.changed = True
+
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:
         """A node of this class has so much: variants may fit it that did not fit the class before."""
         c = int(self.state.nodes.cls[row])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from wattflow.predict.curve_online import ENOUGH, CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.nodes import NodeRecord
+
+from .test_recovery import closed, opened, task
 
 NODE = m.Node(name="n", cpus=4.0, memory_bytes=1, busy=[0.0, 2.0, 4.0], watts=[50.0, 100.0, 120.0], sleeps=True)
 
@@ -72,3 +77,25 @@ def test_what_was_learned_of_a_node_is_told_together() -> None:
     for _ in range(60):
         made.drew(NODE, m.Load(cpu_busy=0.0, watts=80.0, provenance="attributed"))
     assert told.nodes[-1].wake_s == 42.0 and told.nodes[-1].watts[0] > 70.0
+
+
+@pytest.mark.parametrize("kept", ["running", "journal"])
+def test_what_was_learned_of_a_node_decides_where_the_next_task_goes(tmp_path: Path, kept: str) -> None:
+    cheap, dear = (
+        m.Node(name=name, cpus=1.0, memory_bytes=1 << 30, busy=[0.0, 1.0], watts=[10.0, full_w])
+        for name, full_w in (("cheap", 25.0), ("dear", 30.0))
+    )
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path, "least-energy")
+        for node in (cheap, dear):
+            service.announce(node)
+        service.decider.node(msgspec.structs.replace(cheap, watts=[10.0, 80.0]))
+        if kept == "journal":
+            await closed(service, writer)
+            service, driver, writer = await opened(tmp_path, "least-energy")
+        await service.submit(m.Submission(workflow="w", tasks=[task("a", estimate_s=10.0)], seal=True), "me")
+        await closed(service, writer)
+        assert [lease.node for lease in driver.leases] == ["dear"]
+
+    asyncio.run(body())
