@@ -191,18 +191,13 @@ def test_one_feature_beside_a_dag(feature: str) -> None:
 LIVE_POLICIES = [name for name in registry.names() if not registry.load(name).knows_future]
 
 
-NOT_WITH_PARTS = ("fifer",)
-"""It notes a batch whenever it scores a task, and a replay scores a waiting gang once more where an instant is told in
-two steps; so containers may be made on other nodes (docs/weaknesses.md)."""
-
-
 @pytest.mark.parametrize("name", LIVE_POLICIES)
 def test_every_live_policy(name: str) -> None:
     """Faults, gangs, devices, sleep and cold starts together."""
     features = {"dag", "arrivals", "gpu", "fpga", "cold", "sleep", "node_failures", "task_failures", "transfers"}
     policy = registry.load(name)
     for seed in range(3):
-        parts = {"parts"} if seed == 2 and name not in NOT_WITH_PARTS else set()
+        parts = {"parts"} if seed == 2 else set()
         workload, cluster, options = random_case(100 + seed, features | parts)
         given = SimOptions(
             max_retries=options.max_retries, outages=options.node_failures,

@@ -8,6 +8,7 @@ from wattflow.engine import attempts, containers, fit, fold, groups, queue, rele
 from wattflow.engine.tables import (
     ACT_SLEEP,
     ACT_WAKE,
+    ACT_WARM,
     ASLEEP,
     ASSUMED,
     BACK,
@@ -77,10 +78,28 @@ def wake(state, node):
 
 @inner
 def fall_asleep(state, node):
-    """Begin to put a node to sleep, if it is on, empty and able to: the driver is asked to."""
-    if fold.may_sleep(state, node):
+    """Begin to put a node to sleep, if it is on, empty, warms nothing and is able to: the driver is asked to."""
+    if fold.may_sleep(state, node) and state.node_marks[node].warming == 0:
         fold.set_power(state, node, fold.falling_to(state, node))
         ask(state, ACT_SLEEP, node, 0)
+
+
+@inner
+def warm(state, node, fn, seconds):
+    """Make a container ahead of need: the driver is asked to, and it is ready after so long."""
+    state.node_marks[node].warming += 1
+    timers.push(state, state.clock[0].now + seconds, timers.WARM, node, fn)
+    ask(state, ACT_WARM, node, fn)
+
+
+@inner
+def warmed(state, node, fn):
+    """A container made ahead of need is ready; its node's idling begins anew if nothing runs there."""
+    state.node_marks[node].warming -= 1
+    if state.nodes[node].power_state == ON:
+        containers.keep(state, node, fn)
+        if state.nodes[node].running == 0 and state.node_marks[node].warming == 0:
+            _check_later(state, node, fold.node_idles(state, node))
 
 
 @inner

@@ -167,9 +167,9 @@ CONTAINERS = np.dtype([
 ])  # fmt: skip
 ACTIONS = np.dtype([("kind", "i4"), ("node", "i4"), ("value", "i8"), ("at", "f8")])
 NODE_MARKS = np.dtype([
-    ("other_u", "i8"), ("other_mem", "i8"), ("generation", "i4"), ("next", "i4"),
+    ("other_u", "i8"), ("other_mem", "i8"), ("generation", "i4"), ("next", "i4"), ("warming", "i8"),
 ])  # fmt: skip
-"""Per-node facts that only a live engine has."""
+"""Per-node facts that only a live engine has; ``warming`` counts containers that are being made ahead of need."""
 MASK_ROWS = np.dtype([("condition", "i4"), ("wish_first", "i4"), ("wish_n", "i4")])
 """Beside each row of ``masks``: its first condition that counts tasks (0: none), and its levels of preference."""
 TERMS = np.dtype([

@@ -75,6 +75,9 @@ def next_time(state):
 @inner
 def forget_warming(state, node):
     """What was being warmed on a node that is lost will not be ready."""
+    if state.node_marks[node].warming == 0:
+        return
+    state.node_marks[node].warming = 0
     for k in range(state.counts[0].timer_n):
         if state.timers[k].what == WARM and state.timers[k].who == node:
             state.timers[k].what = LOOK

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine import devices
 from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, HOT, LEFT, PLACED, READY, State
+from wattflow.engine.timers import WARM
 from wattflow.model.errors import WattflowError
 
 _SHOWN = 8
@@ -102,6 +103,9 @@ def _ledger(state: State, running: Any) -> Iterator[str]:
     other_u = other_mem = np.zeros(count, np.int64)
     if len(state.node_marks) == count:
         other_u, other_mem = np.asarray(state.node_marks["other_u"]), np.asarray(state.node_marks["other_mem"])
+        timers = state.timers[: int(state.counts["timer_n"][0])]
+        warm = np.asarray(timers["who"])[np.asarray(timers["what"]) == WARM]
+        yield from _differ("warming", state.node_marks["warming"], np.bincount(warm, minlength=count))
     yield from _differ("used_u", nodes["used_u"], _sum_by(at, table["need_u"], count) + other_u)
     yield from _differ("alloc_u", nodes["alloc_u"], _sum_by(at, table["cores_u"], count) + other_u)
     yield from _differ("used_mem", nodes["used_mem"], _sum_by(at, table["memory"], count) + other_mem)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.engine import containers, fold, queue, reports, structure, timers
-from wattflow.engine.tables import GIVE_UP, ON, PARKED, READY, RETRY, UNKNOWN
+from wattflow.engine import fold, queue, reports, structure, timers
+from wattflow.engine.tables import GIVE_UP, PARKED, READY, RETRY, UNKNOWN
 from wattflow.kernel.jit import inner
 
 # Statuses of the two halves of a step
@@ -238,12 +238,11 @@ def _due(state, desk, priority):
         elif what == timers.PARK:
             if state.marks[who].generation == generation and state.tasks[who].state == PARKED:
                 reports.unpark(state, who)
-        elif what == timers.SLEEP:
-            if state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
-                reports.fall_asleep(state, who)
-        elif what == timers.WARM and state.nodes[who].pos >= 0 and state.nodes[who].power_state == ON:
-            containers.keep(state, who, generation)
+        elif what == timers.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
+            reports.fall_asleep(state, who)
         timers.pop(state)
+        if what == timers.WARM and state.nodes[who].pos >= 0:
+            reports.warmed(state, who, generation)  # may look at its node later: the room of this timer is free
 
 
 @inner

@@ -95,7 +95,8 @@ class NodeBook:
         self.state.node_counts[row] = 0
         for name, count in counts.items():
             self.state.node_counts[row, self.resources[name]] = count
-        self.state.node_marks.other_u[row] = self.state.node_marks.other_mem[row] = 0
+        for name in ("other_u", "other_mem", "warming"):
+            self.state.node_marks[name][row] = 0
         self.state.other_counts[row] = 0
         if node.serverless is not None:
             burst = min(node.serverless.burst * tables.MICRO, 9e18)

@@ -103,9 +103,7 @@ def _apply_policy_actions(state, first):
             reports.wake(state, node)
         elif kind == ACT_WARM:
             if state.nodes[node].power_state == ON:
-                seconds = view.warming_s(state, node, value)
-                timers.push(state, state.clock[0].now + seconds, timers.WARM, node, value)
-                reports.ask(state, kind, node, value)
+                reports.warm(state, node, value, view.warming_s(state, node, value))
         elif kind == ACT_FREQUENCY or kind == ACT_CAP:
             level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
             if fold.set_frequency(state, node, level):
