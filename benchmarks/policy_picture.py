@@ -50,7 +50,7 @@ def draw(path: Path, places: Mapping[str, Place], front: Sequence[str], words: W
     axes.set_xlim(low / 1.1, high * 1.25)
     axes.set_xticks([tick for tick in (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100) if low / 1.1 <= tick <= high * 1.25])
     axes.grid(color="0.92")
-    axes.legend(loc="upper right")
+    axes.legend(loc="center right")
     figure.canvas.draw()
     label(axes, marks(places, words.ours), [places[name] for name in known])
     figure.savefig(path, dpi=110)
