@@ -284,8 +284,8 @@ def commit_times() -> None:
     syncs_s = sorted(disk_syncs(home.folder))
     figure("runtime_disk_sync_p50", 1e3 * statistics.median(syncs_s), "ms")
     figure("runtime_disk_sync_p99", 1e3 * syncs_s[int(0.99 * len(syncs_s))], "ms")
-    figure("runtime_turn_p99_wall", 1e3 * status["turn_p99_s"], "ms")
-    figure("runtime_turn_p99", 1e3 * status["turn_cpu_p99_s"], "ms", "<=5", status["turn_cpu_p99_s"] <= 0.005)
+    figure("runtime_turn_p99", 1e3 * status["turn_p99_s"], "ms", "<=5", status["turn_p99_s"] <= 0.005)
+    figure("runtime_turn_p99_cpu", 1e3 * status["turn_cpu_p99_s"], "ms")
     figure("runtime_loop_late_max", 1e3 * status["loop_late_max_s"], "ms")
     figure("runtime_loop_held_p999", 1e3 * status["loop_held_p999_s"], "ms")
     held = 1e3 * status["loop_held_max_s"]
