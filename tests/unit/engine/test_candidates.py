@@ -64,6 +64,14 @@ def test_a_node_that_holds_data_stands_for_itself(at: int, size: float, expected
         assert found(state, task=1) == [0]
 
 
+def test_data_on_the_first_node_counts_where_the_search_does_not_reach_it() -> None:
+    work = tasks([1.0] * 2, edges=edges((0, 1)), edge_bytes=np.array([5.0]))
+    state = build_state(work, nodes(*(node(2 + k) for k in range(5))))
+    state.tasks.node[0], state.rules["score_limit"] = 0, 2
+    state.choice["scan_at"], state.choice["scan_left"] = 3, 1
+    assert found(state, task=1) == [3, 0]
+
+
 @pytest.mark.parametrize("kind", [0, HOT])
 def test_a_node_with_a_warm_container_stands_for_itself(kind: int) -> None:
     state = build_state(tasks([1.0], function=Function("f", cold_start_s=1.0)), nodes(*[node(2)] * 3))
@@ -81,7 +89,7 @@ def test_a_node_with_a_warm_container_stands_for_itself(kind: int) -> None:
 def wished(levels: list[list[int]], allowed: list[int]) -> State:
     """Four equal nodes; a rule allows some, and its tasks prefer these, then those."""
     state = build_state(tasks([1.0]), nodes(*[node(2)] * 4))
-    words = np.array([[sum(1 << n for n in places)] for places in levels], np.uint64)
+    words = np.array([[sum(1 << n for n in places)] for places in levels], np.uint64).reshape(-1, 1)
     rows = record_table(MASK_ROWS, 2)
     rows.wish_first[1], rows.wish_n[1] = 1, len(levels)
     state.replace(

@@ -305,7 +305,7 @@ def test_damage_to_containers_is_named(damage: Damage, words: str) -> None:
 
 
 def counting_state() -> State:
-    """A live engine's tables beside a run of two tasks on node 0, each in a counter by node and one by rack."""
+    """A live engine's tables beside a run of a task on each of two nodes: a counter by node, and one by their rack."""
     run = Simulation(tasks([9.0] * 2), nodes(node(2), node(2)), "fifo")
     run.advance(until_s=1.0)
     state = run.state
@@ -316,7 +316,7 @@ def counting_state() -> State:
     domains = np.full((2, TOPOLOGIES), -1, np.int32)
     domains[:, 0] = 1
     state.replace(
-        counted=counted, terms=terms, tallies=np.array([2, 0, 0, 2], np.int32), domains=domains,
+        counted=counted, terms=terms, tallies=np.array([1, 1, 0, 2], np.int32), domains=domains,
         node_marks=record_table(NODE_MARKS, 2), timers=record_table(TIMERS, 4),
     )  # fmt: skip
     return state
@@ -326,14 +326,15 @@ def test_counters_hold_what_runs_and_marks_what_others_use() -> None:
     state = counting_state()
     validate_state(state)
     state.tallies[0] = 3
-    assert list(find_problems(state)) == ["counter 1 says 3 of domain 0, where 2 tasks are"]
-    state.tallies[0], state.terms.total[2] = 2, 1
+    assert list(find_problems(state)) == ["counter 1 says 3 of domain 0, where 1 tasks are"]
+    state.tallies[0], state.terms.total[2] = 1, 1
     assert list(find_problems(state)) == ["counter 2 says 2 of domain 1, where 2 tasks are"]
     state.terms.total[2] = 2
     state.node_marks.other_u[1], state.node_marks.other_mem[1] = 7, 9
     assert len(list(find_problems(state))) == 3  # two sums of cores and one of memory
-    state.nodes.used_u[1] = state.nodes.alloc_u[1] = 7
-    state.nodes.used_mem[1] = 9
+    state.nodes.used_u[1] += 7
+    state.nodes.alloc_u[1] += 7
+    state.nodes.used_mem[1] += 9
     with np.errstate(over="ignore"):
         groups.rebuild(state.handle())
     validate_state(state)
