@@ -113,6 +113,14 @@ def test_a_group_stands_once_for_each_level_of_preference() -> None:
 def test_a_rule_names_the_first_node_of_a_group_that_it_allows() -> None:
     state = wished([], [2, 3])
     assert found(state) == [2]
+    with np.errstate(over="ignore"):
+        set_power(state.handle(), 0, DOWN)
+        set_power(state.handle(), 3, DOWN)
+    assert found(state) == [2]  # a group of two, of which it allows the second
+    with np.errstate(over="ignore"):
+        set_power(state.handle(), 1, DOWN)
+    assert found(state) == [2]
+    state = wished([], [2, 3])
     state.masks[1] = 0
     assert found(state) == []
     state.shapes["constraint"] = 0

@@ -246,42 +246,48 @@ def test_a_dynamic_priority_is_asked_for_every_task_that_may_go(seed: int) -> No
         assert found == in_order(state, may)
 
 
-def one_heap(count: int) -> State:
-    """A single shape, keys in order of the tasks' numbers, all waiting."""
+def one_heap(order: list[int]) -> State:
+    """A single shape; all tasks wait, with keys in this order."""
+    count = len(order)
     work = Workload.of_columns(
         "w", release_s=np.zeros(count), runtime_s=np.ones(count), shapes=(Shape(0, (Variant(),)),)
     )
     state = build_state(work, Cluster("c", (Node("n", 4, 1 << 30),)))
     state.replace(scratch=np.zeros(count, np.int32))
     state.rules["has_priority"] = 1
+    state.tasks.key[order], state.tasks.sequence[:] = np.arange(count), np.arange(count)
+    state.tasks.state[:] = READY
     for task in range(count):
-        state.tasks.key[task], state.tasks.sequence[task], state.tasks.state[task] = task, task, READY
         push(state.handle(), task)
     return state
 
 
-def test_a_heap_of_many_ghosts_is_made_anew() -> None:
+@pytest.mark.parametrize("step", [1, 7, 11, 29, 43])
+def test_a_heap_of_many_ghosts_is_made_anew(step: int) -> None:
     """Of 150 tasks the last are cancelled; at the 108th there are more than 64 ghosts beyond those that wait."""
-    state = one_heap(150)
+    order = [(3 + step * k) % 150 for k in range(150)]
+    state = one_heap(order)
     state.counts["free_task"] = -1
-    for task in range(149, 42, -1):
+    for task in order[:42:-1]:
         cancel(state.handle(), task)
     assert (int(state.shapes.ghosts[0]), int(state.shapes.waiting[0])) == (107, 43)
-    assert set(state.tasks.state[43:].tolist()) == {GHOST}
-    state.tasks.state[60] = LEFT  # its row was given up meanwhile
-    cancel(state.handle(), 42)
+    assert set(state.tasks.state[order[43:]].tolist()) == {GHOST}
+    given_up = order[60]
+    state.tasks.state[given_up] = LEFT  # its row was given up meanwhile
+    cancel(state.handle(), order[42])
     assert (int(state.shapes.ghosts[0]), int(state.shapes.waiting[0])) == (0, 42)
-    assert set(state.tasks.state[42:60].tolist()) == {CANCELLED} and int(state.tasks.state[60]) == FREE
-    assert (int(state.counts.free_task[0]), int(state.tasks.next[60])) == (60, -1)
+    assert set(state.tasks.state[order[42:60] + order[61:]].tolist()) == {CANCELLED}
+    assert int(state.tasks.state[given_up]) == FREE
+    assert (int(state.counts.free_task[0]), int(state.tasks.next[given_up])) == (given_up, -1)
     came = []
     while state.shapes.waiting[0]:
         came.append(head(state, 0))
         remove(state.handle(), came[-1])
-    assert came == list(range(42))
+    assert came == order[:42]
 
 
 def test_ghosts_at_the_head_of_a_heap_come_out_and_given_up_rows_are_free() -> None:
-    state = one_heap(6)
+    state = one_heap(list(range(6)))
     state.counts["free_task"] = -1
     for task in (1, 2, 3):
         cancel(state.handle(), task)
