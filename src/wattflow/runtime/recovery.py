@@ -80,6 +80,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
                           failures.get(found["id"], 0), _BLOB.decode(found["result"]) if found["result"] else None,
                           found["reason"])  # fmt: skip
         service.tasks[task.id] = task
+        service.warming.seen(spec)
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]

@@ -198,7 +198,8 @@ async def nodes(request: Request) -> Response:
         running[attempt.node] = running.get(attempt.node, 0) + 1
     return answer(request, [
         {"name": node.spec.name, "state": node.state, "cpus": node.spec.cpus, "memory_bytes": node.spec.memory_bytes,
-         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load}
+         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load,
+         "warm": sorted(node.warm)}
         for node in service.nodes
     ])  # fmt: skip
 

@@ -21,9 +21,10 @@ from wattflow.energy.gpu_load import Mps
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
 from wattflow.model.errors import MissingExtra, WattflowError
+from wattflow.runtime.executors.gpu_use import BusyReader, GpuUses, NvmlBusy
 from wattflow.runtime.executors.mig import Slice, Slices, slices_of
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, Lease
+from wattflow.runtime.messages import Device, GpuUse, Lease
 
 log = logging.getLogger(__name__)
 Sharing = Literal["exclusive", "time-slice", "mps", "mig"]
@@ -50,6 +51,7 @@ class GpuExecutor:
         meter: Of all GPUs; domains are ``gpu-0``, ``gpu-1``, …
         models, memory_bytes: By GPU, as announced.
         slices: Of each GPU, under MIG.
+        busy: Tells how busy they are; nobody does where None.
     """
 
     kind = "gpu"
@@ -61,6 +63,7 @@ class GpuExecutor:
         models: Sequence[str],
         memory_bytes: Sequence[int],
         slices: Sequence[Sequence[Slice]] = (),
+        busy: BusyReader | None = None,
     ) -> None:
         self._meter, self.sharing = meter, sharing
         slots = TURNS if sharing == "time-slice" else 1
@@ -71,6 +74,8 @@ class GpuExecutor:
         for gpu, parts in zip(self._gpus, slices, strict=False):
             gpu.slices = Slices(parts)
         self._joules: dict[int, float] = {}
+        self._busy, self._uses = busy, GpuUses(busy)
+        self._processes: ProcessExecutor | None = None
 
     @classmethod
     def find(cls, sharing: Sharing = "exclusive") -> GpuExecutor | None:
@@ -86,7 +91,7 @@ class GpuExecutor:
             raise WattflowError(
                 "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
             )
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices)
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, NvmlBusy())
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""
@@ -107,6 +112,7 @@ class GpuExecutor:
         if part is not None:
             share, environment["CUDA_VISIBLE_DEVICES"] = part.share, part.uuid
         self._count(gpu)
+        self._processes = processes
         gpu.running[lease.fence] = share
         try:
             return await processes.run(replace(work, isolate=True, environment=environment))
@@ -138,7 +144,17 @@ class GpuExecutor:
 
     def busy(self) -> Sequence[float]:
         """Share of the last moments in which each GPU ran a kernel, as NVML tells it."""
-        return [] if self._meter.name != "nvml" else [_busy(gpu.index) for gpu in self._gpus]
+        return [] if self._busy is None else [self._busy.device(gpu.index) or 0.0 for gpu in self._gpus]
+
+    def sample(self) -> None:
+        """Read how busy each GPU is and whom that is to be put down to."""
+        pids = self._processes.running() if self._processes is not None else {}
+        for gpu in self._gpus:
+            self._uses.sample(gpu.index, gpu.running, pids, turns=self.sharing == "time-slice")
+
+    def use(self, fence: int) -> GpuUse | None:
+        """What work that is over made of its GPU."""
+        return self._uses.take(fence)
 
     async def close(self) -> None:
         """Stop the daemons."""
@@ -186,15 +202,6 @@ def _slices(index: int) -> list[Slice]:
         return slices_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
     except ImportError:
         raise MissingExtra("MIG slices need nvidia-ml-py: pip install 'wattflow[meters]'") from None
-
-
-def _busy(index: int) -> float:
-    try:
-        import pynvml
-
-        return float(pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(index)).gpu) / 100
-    except Exception:
-        return 0.0
 
 
 def _memory_bytes(index: int) -> int:
