@@ -17,7 +17,7 @@ import msgspec
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
-from wattflow.model.profile import PowerProfile, Provenance, Scope
+from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function
 from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
@@ -184,15 +184,23 @@ def model_node(node: m.Node) -> model.Node:
     if node.busy:
         curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
         power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(
-        model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
-                     slots=device.slots, interference=device.interference) for device in node.devices
-    )  # fmt: skip
+    devices = tuple(model_device(device) for device in node.devices)
     sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
         architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
         sleep=sleep, keep_alive_s=node.keep_alive_s,
+    )  # fmt: skip
+
+
+def model_device(device: m.Device) -> model.Device:
+    """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
+    power = DeviceProfile()
+    if device.idle_w is not None and device.full_w is not None:
+        power = DeviceProfile((0.0, 1.0), (device.idle_w, device.full_w), Provenance.GUESSED)
+    return model.Device(
+        kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
+        slots=device.slots, interference=device.interference, power=power,
     )  # fmt: skip
 
 

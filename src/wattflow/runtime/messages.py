@@ -157,7 +157,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
-    """A GPU or FPGA of a node, as its agent found it."""
+    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them."""
 
     kind: Literal["gpu", "fpga"]
     model: str = "generic"
@@ -165,6 +165,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
     sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     interference: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    idle_w: Seconds | None = None
+    full_w: Seconds | None = None
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -61,6 +61,18 @@ def _fill(service: Service, database: sa.Engine) -> None:
         _workflow(service, database, row)
     for row in reads.open_attempts(database):
         _attempt(service, row)
+    for row in reads.gpu_uses(database):
+        _gpu_use(service, row)
+
+
+def _gpu_use(service: Service, row: Found) -> None:
+    """What was learned on GPUs before is learned again, from the ends that taught it."""
+    node = service.nodes.get(row["node"])
+    _, spec = _TASK.decode(row["spec"])
+    if node is not None:
+        use = m.GpuUse(row["gpu_duty"], row["gpu_beside"] or 0.0, row["gpu_samples"] or 0)
+        runtime_s = row["ended_s"] - row["started_s"]
+        service.learning.on_gpu(spec, row["variant"], node.spec, row["device"], runtime_s, use)
 
 
 def _workflow(service: Service, database: sa.Engine, row: Found) -> None:

@@ -295,7 +295,8 @@ class Service:
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
         now_s = self.now()
         deadline_s = spec.deadline_s or submission.deadline_s
-        shape = self.decider.shape(list(spec.variants), spec.function_name)
+        duties = self.learning.gpus.duties(spec.function_name, spec.variants)
+        shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
         engine = self.decider.put(
             TASK, shape, workflow=workflow.engine, tag=self.next_task,
             estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
@@ -307,9 +308,8 @@ class Service:
         self.next_task += 1
         for parent in self._parents(task):
             self.decider.put(EDGE, parent.engine, engine)
-        self.tasks[task.id] = task
         self.warming.seen(spec)
-        workflow.keys[spec.key] = task.id
+        self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)
 

@@ -79,6 +79,8 @@ attempts = sa.Table(
     sa.Column("gpu_duty", sa.Float),
     sa.Column("gpu_beside", sa.Float),
     sa.Column("gpu_samples", sa.Integer),
+    sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
+             postgresql_where=sa.text("gpu_duty IS NOT NULL")),
 )  # fmt: skip
 
 nodes = sa.Table(

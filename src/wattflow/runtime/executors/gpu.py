@@ -17,16 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from wattflow.energy.gpu_load import Mps
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
 from wattflow.model.errors import MissingExtra, WattflowError
-from wattflow.runtime.executors.gpu_use import BusyReader, GpuUses, NvmlBusy
+from wattflow.runtime.executors.gpu_use import BusyReader, GpuUses, nvml_busy
 from wattflow.runtime.executors.mig import Slice, Slices, slices_of
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.messages import Device, GpuUse, Lease
 
 log = logging.getLogger(__name__)
+IDLE_SHARE = 0.12
+"""Guess of what a GPU draws that does nothing, of its power limit; a measured H200: 80 of 700 W (`docs/energy.md`)."""
 Sharing = Literal["exclusive", "time-slice", "mps", "mig"]
 TURNS = 10
 """Tasks on one GPU at once under time-slicing, as in the HPE paper's experiment."""
@@ -52,6 +56,7 @@ class GpuExecutor:
         models, memory_bytes: By GPU, as announced.
         slices: Of each GPU, under MIG.
         busy: Tells how busy they are; nobody does where None.
+        limits_w: Their power limits, where known: the engine counts with watts that rise evenly up to them.
     """
 
     kind = "gpu"
@@ -64,6 +69,7 @@ class GpuExecutor:
         memory_bytes: Sequence[int],
         slices: Sequence[Sequence[Slice]] = (),
         busy: BusyReader | None = None,
+        limits_w: Sequence[float] = (),
     ) -> None:
         self._meter, self.sharing = meter, sharing
         slots = TURNS if sharing == "time-slice" else 1
@@ -71,6 +77,8 @@ class GpuExecutor:
             _Gpu(n, Device(kind="gpu", model=model, memory_bytes=size, sharing=sharing, slots=slots))
             for n, (model, size) in enumerate(zip(models, memory_bytes, strict=True))
         ]
+        for gpu, limit_w in zip(self._gpus, limits_w, strict=False):
+            gpu.about = msgspec.structs.replace(gpu.about, idle_w=IDLE_SHARE * limit_w, full_w=limit_w)
         for gpu, parts in zip(self._gpus, slices, strict=False):
             gpu.slices = Slices(parts)
         self._joules: dict[int, float] = {}
@@ -86,12 +94,15 @@ class GpuExecutor:
             return None
         names = [domain.name for domain in meter.domains]
         models = [str(meter.about(name).get("model") or "gpu") for name in names]
+        limits = [meter.about(name).get("limit_w") for name in names]
+        limits_w = [limit for limit in limits if isinstance(limit, float)] if all(limits) else []
         slices = [_slices(n) for n in range(len(names))] if sharing == "mig" else []
         if sharing == "mig" and not any(slices):
             raise WattflowError(
                 "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
             )
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, NvmlBusy())
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(),
+                   limits_w)  # fmt: skip
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""

@@ -30,11 +30,9 @@ class BusyReader(Protocol):
 class NvmlBusy:
     """What NVML tells."""
 
-    def __init__(self) -> None:
-        import pynvml
-
-        pynvml.nvmlInit()
-        self._nvml: Any = pynvml
+    def __init__(self, nvml: Any) -> None:
+        nvml.nvmlInit()
+        self._nvml = nvml
         self._seen_us: dict[int, int] = {}
 
     def device(self, index: int) -> float | None:
@@ -57,6 +55,15 @@ class NvmlBusy:
 
     def _handle(self, index: int) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(index)
+
+
+def nvml_busy() -> NvmlBusy | None:
+    """NVML's reader; None without nvidia-ml-py."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    return NvmlBusy(pynvml)
 
 
 @dataclass(slots=True)
