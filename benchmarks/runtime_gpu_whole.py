@@ -1,6 +1,8 @@
 """The whole product on a real GPU: server, agent, workflow, learned duty, joules (`make bench-runtime-gpu-whole`).
 
-Needs an NVIDIA GPU with MPS, torch and nvidia-ml-py, and what a server needs (`wattflow[serve]`). Starts `wattflow up`
+Needs an NVIDIA GPU with MPS, torch and nvidia-ml-py, and what a server needs (`wattflow[serve]`; on a machine without a
+network: `pip install --target wheels --python-version 3.12 --only-binary=:all: …` elsewhere, `PYTHONPATH=src:wheels`
+there). Starts `wattflow up`
 in a folder of its own on loopback, then
 
 1. runs `examples/runtime/mixed_devices.py`: CPUs and a GPU as it chooses (an FPGA only where Verilator is installed);
@@ -111,7 +113,7 @@ def learned_duty(client: Any, connection: Any, options: argparse.Namespace) -> N
             runtime_s = attempt["ended_s"] - attempt["started_s"]
             told.append({"beside": beside, "own_duty": busy_s / runtime_s, "loop_s": lasted_s, "runtime_s": runtime_s,
                          "read_duty": attempt["gpu_duty"], "read_beside": attempt["gpu_beside"],
-                         "samples": attempt["gpu_samples"], "variant": attempt["variant_name"],
+                         "samples": attempt["gpu_samples"], "device": attempt["device"],
                          "cold_s": attempt["cold_s"], "joules": joules.joules,
                          "provenance": joules.provenance})  # fmt: skip
             print(f"# {json.dumps(told[-1])}", flush=True)
