@@ -434,6 +434,10 @@ class Engine:
         """What is known of each function, by name."""
         return {function.name: function for function in self._shapes.functions}
 
+    def function_name(self, number: int) -> str:
+        """The function that a WARM action names."""
+        return self._shapes.functions[number].name
+
     @property
     def counts(self) -> dict[str, int]:
         """Counters: stale reports, decisions, scored candidates, and what waits, runs and is open."""
