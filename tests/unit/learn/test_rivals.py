@@ -23,7 +23,7 @@ def test_a_net_learns_what_it_is_shown() -> None:
     x = rng.normal(size=(200, 3)).astype(np.float32)
     y = (x[:, 0] * x[:, 1]).astype(np.float32)
     for _ in range(1500):
-        net.descend(((net.forward(x)[:, 0] - y) / len(y))[:, None], 1e-2)
+        net.descend((net.forward(x) - y[:, None]) / np.float32(len(y)), 1e-2)
     assert np.mean((net.forward(x)[:, 0] - y) ** 2) < 0.1 * np.var(y)
 
 
@@ -51,11 +51,13 @@ def test_a_selector_that_always_names_the_flagship_is_the_flagship(small: Scenar
 @pytest.mark.parametrize("name", list(files.RIVALS))
 def test_every_rival_learns_plays_and_is_kept_in_a_file(name: str, small: Scenario, tmp_path: Path) -> None:
     agent: Agent = files.RIVALS[name].start(1)
-    before = [w.copy() for w, _ in agent.net.layers]
+    # Where one shape of tasks waits at a time a kernel has no choice, and only its critic learns.
+    layers = [pair for net in (agent.net, agent.critic) if net is not None for pair in net.layers]
+    before = [w.copy() for w, _ in layers]
     arena = Arena(agent, lambda _: small, 1, 2)
     trainer = training.trainer_of(agent, arena, 1)
     assert np.isfinite(trainer.round())
-    assert any((w != old).any() for (w, _), old in zip(agent.net.layers, before, strict=True))
+    assert any((w != old).any() for (w, _), old in zip(layers, before, strict=True))
     stream = play.open_stream(agent, small, 4)
     found = play.roll(agent, stream)
     assert found.energy_j > 0.0 and stream.state.counts.open[0] == 0
