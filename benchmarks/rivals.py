@@ -95,8 +95,8 @@ def judge(given: argparse.Namespace) -> None:
     rows = evaluate.judge_all(places, plan, given.workers)
     rows += judging.judge_all(places, plan, given.workers, lambda share, text: print(f"{100 * share:.0f} %"), folder)
     table = {(row.place, row.policy): row for row in rows}
-    names = learned_rivals.present(table, places, judging.NAMES)
-    for name in judging.NAMES:
+    names = learned_rivals.present(table, places)
+    for name in learned_rivals.NAMES:
         if name not in names:
             print(f"{name} has no weights for some fold: not judged")
     sheet = learned_rivals.sheet(table, places, names)

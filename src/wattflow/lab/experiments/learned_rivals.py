@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wattflow.lab.experiments.outcome import Figure, Sheet
+from wattflow.lab.experiments.outcome import Figure, Progress, Sheet
 from wattflow.learn import evaluate, paired, portfolio
-from wattflow.learn.evaluate import OURS, PORTFOLIO, Place, Row
+from wattflow.learn.evaluate import OURS, PORTFOLIO, Place, Plan, Row
 from wattflow.learn.paired import Paired
+from wattflow.model.errors import MissingExtra
 
 Table = Mapping[tuple[Place, str], Row]
+NAMES = ("actor-critic-selector", "rlscheduler-kernel", "dqn-placement", "distilled")
+"""Those that may be judged beside the learned policy."""
+_log = logging.getLogger(__name__)
 
 
-def present(table: Table, there: Sequence[Place], names: Sequence[str]) -> list[str]:
+def present(table: Table, there: Sequence[Place]) -> list[str]:
     """Those that were judged in every scenario."""
-    return [name for name in names if all((place, name) in table for place in there)]
+    return [name for name in NAMES if all((place, name) in table for place in there)]
 
 
-def against(table: Table, there: Sequence[Place], ours: str, theirs: str) -> Paired:
+def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
     """Paired log-ratios of joules, by application, scenario and seed."""
     logs: dict[str, list[list[float]]] = {}
     for place in there:
-        pairs = zip(table[place, ours].results, table[place, theirs].results, strict=True)
+        pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
         logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
     return paired.compare(logs)
 
 
-def within(table: Table, place: Place, name: str) -> bool:
-    """Whether the bound on waiting is kept, and no deadline newly missed."""
-    slower = evaluate.slower(table[place, name], table[place, portfolio.BASELINE])
-    return slower <= portfolio.BOUND and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
+def keeps(table: Table, place: Place, name: str) -> bool:
+    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
+    within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
+    return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
+
+
+def judged(there: Sequence[Place], plan: Plan, workers: int, progress: Progress) -> list[Row]:
+    """All that learn; none without the environment's extra."""
+    try:
+        from wattflow.learn.rivals import judging
+    except MissingExtra as error:
+        _log.warning("rivals are not judged: %s", error)
+        return []
+    return judging.judge_all(there, plan, workers, progress)
 
 
 def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:
     """Each of them, the portfolio and ours against the portfolio, and how long people wait."""
     rows = []
     for name in (*names, PORTFOLIO, OURS):
-        joules = "–" if name == PORTFOLIO else against(table, there, name, PORTFOLIO).text
-        ours = "–" if name == OURS else against(table, there, OURS, name).text
+        joules = "–" if name == PORTFOLIO else compare(table, there, PORTFOLIO, name).text
+        ours = "–" if name == OURS else compare(table, there, name).text
         slower = [evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) for place in there]
-        kept = sum(within(table, place, name) for place in there)
+        kept = sum(keeps(table, place, name) for place in there)
         missed = sum(evaluate.newly_missed(table[p, name], table[p, portfolio.PUNCTUAL]) for p in there)
         rows.append((name, joules, ours, f"{kept} of {len(there)}", f"{np.median(slower):.3f}", str(missed)))
     columns = (
@@ -57,8 +72,8 @@ def figures(table: Table, there: Sequence[Place], names: Sequence[str]) -> tuple
     made: list[Figure] = []
     for name in names:
         label = f"learned_against_{name}".replace("-", "_")
-        one = against(table, there, OURS, name)
+        one = compare(table, there, name)
         made.append(Figure(label, one.percent, "%", "<0", one.percent < 0.0))
-        more = sum(within(table, p, OURS) - within(table, p, name) for p in there)
+        more = sum(keeps(table, p, OURS) - keeps(table, p, name) for p in there)
         made.append(Figure(f"{label}_more_within_bound", more, f"of_{len(there)}", "≥0", more >= 0))
     return tuple(made)

@@ -1,4 +1,7 @@
-"""Rivals in the scenarios of the evaluation: same workloads, seeds and errors, weights that have not seen the fold."""
+"""Rivals in the scenarios of the evaluation: same workloads, seeds and errors, weights that have not seen the fold.
+
+The rule distilled from the learned policy is judged with them, on top of the same dials as the network has.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from wattflow.learn import evaluate, portfolio
 from wattflow.learn.evaluate import Place, Plan, Row, scenario_of
 from wattflow.learn.rivals import files, play
+from wattflow.policy import distilled, weights
 
-NAMES = tuple(files.RIVALS)
+RULE = "distilled"
+NAMES = (*files.RIVALS, RULE)
 """Policies that are judged here."""
 
 
@@ -25,7 +31,20 @@ def judge(place: Place, plan: Plan, folder: Path | None = None) -> list[Row]:
             agent = files.load(path)
             found = tuple(play.roll(agent, play.open_stream(agent, scenario, seed)) for seed in range(plan.seeds))
             rows.append(Row(place, name, path.stem, found))
-    return rows
+    return [*rows, by_rule(place, plan)]
+
+
+def by_rule(place: Place, plan: Plan) -> Row:
+    """The distilled rule of the weights that have not seen the fold."""
+    name = f"fold-{place.fold}" if place.fold >= 0 else "rule"
+    policy = distilled.with_rule(weights.load(distilled.path(name))[0])
+    policy = policy.with_params(**evaluate.dials(place.fold, place.load))
+    scenario = scenario_of(place, plan)
+    found = tuple(
+        portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
+        for seed in range(plan.seeds)
+    )
+    return Row(place, RULE, f"{RULE} {name}", found)
 
 
 def judge_all(
