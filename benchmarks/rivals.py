@@ -44,7 +44,7 @@ def train(given: argparse.Namespace) -> None:
     end = began + 60.0 * given.wall - SPARE_S
     folds = [int(text) for text in given.folds.split(",")]
     jobs = [
-        training.Job(name, fold, given.seed, given.count, given.stream_tasks, given.chosen_on)
+        training.Job(name, fold, given.seed, given.count, given.stream_tasks, given.chosen_on, given.looks)
         for fold in folds
         for name in given.rivals.split(",")
     ]
@@ -120,6 +120,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=32, help="streams at once")
     parser.add_argument("--stream-tasks", type=int, default=300, help="tasks of a training stream")
     parser.add_argument("--chosen-on", type=int, default=40, help="scenarios that checkpoints are compared on")
+    parser.add_argument("--looks", type=int, default=8, help="comparisons of checkpoints in a run")
     parser.add_argument("--tasks", type=int, default=600, help="tasks of a stream that is judged")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="judge few scenarios, to see that it runs")

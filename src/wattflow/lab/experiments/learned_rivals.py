@@ -15,7 +15,8 @@ from wattflow.learn.paired import Paired
 from wattflow.model.errors import MissingExtra
 
 Table = Mapping[tuple[Place, str], Row]
-NAMES = ("actor-critic-selector", "rlscheduler-kernel", "dqn-placement", "distilled")
+RULE = "distilled"
+NAMES = ("actor-critic-selector", "rlscheduler-kernel", "dqn-placement", RULE)
 """Those that may be judged beside the learned policy."""
 _log = logging.getLogger(__name__)
 
@@ -68,12 +69,21 @@ def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:
 
 
 def figures(table: Table, there: Sequence[Place], names: Sequence[str]) -> tuple[Figure, ...]:
-    """Ours against each; and in how many more scenarios we keep the bound."""
+    """Ours against each, each against the portfolio, and in how many more scenarios we keep the bound.
+
+    The distilled rule is ours too: it has no goal.
+    """
     made: list[Figure] = []
     for name in names:
-        label = f"learned_against_{name}".replace("-", "_")
-        one = compare(table, there, name)
-        made.append(Figure(label, one.percent, "%", "<0", one.percent < 0.0))
+        label, rule = name.replace("-", "_"), name == RULE
+        ours, theirs = compare(table, there, name), compare(table, there, PORTFOLIO, name)
         more = sum(keeps(table, p, OURS) - keeps(table, p, name) for p in there)
-        made.append(Figure(f"{label}_more_within_bound", more, f"of_{len(there)}", "≥0", more >= 0))
+        made += [
+            Figure(f"learned_against_{label}", ours.percent, "%", "none" if rule else "<0", rule or ours.percent < 0.0),
+            Figure(f"{label}_against_portfolio", theirs.percent, "%", "none", True),
+            Figure(
+                f"learned_within_bound_beyond_{label}", more, f"of_{len(there)}", "none" if rule else "≥0",
+                rule or more >= 0,
+            ),
+        ]  # fmt: skip
     return tuple(made)
