@@ -53,7 +53,8 @@ def test_rivals_are_listed_where_they_were_judged_everywhere() -> None:
     names = [row[0] for row in outcome.sheets[-1].rows]
     assert names == ["dqn-placement", "portfolio", OURS]
     found = {f.name: (f.value, f.ok) for f in outcome.figures}
-    assert found["learned_against_dqn_placement"] == (pytest.approx(-19.8, abs=0.3), True)
+    value, ok = found["learned_against_dqn_placement"]
+    assert value == pytest.approx(-19.8, abs=0.3) and ok
     assert found["learned_within_bound_beyond_dqn_placement"] == (len(PLACES), True)
     assert "learned_against_distilled" not in found
 
