@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.files.strict_table import StrictTable
+from wattflow.lab.experiments import learned_rivals
+from wattflow.lab.experiments.learned_rivals import Table, compare, keeps
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.learn import curves, evaluate, paired, portfolio
 from wattflow.learn.evaluate import FLAGSHIP, OURS, PORTFOLIO, REHEARSED, SWEEP, Place, Plan, Row
@@ -24,12 +26,12 @@ from wattflow.model.errors import InvalidInput
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""
 AGAINST = {PORTFOLIO: 3.0, SWEEP: 5.0, FLAGSHIP: 0.0}
-Table = dict[tuple[Place, str], Row]
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedSettings:
-    """What the file says. ``folder`` names other workflows: a folder with one for each application."""
+    """What the file says. ``folder`` names other workflows: a folder with one for each application; ``rivals``: whether
+    the literature's and the distilled rule are judged too."""
 
     clusters: tuple[str, ...]
     random_clusters: int
@@ -37,6 +39,7 @@ class LearnedSettings:
     plan: Plan
     workers: int
     folder: str
+    rivals: bool = True
 
 
 def read(table: StrictTable) -> LearnedSettings:
@@ -56,6 +59,7 @@ def read(table: StrictTable) -> LearnedSettings:
         plan=plan,
         workers=table.whole("workers", 2) or os.cpu_count() or 1,
         folder=table.text("folder", ""),
+        rivals=table.choice("rivals", ("yes", "no"), "yes") == "yes",
     )
     if plan.seeds < 1 or plan.tasks < 1:
         table.problem("seeds", "seeds and tasks must be at least 1")
@@ -68,6 +72,8 @@ def run(settings: LearnedSettings, progress: Progress) -> Outcome:
     """Judge every scenario and compare."""
     started = time.perf_counter()
     rows = evaluate.judge_all(places(settings), settings.plan, settings.workers, progress)
+    if settings.rivals:
+        rows += learned_rivals.judged(places(settings), settings.plan, settings.workers, progress)
     return outcome(rows, time.perf_counter() - started)
 
 
@@ -88,6 +94,7 @@ def outcome(rows: Sequence[Row], seconds: float) -> Outcome:
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
+<<<<<<< HEAD
     ours = [name for name in (OURS, REHEARSED) if (there[0], name) in table]
     sheets: list[Sheet] = []
     made: list[Figure] = []
@@ -122,6 +129,28 @@ def keeps(table: Table, place: Place, name: str) -> bool:
     """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
     within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
     return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
+=======
+    found = {name: compare(table, there, name) for name in names}
+    kept = [p for p in there if keeps(table, p, OURS)]
+    both = {
+        name: compare(table, [p for p in kept if keeps(table, p, name)], name)
+        for name in names
+        if any(keeps(table, p, name) for p in kept)
+    }
+    corrected = paired.holm({name: one.p for name, one in found.items()})
+    sheets: tuple[Sheet, ...] = (
+        against(found, both, corrected),
+        by_cluster(table, there),
+        bounds_kept(table, there, [OURS, *names]),
+    )
+    rivals = learned_rivals.present(table, there)
+    if rivals:
+        sheets = (*sheets, learned_rivals.sheet(table, there, rivals))
+    results = {"rows": [evaluate.as_data(row) for row in rows], "seconds": seconds}
+    pictures = {"curves": curves.draw} if curves.shipped() else {}
+    every = (*figures(table, there, found, both), *learned_rivals.figures(table, there, rivals))
+    return Outcome(sheets, every, results, NOTES, pictures)
+>>>>>>> rivals
 
 
 def figures(
