@@ -94,7 +94,6 @@ def outcome(rows: Sequence[Row], seconds: float) -> Outcome:
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-<<<<<<< HEAD
     ours = [name for name in (OURS, REHEARSED) if (there[0], name) in table]
     sheets: list[Sheet] = []
     made: list[Figure] = []
@@ -111,46 +110,13 @@ def outcome(rows: Sequence[Row], seconds: float) -> Outcome:
         made += figures(mine, table, there, found, both)
     made += seeds(table, there)
     sheets.append(bounds_kept(table, there, [*ours, *names]))
+    rivals = learned_rivals.present(table, there)
+    if rivals:
+        sheets.append(learned_rivals.sheet(table, there, rivals))
+        made += learned_rivals.figures(table, there, rivals)
     results = {"rows": [evaluate.as_data(row) for row in rows], "seconds": seconds}
     pictures = {"curves": curves.draw} if curves.shipped() else {}
     return Outcome(tuple(sheets), tuple(made), results, NOTES, pictures)
-
-
-def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
-    """Paired log-ratios of joules, by application, scenario and seed."""
-    logs: dict[str, list[list[float]]] = {}
-    for place in there:
-        pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
-        logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
-    return paired.compare(logs)
-
-
-def keeps(table: Table, place: Place, name: str) -> bool:
-    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
-    within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
-    return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
-=======
-    found = {name: compare(table, there, name) for name in names}
-    kept = [p for p in there if keeps(table, p, OURS)]
-    both = {
-        name: compare(table, [p for p in kept if keeps(table, p, name)], name)
-        for name in names
-        if any(keeps(table, p, name) for p in kept)
-    }
-    corrected = paired.holm({name: one.p for name, one in found.items()})
-    sheets: tuple[Sheet, ...] = (
-        against(found, both, corrected),
-        by_cluster(table, there),
-        bounds_kept(table, there, [OURS, *names]),
-    )
-    rivals = learned_rivals.present(table, there)
-    if rivals:
-        sheets = (*sheets, learned_rivals.sheet(table, there, rivals))
-    results = {"rows": [evaluate.as_data(row) for row in rows], "seconds": seconds}
-    pictures = {"curves": curves.draw} if curves.shipped() else {}
-    every = (*figures(table, there, found, both), *learned_rivals.figures(table, there, rivals))
-    return Outcome(sheets, every, results, NOTES, pictures)
->>>>>>> rivals
 
 
 def figures(
