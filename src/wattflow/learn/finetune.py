@@ -24,7 +24,6 @@ from wattflow.learn.evolve import Progress, Settings, Trainer
 from wattflow.learn.recorded import Recorded
 from wattflow.learn.trial import Judge
 from wattflow.model.errors import InvalidInput
-from wattflow.policy import weights
 
 Floats = NDArray[np.float64]
 USUAL = Settings(directions=16, tries=2, sigma=0.08, rate=0.01, decay=0.0, warm=0)
@@ -93,7 +92,7 @@ class FineTuner(Trainer):
         self, present: Floats, recent: Sequence[Judge], old: Sequence[Judge] = (), settings: Settings = USUAL,
         workers: int = 1,
     ) -> None:  # fmt: skip
-        zeros = np.zeros(weights.SIZE)
+        zeros = np.zeros_like(present)
         self.settings = settings
         self.progress = Progress(present.copy(), zeros.copy(), zeros.copy(), present.copy(), best=present.copy())
         self.pool = ThreadPoolExecutor(workers)
