@@ -344,10 +344,10 @@ class Engine:
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())
-        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 64
+        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 65
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
-        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 64
+        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 65
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
