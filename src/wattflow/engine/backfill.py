@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fit
-from wattflow.kernel.jit import inner
+from wattflow.engine.parts import RICH
+from wattflow.kernel.jit import inner, optional
 
 NO_RESERVATION = -2
 """In place of a reserved node: no head waits. −1: one waits, for no node in particular."""
 
 
-@inner
+@optional(RICH)
 def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 
