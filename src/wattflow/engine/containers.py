@@ -150,6 +150,17 @@ def _pass_of_function(state, c, after):
 
 
 @inner
+def forget(state, node, fn):
+    """Drop all idle containers of a function on a node."""
+    c = state.nodes[node].first_container
+    while c >= 0:
+        after = state.containers[c].next_node
+        if state.containers[c].function == fn:
+            drop(state, c)
+        c = after
+
+
+@inner
 def load_device(state, node, device, fn):
     """Another function's kernel goes into an FPGA."""
     groups.leave(state, node)

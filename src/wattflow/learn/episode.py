@@ -82,6 +82,21 @@ def _close(state, world, functions):
 
 
 @inner
+def _offered(ask, n):
+    """Bring the rows that the flagship's rules allow to the front, in their order; how many there are.
+
+    A cost of inf means "not here": where all are inf the flagship lets the task wait, and so does the environment.
+    """
+    kept = 0
+    for r in range(n):
+        if ask.rows[r].kind != PLACE or ask.rows[r].cost < math.inf:
+            if kept < r:
+                wanting._swap(ask, kept, r)
+            kept += 1
+    return kept
+
+
+@inner
 def step_one(state, world, ask, functions, chosen, joint, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
     clock = state.clock[0]
@@ -94,7 +109,10 @@ def step_one(state, world, ask, functions, chosen, joint, joules):
             task, n = wanting.want_one(state, ask, functions, chosen)
             chosen = NONE
             if task >= 0:
-                return np.int64(n)
+                n = _offered(ask, n)
+                if n > 0:
+                    return np.int64(n)
+                continue
             if task != NOTHING:
                 return np.int64(BAD) if task == wanting.BAD else np.int64(GROW)
             _close(state, world, functions)

@@ -344,10 +344,10 @@ class Engine:
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())
-        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 64
+        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 65
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
-        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 64
+        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 65
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
@@ -433,6 +433,10 @@ class Engine:
     def functions(self) -> dict[str, Function]:
         """What is known of each function, by name."""
         return {function.name: function for function in self._shapes.functions}
+
+    def function_name(self, number: int) -> str:
+        """The function that a WARM action names."""
+        return self._shapes.functions[number].name
 
     @property
     def counts(self) -> dict[str, int]:

@@ -8,8 +8,9 @@ from wattflow.engine import fold, view
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel.jit import inner, optional
+from wattflow.kernel.power import TRANSFER_J
 from wattflow.sim import clocks, gangs, power, running, sleep
-from wattflow.sim.world import COLD, DATA, FINISH, HOLD, LATENCY, MESSAGE, OK, STAGE_END, TRANSFER_J, WAKE
+from wattflow.sim.world import COLD, DATA, FINISH, HOLD, LATENCY, MESSAGE, OK, STAGE_END, WAKE
 
 
 @inner

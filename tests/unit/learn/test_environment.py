@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,10 @@ pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env
 
-from wattflow.learn.environment import SchedulingEnv, SchedulingVectorEnv
+from wattflow.learn import episode, scenarios
+from wattflow.learn.environment import Episode, SchedulingEnv, SchedulingVectorEnv
 from wattflow.learn.scenarios import Scenario
+from wattflow.live import wanted
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -36,6 +40,18 @@ def test_the_first_row_is_the_flagship_and_waiting_is_borne(small: Scenario) -> 
     while not ended:
         *_, ended, _, info = env.step(int(rng.integers(64)))
     assert env._episode.state.counts.open[0] == 0
+
+
+@pytest.mark.parametrize("seed", [0, 16, 20])
+def test_the_first_row_is_the_flagship_where_it_lets_tasks_wait(small: Scenario, seed: int) -> None:
+    cluster = scenarios.random_cluster(np.random.default_rng(seed), "other")
+    one = Episode(replace(small, cluster=cluster, stream=replace(small.stream, load=0.3)), seed, joint=False)
+    nothing = np.zeros((0, episode.WIDTH), np.float32)
+    shown = one.step(wanted.NONE, nothing)
+    while shown > 0:
+        shown = one.step(0, nothing)
+    one.closing_reward()
+    assert one.judge.trial.result() == one.judge.reference
 
 
 def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:

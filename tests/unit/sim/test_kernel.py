@@ -10,8 +10,10 @@ import pytest
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel import jit
-from wattflow.model.cluster import Sleep
-from wattflow.model.profile import PowerProfile
+from wattflow.model.cluster import Device, Sleep
+from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Shape
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.adopt import adopt
@@ -51,6 +53,16 @@ def test_pinned_jobs_fill_lanes_from_the_lowest() -> None:
     """
     run = simulate(tasks([10.0, 10.0, 2.0, 4.0, 2.0]), nodes(node(3, allocatable_cores=5, sharing="pinned")), "fifo")
     assert run.end_s_by_task().tolist() == pytest.approx([11.0, 12.0, 2.0, 5.0, 4.0])
+
+
+def test_a_device_task_beside_pinned_jobs_slows_them_while_it_runs() -> None:
+    """A core of two threads, which together do 1.25 of its work. The card's task keeps one thread busy for 4 s, so that
+    the job beside it has done 2.5 of its 10 s; it is alone from there on, and so is one that comes later."""
+    card = Device("gpu", "a", power=DeviceProfile((0.0, 1.0), (0.0, 10.0)))
+    pinned = node(1, threads_per_core=2, smt_slowdown=1.6, sharing="pinned", devices=(card,))
+    shapes = (Shape(0, (Variant("gpu", 1, 0, "gpu", 1),)), Shape(0, (Variant(),)))
+    work = tasks([4.0, 10.0, 3.0], release=[0.0, 0.0, 20.0], shapes=shapes, shape=np.array([0, 1, 1], np.int32))
+    assert simulate(work, nodes(pinned), "fifo").end_s_by_task().tolist() == pytest.approx([4.0, 11.5, 23.0])
 
 
 def test_tables_grow_only_where_room_ran_out() -> None:
