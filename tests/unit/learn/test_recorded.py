@@ -81,6 +81,14 @@ def test_attempts_of_a_run_are_the_runtimes_on_a_node_of_speed_1(small: Scenario
     assert np.median(ratio) < 2.0
 
 
+def test_attempts_of_another_workload_are_refused(small: Scenario) -> None:
+    run = Simulation(small.draw(3), small.cluster, "eft").run()
+    with pytest.raises(InvalidInput, match="none of the"):
+        recorded.with_attempts(
+            recorded.blocks("a", small.draw(3), small.cluster)[0].workload, run.attempts, small.cluster
+        )
+
+
 def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scenario) -> None:
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]
