@@ -10,7 +10,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
-from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, TablesType
+from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
 from wattflow.kernel.memory import block
 
 _OWNERS: weakref.WeakValueDictionary[int, Tables] = weakref.WeakValueDictionary()
@@ -110,8 +110,7 @@ class Tables:
         key = (type(self), tuple((table.dtype, table.ndim) for table in tables))
         if key not in self._kinds:
             fields = tuple(
-                (name, from_dtype(plain(table.dtype)), table.ndim)
-                for name, table in zip(self.NAMES, tables, strict=True)
+                (name, _item(table.dtype), table.ndim) for name, table in zip(self.NAMES, tables, strict=True)
             )
             self._kinds[key] = TablesType(type(self).__name__, fields)
         return self._kinds[key]
@@ -204,6 +203,12 @@ def _check(name: str, table: Any) -> None:
     """Compiled code counts rows from the table's address on, and writes."""
     if not (table.flags.c_contiguous and table.flags.writeable and table.flags.aligned):
         raise ValueError(f"table {name} must be contiguous, aligned and writeable; pass a copy of it")
+
+
+def _item(dtype: np.dtype[Any]) -> Any:
+    """The compiled type of a table's items."""
+    kind = from_dtype(plain(dtype))
+    return RowType(kind) if dtype.names else kind
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
