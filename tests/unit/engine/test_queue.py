@@ -265,7 +265,7 @@ def one_heap(order: list[int]) -> State:
 @pytest.mark.parametrize("step", [1, 7, 11, 29, 43])
 def test_a_heap_of_many_ghosts_is_made_anew(step: int) -> None:
     """Of 150 tasks the last are cancelled; at the 108th there are more than 64 ghosts beyond those that wait."""
-    order = [(3 + step * k) % 150 for k in range(150)]
+    order = [(step - 1 + step * k) % 150 for k in range(150)]
     state = one_heap(order)
     state.counts["free_task"] = -1
     for task in order[:42:-1]:
