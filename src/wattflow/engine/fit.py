@@ -415,7 +415,6 @@ def take(state, variant, node, device):
         taken = _take_devices(state, variant, node, device)
         node_row.device_key = groups.device_key(state, node)
     node_row.running += 1
-    node_row.placed_count += 1
     groups.rejoin(state, node)
     return taken
 
