@@ -72,3 +72,13 @@ def forget_warming(state, node):
     for k in range(state.counts[0].timer_n):
         if state.timers[k].what == WARM and state.timers[k].who == node:
             state.timers[k].what = LOOK
+
+
+@inner
+def forget_warming_of(state, node, fn):
+    """What was being warmed for a function on a node will not be ready."""
+    for k in range(state.counts[0].timer_n):
+        timer = state.timers[k]
+        if timer.what == WARM and timer.who == node and timer.generation == fn:
+            timer.what = LOOK
+            state.node_marks[node].warming -= 1
