@@ -421,7 +421,6 @@ def take(state, variant, node, device):
     if device >= 0:
         taken = _take_devices(state, variant, node, device)
     node_row.running += 1
-    node_row.placed_count += 1
     groups.rejoin(state, node)
     return taken
 

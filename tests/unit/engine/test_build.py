@@ -10,7 +10,7 @@ import pytest
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.build import build_state, class_key, container_table, uniform_grid
 from wattflow.engine.settings import Settings
-from wattflow.model.cluster import Device, Faults, Frequency, Network, Serverless, Sleep, Zone
+from wattflow.model.cluster import Device, Faults, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.errors import InfeasibleTask
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -31,7 +31,7 @@ def test_rules_say_what_the_workload_has() -> None:
     assert [rule("limits"), rule("limits", limit_s=900.0)] == [0, 1]
 
 
-def refusal(cluster_nodes: tuple[object, ...], *variants: Variant, parts: int = 1, count: int = 1) -> str:
+def refusal(cluster_nodes: tuple[Node, ...], *variants: Variant, parts: int = 1, count: int = 1) -> str:
     work = tasks([1.0] * count, shapes=(Shape(0, variants, parts),))
     with pytest.raises(InfeasibleTask) as error:
         build_state(work, nodes(*cluster_nodes))

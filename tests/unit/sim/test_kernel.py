@@ -24,7 +24,7 @@ from wattflow.sim.simulate import Simulation, _grow
 from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
 
 
-def count_acts(state):  # type: ignore[no-untyped-def]
+def count_acts(state):
     state.memory[0] += 1.0
 
 
