@@ -319,11 +319,16 @@ def candidates(state, variant, task):
     rules = state.rules[0]
     counts = state.counts[0]
     choice = state.choice[0]
+    scan_at = choice.scan_at
+    scan_left = choice.scan_left
     n = _collect(state, variant, task, False)
     if counts.asleep_n > 0:
         if n == 0:
             n = _collect(state, variant, task, True)
         elif rules.wakes == 1:
+            # The same part of a limited scan once more: it would else go on behind those that are on.
+            choice.scan_at = scan_at
+            choice.scan_left = scan_left
             n = _collect_both(state, variant, task)
     if choice.reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
