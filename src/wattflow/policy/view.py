@@ -34,6 +34,7 @@ from wattflow.engine.view import (
     bytes_to,
     cold_start_s,
     crowding_w,
+    data_latency_s,
     device_added_w,
     device_watts,
     idle_w,
@@ -135,7 +136,8 @@ __all__ = [
     "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
     "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w", "deadline_s",
     "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns", "device_watts",
-    "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s", "first_attempt",
+    "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_and_worth", "finish_in_s",
+    "first_attempt",
     "free_cores", "free_u", "frequencies_of", "frequency_power", "function_arrived", "function_of", "function_running",
     "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w",
     "is_asleep", "is_gone", "is_gpu", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s",
@@ -412,14 +414,20 @@ def added_j(state, task, variant, candidate):
 
 # --- nodes that are shared and may sleep -----------------------------------------------------------------------------
 @jit
-def crowded_finish_s(state, task, variant, candidate):
-    """`finish_in_s` with as many busy threads on the node as there are now, the task's own included."""
-    run_s = runtime_s(state, task, variant, candidate)
+def crowded_run_s(state, variant, candidate, run_s):
+    """Run seconds with as many busy threads on the node as there are now, the task's own included."""
     wanted = variant_cores(state, variant)
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         node = node_of(state, candidate)
         busy = busy_cores(state, node) + wanted
         run_s *= busy / throughput(state, node, busy)
+    return run_s
+
+
+@jit
+def crowded_finish_s(state, task, variant, candidate):
+    """`finish_in_s` with as many busy threads on the node as there are now, the task's own included."""
+    run_s = crowded_run_s(state, variant, candidate, runtime_s(state, task, variant, candidate))
     return ready_in_s(state, task, variant, candidate) + run_s
 
 
@@ -431,6 +439,8 @@ def crowding_s(state, task, variant, candidate):
     before = busy_cores(state, node)
     if state.candidates[candidate].device >= 0 or wanted <= 0.0 or before <= 0.0:
         return 0.0
+    if before + wanted <= node_cores(state, node):
+        return 0.0  # a core for each
     slower = (before + wanted) / throughput(state, node, before + wanted) - before / throughput(state, node, before)
     return runtime_s(state, task, variant, candidate) * before * slower
 
@@ -441,17 +451,29 @@ def worth_j(state, task, variant, candidate):
 
     c threads that add less than c cores' worth of work (X(D + c) − X(D) < c) cost as much more.
     """
+    run_w = added_w(state, task, variant, candidate)
+    return finish_and_worth(state, task, variant, candidate, run_w, runtime_s(state, task, variant, candidate))[1]
+
+
+@jit
+def finish_and_worth(state, task, variant, candidate, run_w, run_s):
+    """(`crowded_finish_s`, `worth_j`) by added watts and run seconds; what both need is looked up once."""
     node = node_of(state, candidate)
+    kind = state.classes[state.nodes[node].cls]
+    cold_s = cold_start_s(state, task, variant, candidate)
+    size = bytes_to(state, task, node)
+    moved_s = 0.0 if size <= 0.0 else data_latency_s(state, task, node) + size / kind.bandwidth
+    finish_s = wait_s(state, candidate) + cold_s + moved_s + crowded_run_s(state, variant, candidate, run_s)
     wanted = variant_cores(state, variant)
     dear = 1.0
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         before = busy_cores(state, node)
         gained = throughput(state, node, before + wanted) - throughput(state, node, before)
         dear = wanted / max(gained, 0.05 * wanted)
-    run_w = node_added_w(state, variant, node, state.candidates[candidate].device)
-    joules = run_w * runtime_s(state, task, variant, candidate) * dear
-    joules += node_added_w(state, variant, node, -1) * cold_start_s(state, task, variant, candidate)
-    return joules + transfer_j(state, task, node)
+    joules = run_w * run_s * dear
+    if cold_s > 0.0:
+        joules += node_added_w(state, variant, node, -1) * cold_s
+    return finish_s, joules + size * kind.j_per_byte
 
 
 @jit

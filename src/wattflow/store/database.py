@@ -61,7 +61,7 @@ def _settings(connection: sqlite3.Connection, _: object) -> None:
     """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoints` copies the log back, not a commit
 
 
 def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
