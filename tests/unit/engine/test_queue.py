@@ -176,17 +176,17 @@ def test_any_task_can_be_taken_out_and_the_others_keep_their_order(by_priority: 
 
 
 @jit.jit
-def firsts(state):  # type: ignore[no-untyped-def]
+def firsts(state):
     return queue.first(state), queue.first_of_all(state)
 
 
 @jit.jit
-def noted(state, task):  # type: ignore[no-untyped-def]
+def noted(state, task):
     return state.memory[task]
 
 
 @jit.jit
-def rekeyed(state):  # type: ignore[no-untyped-def]
+def rekeyed(state):
     return queue.rekey(state, noted)
 
 
