@@ -225,6 +225,7 @@ def _reached(state: State) -> set[int]:
     return set(found)
 
 
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # it is handed a function
 @pytest.mark.parametrize("seed", range(6))
 def test_a_dynamic_priority_is_asked_for_every_task_that_may_go(seed: int) -> None:
     state, rng = made(True, seed), random.Random(seed)
