@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from wattflow.cli.main import app
 from wattflow.clusters import load_cluster
 from wattflow.learn import finetune, recorded
+from wattflow.learn.evolve import Settings
 from wattflow.learn.finetune import Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
@@ -95,13 +96,13 @@ def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scen
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]
     present = np.zeros(weights.SIZE)
-    settings = finetune.Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
+    settings = Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
     found = []
     for _ in range(2):
         tuner = finetune.FineTuner(present, judges, settings=settings)
         found.append(tuner.run(1e9, generations=8))
         assert tuner.progress.best_reward >= tuner.judge(present)[0]
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     assert not finetune.shadow(present, present, judges).promoted
 
 
