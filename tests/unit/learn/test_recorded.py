@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from wattflow.cli.main import app
 from wattflow.clusters import load_cluster
-from wattflow.learn import finetune, recorded
-from wattflow.learn.evolve import Settings
+from wattflow.learn import evolve, finetune, recorded
 from wattflow.learn.finetune import Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
@@ -96,7 +95,7 @@ def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scen
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]
     present = np.zeros(weights.SIZE)
-    settings = Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
+    settings = evolve.Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
     found = []
     for _ in range(2):
         tuner = finetune.FineTuner(present, judges, settings=settings)

@@ -45,12 +45,17 @@ def test_a_member_that_makes_people_wait_is_not_taken_however_frugal() -> None:
         assert choice.policy.name == "eft"
 
 
-def test_planning_points_come_at_intervals_and_only_with_open_tasks() -> None:
+def test_planning_points_come_at_intervals_and_only_with_open_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     twin = Twin(("fifo", "eft"), every_s=30.0)
     assert twin.consider(Engine("fifo", load_cluster("mixed")), 0.0) is None
     engine = loaded(2, policy="fifo")
-    seen = []
-    twin.choose = lambda engine: seen.append(1) or Twin(("eft",)).choose(engine)  # type: ignore[method-assign]
+    seen: list[int] = []
+
+    def choose(engine: Engine) -> object:
+        seen.append(1)
+        return Twin(("eft",)).choose(engine)
+
+    monkeypatch.setattr(twin, "choose", choose)
     assert [twin.consider(engine, at) is not None for at in (0.0, 10.0, 31.0)] == [True, False, True]
     assert len(seen) == 2
 
