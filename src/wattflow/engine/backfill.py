@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fit
+from wattflow.engine.parts import RICH
 from wattflow.kernel import heaps
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 NO_RESERVATION = -2
 """In place of a reserved node: no head waits. −1: one waits, for no node in particular."""
@@ -22,7 +23,7 @@ def _ends_before(state, a, b):
 _, _sink = heaps.of_numbers(_ends_before)
 
 
-@inner
+@optional(RICH)
 def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 

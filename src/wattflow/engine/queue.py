@@ -6,10 +6,13 @@ Without a priority each shape's queue is a linked list in order of entry; with a
 
 from __future__ import annotations
 
+from numba import types
+
 from wattflow.engine import rows
+from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import CANCELLED, GHOST, LEFT
 from wattflow.kernel import heaps
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -124,7 +127,7 @@ def _one_less(state, shape):
         state.shapes[moved].place = form.place
 
 
-@inner
+@optional(LIVE)
 def _drop_ghosts(state, shape):
     """Cancelled tasks at the head of a heap come out for good; so the head is a task that waits."""
     form = state.shapes[shape]
@@ -261,7 +264,7 @@ def first_of_all(state):
     return best
 
 
-@inner
+@optional(RICH, types.int64)
 def rekey(state, priority):
     """Compute the dynamic priority of every waiting task whose shape may fit; returns the first, −1 without one."""
     clock = state.clock[0]

@@ -26,6 +26,7 @@ from wattflow.live.wanted import Wanted
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Workload
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
@@ -264,6 +265,15 @@ class Engine:
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
+
+    def known(self, workflows: Sequence[int]) -> Workload | None:
+        """Workflows as the engine knows them, with estimates for runtimes; None without any task."""
+        return self._places.known(workflows)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nodes that are there now."""
+        return self._places.cluster()
 
     def pin(self, task: int, node: int) -> None:
         """From now on only this node may take a task that waits; for work that is found running there."""

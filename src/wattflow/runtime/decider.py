@@ -23,6 +23,7 @@ from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
 
 if TYPE_CHECKING:
+    from wattflow.live.rehearsing import Rehearsing
     from wattflow.live.twin import Twin
 
 POLICY_OF = {
@@ -46,7 +47,7 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0, twin: Twin | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, twin: Twin | Rehearsing | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = policy
         self.twin = twin

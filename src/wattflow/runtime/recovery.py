@@ -29,8 +29,12 @@ def restore(
 ) -> Service:
     """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
     decider, after, last_s = rebuilt(database, folder, policy)
-    if twin:
-        from wattflow.live.twin import Twin  # the simulator with it, which a server without a twin does without
+    if policy.split(":")[0] == "rehearsed":
+        from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
+
+        decider.twin = Rehearsing(policy)
+    elif twin:
+        from wattflow.live.twin import Twin
 
         decider.twin = Twin.beside(policy)
     if after == 0:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fold
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO
 from wattflow.kernel import attempts
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.power import COLD_J, LOST_J, RUN_J
 from wattflow.sim import clocks, faults, gangs, running, sleep
 from wattflow.sim.world import (
@@ -47,7 +48,7 @@ def run_ended(state, world, a, priority):
     retry(state, world, task, outcome, priority)
 
 
-@inner
+@optional(RICH)
 def time_is_up(state, world, a, priority):
     """The platform's time limit has passed and the attempt still runs: its task is given up."""
     task = state.attempts[a].task
@@ -57,7 +58,7 @@ def time_is_up(state, world, a, priority):
     retry(state, world, task, TIME_LIMIT, priority)
 
 
-@inner
+@optional(RICH)
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
@@ -68,7 +69,7 @@ def retry(state, world, task, outcome, priority):
         world.pulse[0].last_end = state.clock[0].now
 
 
-@inner
+@optional(RICH)
 def cancel_siblings(state, world, task, lost):
     """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
     for b in range(state.attempts.size):
@@ -76,7 +77,7 @@ def cancel_siblings(state, world, task, lost):
             stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
-@inner
+@optional(RICH)
 def stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
     run = world.runs[a]

@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import build, kernel
+from wattflow.sim import build, kernel, lacking
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
 
@@ -116,6 +116,7 @@ class Simulation:
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
             self.functions = bind.bind(self.policy, self.state)
+        self.lacks = lacking.parts(self.state, self.world)
 
     def _tailor(self, known: Workload) -> None:
         """With a policy that fits itself to what arrives first: let it see that, as estimated."""
@@ -155,7 +156,7 @@ class Simulation:
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world, self.functions)
+        step = kernel.kernel(self.state, self.world, self.functions, self.lacks)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         left, at_once = limit, 1 if jit.CHECKED else limit
         while True:

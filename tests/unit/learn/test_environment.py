@@ -67,3 +67,22 @@ def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
     assert info["action_mask"].any(axis=1).all()
     lost = [-one.judge.penalty(one.judge.reference) for one in many.episodes]
     assert returns == pytest.approx(lost, abs=0.02)
+
+
+def test_streams_do_not_depend_on_threads_and_unpriced_rows_come_in_the_engines_order(small: Scenario) -> None:
+    rewards = []
+    for threads in (1, 2):
+        many = SchedulingVectorEnv(lambda _: small, 4, threads=threads)
+        many.reset(seed=3)
+        rewards.append([many.step(np.zeros(4, np.int64))[1] for _ in range(150)])
+        many.close()
+    assert np.array_equal(rewards[0], rewards[1])
+    plain = SchedulingVectorEnv(lambda _: small, 2, features=False, priced=False)
+    seen, _ = plain.reset(seed=3)
+    assert seen.shape[1] == 0
+    ended = np.zeros(2, np.int64)
+    for _ in range(400):
+        assert plain.shown.min() > 0
+        ended += plain.step(np.zeros(2, np.int64))[2]
+    assert ended.min() >= 1
+    assert all((one.ask.rows["cost"] == 0.0).any() for one in plain.episodes)
