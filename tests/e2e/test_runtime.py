@@ -177,8 +177,12 @@ def test_a_workflow_file_runs_and_its_run_is_a_run(home: Path, tmp_path: Path) -
     workflow = next(row for row in listed if row["name"] == "little")
     assert workflow["state"] == "done" and workflow["tasks"] == {"done": 2}
     assert cli(home, "logs", f"{workflow['id']}/read").stdout == "hi\n"
-    compared = cli(home, "compare", str(out), "-p", "fifo,eft", "-o", "json")
+    report = tmp_path / "report.html"
+    compared = cli(home, "compare", str(out), "-p", "fifo,eft", "-o", "json", "--report", str(report))
     assert compared.returncode == 0, compared.stderr
+    assert "(real)</b> is real, all others are <b>simulated</b>" in report.read_text()
+    again = cli(home, "compare", str(out), "-p", "fifo", "--report", str(report))
+    assert again.returncode == 2 and "--force" in again.stderr
     lines = json.loads(compared.stdout)["rows"]
     assert [line["simulated"] for line in lines] == [False, *[True] * (len(lines) - 1)] and len(lines) >= 3
     assert all(line["makespan_s"] > 0 and line["energy_j"] > 0 for line in lines)
