@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,8 @@ OTHER: dict[str, object] = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_nodes_that_differ_in_anything_are_of_two_classes(name: str) -> None:
-    other = replace(node(2), **{name: OTHER[name]})
+    changed: dict[str, Any] = {name: OTHER[name]}
+    other = replace(node(2), **changed)
     assert class_key(node(2)) == class_key(node(2)) != class_key(other)
 
 

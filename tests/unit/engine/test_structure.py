@@ -104,12 +104,12 @@ def enqueue(state, task):
 
 
 @jit.jit
-def cancel(state, task):  # type: ignore[no-untyped-def]
+def cancel(state, task):
     return structure.cancel(state, task)
 
 
 @jit.jit
-def enter(state, task):  # type: ignore[no-untyped-def]
+def enter(state, task):
     queue.push(state, task)
 
 

@@ -10,7 +10,7 @@ import pytest
 from wattflow.clusters import load_cluster
 from wattflow.live import TASK, Engine
 from wattflow.live.roll import roll
-from wattflow.live.twin import WAIT, Twin
+from wattflow.live.twin import WAIT, WORTH, Twin, lead
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Variant
 
@@ -70,3 +70,11 @@ def test_looking_ahead_changes_nothing() -> None:
 def test_an_empty_portfolio_is_refused() -> None:
     with pytest.raises(InvalidInput, match="at least one policy"):
         Twin(())
+
+
+def test_a_lead_needs_a_saving_that_the_draws_agree_on() -> None:
+    assert lead([100.0, 110.0, 90.0], [90.0, 99.0, 81.0]) == pytest.approx(-math.log(0.9) - WORTH)
+    assert lead([100.0, 100.0, 100.0], [99.0, 99.0, 99.0]) < 0.0  # not worth a change
+    assert lead([100.0, 100.0, 100.0], [60.0, 100.0, 115.0]) < 0.0  # one lucky draw
+    assert lead([100.0], [90.0]) > 0.0
+    assert lead([0.0, 1.0], [1.0, 1.0]) == -math.inf
