@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.learn import evolve
-from wattflow.learn.evolve import Progress, Settings, Trainer
+from wattflow.learn.evolve import EvolutionSettings, Progress, Trainer
 from wattflow.learn.recorded import Recorded
 from wattflow.learn.trial import Judge
 from wattflow.model.errors import InvalidInput
 
 Floats = NDArray[np.float64]
-USUAL = Settings(directions=16, tries=2, sigma=0.08, rate=0.01, decay=0.0, warm=0)
+USUAL = EvolutionSettings(directions=16, tries=2, sigma=0.08, rate=0.01, decay=0.0, warm=0)
 """Smaller steps than from scratch: the weights are good already."""
 SHARE = 1 / 3
 """Of the blocks, the last ones, for the shadow test."""
@@ -98,7 +98,7 @@ class FineTuner(Trainer):
     """Evolution strategies from the weights in use, on recorded blocks and a replay of old scenarios."""
 
     def __init__(
-        self, present: Floats, recent: Sequence[Judge], old: Sequence[Judge] = (), settings: Settings = USUAL,
+        self, present: Floats, recent: Sequence[Judge], old: Sequence[Judge] = (), settings: EvolutionSettings = USUAL,
         workers: int = 1,
     ) -> None:  # fmt: skip
         zeros = np.zeros_like(present)
@@ -124,7 +124,7 @@ class FineTuner(Trainer):
 
 def replayed(count: int, tasks: int = 150, seed: int = 1) -> list[Judge]:
     """Older scenarios, as in training from scratch."""
-    settings = replace(Settings(), tasks=tasks)
+    settings = replace(EvolutionSettings(), tasks=tasks)
     return evolve.judges(settings, evolve.FIRST_SEED + 10_000 * seed, count)
 
 

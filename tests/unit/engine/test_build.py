@@ -10,7 +10,7 @@ import pytest
 
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.build import build_state, class_key, container_table, uniform_grid
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Device, Faults, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.errors import InfeasibleTask
 from wattflow.model.profile import DeviceProfile, PowerProfile
@@ -164,7 +164,7 @@ def test_a_row_says_all_of_a_variant() -> None:
         Variant("some", 1, 0, "gpu", 0, 0.5, 7),
     )
     work = tasks([1.0], variants=offers)
-    state = build_state(work, nodes(node(2, devices=cards)), Settings(guarantees=(1.0, 0.5)))
+    state = build_state(work, nodes(node(2, devices=cards)), PolicySettings(guarantees=(1.0, 0.5)))
     assert (int(state.shapes.variant_first[0]), int(state.shapes.variant_n[0]), int(state.rules.bare[0])) == (0, 6, 1)
     rows = state.variants
     assert rows.cores_u.tolist() == [1_500_000] * 2 + [1_000_000] * 4
