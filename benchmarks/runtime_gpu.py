@@ -19,9 +19,10 @@ import cloudpickle
 
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.runtime import messages as m
+from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
 from wattflow.runtime.executors.mig import slices_of
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work, Zygote
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 GIB = 1 << 30

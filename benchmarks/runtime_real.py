@@ -40,7 +40,8 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.simulated import message_node, model_curve
 from wattflow.runtime.executors.devices import Devices
-from wattflow.runtime.executors.process import ProcessExecutor, Zygote
+from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.payload import PYTHON
 from wattflow.runtime.recovery import restore

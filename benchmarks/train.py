@@ -1,6 +1,7 @@
 """Train the learned policy from scratch (`make train`), all runs side by side, and say how long it took.
 
     python benchmarks/train.py --wall 60 --workers 2 [--folds 0,1,2,3,-1] [--seeds 1] [--resume] [--out out/learned]
+    python benchmarks/train.py --net attention --out out/attention …   # the larger scorer
     python benchmarks/train.py --ship --out out/learned        # put the chosen weights into the package
 
 One run for each fold and seed, in a process of its own; a fold of −1 holds nothing out. ``--wall`` is the whole time in
@@ -72,7 +73,7 @@ def jobs(given: argparse.Namespace, end: float) -> list[Job]:
     minutes = (given.wall - SPARE_S / 60.0) / turns
     made = []
     for fold, seed in many:
-        settings = evolve.Settings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks)
+        settings = evolve.Settings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net)
         settings = replace(settings, part=part_of(given.out, settings, given.resume))
         made.append(Job(settings, given.out, end, minutes, given.resume))
     return made
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--pool", type=int, default=120)
     parser.add_argument("--tasks", type=int, default=300)
+    parser.add_argument("--net", choices=tuple(weights.SIZES), default="mlp", help="the scorer")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--ship", action="store_true", help="only put the weights of an earlier call into the package")
     parser.add_argument("--out", type=Path, default=Path("out/learned"))

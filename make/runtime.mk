@@ -16,3 +16,7 @@ test-cluster: cluster-tools
 .PHONY: bench-runtime-gpu
 bench-runtime-gpu: $(BIN)/.dev ## The GPU executor on a real NVIDIA GPU: shares, memory limits, joules
 	$(RUN) benchmarks/runtime_gpu.py
+
+.PHONY: bench-runtime-gpu-whole
+bench-runtime-gpu-whole: $(BIN)/.dev ## The whole product on a real NVIDIA GPU: up, the example of unlike devices, learned duty, joules
+	$(RUN) benchmarks/runtime_gpu_whole.py --out out/runtime_gpu_whole.json

@@ -102,16 +102,43 @@ def test_a_killed_worker_loses_nothing_and_nothing_counts_twice(
 
 
 @pytest.mark.slow
+def test_compare_on_dask_prints_what_it_prints_here(
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    """The same rows from the cluster as from this process; what the host measured of itself apart."""
+    from wattflow.lab.figures.metrics import HOST_MEASURED
+
+    address, _ = cluster
+    found = []
+    for number, workers in enumerate(("1", address)):
+        out = tmp_path / f"{number}.json"
+        command = [*WATTFLOW, "compare", "bag:tasks=200", "chain:tasks=9", "-p", "fifo,random,least-energy"]
+        command += ["--seeds", "3", "--workers", workers, "--out", str(out), "-q"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, env=environment(tmp_path))
+        assert run.returncode == 0, run.stderr
+        told = json.loads(out.read_text(encoding="utf-8"))
+        told["rows"] = [row for row in told["rows"] if row["metric"] not in HOST_MEASURED]
+        found.append(told)
+    here, there = found
+    assert here == there
+    wrong = subprocess.run(
+        [*WATTFLOW, "compare", "bag:tasks=20,cores=9999", "-p", "fifo", "--workers", address, "-q"],
+        capture_output=True, text=True, timeout=BOUND_S, env=environment(tmp_path),
+    )  # fmt: skip
+    assert wrong.returncode == 2 and "9999" in wrong.stderr and "Traceback" not in wrong.stderr, wrong.stderr
+
+
+@pytest.mark.slow
 def test_no_scheduler_is_said_plainly(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from wattflow.cli.main import app
-    from wattflow.lab.run import dask_workers as explore_dask
+    from wattflow.lab.run import dask_crew
 
     design = tmp_path / "design.toml"
     design.write_text('frames = ["hash"]\nworkloads = ["skewed:tasks=10"]\n', encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore_dask, "CONNECT_S", 0.5)
+        patch.setattr(dask_crew, "CONNECT_S", 0.5)
         arguments = ["explore", str(design), "--out", str(tmp_path / "out"), "--workers", "dask://127.0.0.1:9"]
         found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 2 and "no Dask scheduler" in found.stderr

@@ -2,9 +2,10 @@
 
 A seeded choice of faults in `engine`, `sim`, `policy` and `lab/figures`: a comparison, an operator, a constant or a
 condition is changed in a copy of the sources, and the tests that call the faulty function run, uncompiled, golden ones
-and then the quickest first, until one fails. Which tests those are is recorded once by running all (`map.jsonl` beside
-the results). Results are kept as they come: started again, the run goes on where it stopped. A fault that changes no
-answer is listed with its reason in `tests/mutants_unchanged.toml` and left out of the share.
+and then the quickest first, until one fails. Which tests those are is recorded by running all once (`map.jsonl` beside
+the results), and later those whose file is new or changed. Results are kept as they come: started again, the run goes
+on where it stopped. A fault that changes no answer is listed with its reason in `tests/mutants_unchanged.toml` and left
+out of the share.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tomllib
 from pathlib import Path
 
 import affected
+import recording
 from faults import ROOT, Fault, choose
 
 REASONS = ROOT / "tests" / "mutants_unchanged.toml"
@@ -58,7 +60,7 @@ def _run(tests: list[affected.Timed], sources: Path) -> str:
     """Empty when all tests pass; else the first that failed, or that time ran out: an endless loop is noticed."""
     each_s, limit_s = 5 + 4 * max(test.seconds for test in tests), round(60 + 5 * sum(test.seconds for test in tests))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "limited"]
-    env = affected.environment(sources, Path(__file__).parent) | {"WATTFLOW_LIMIT_S": str(each_s)}
+    env = recording.environment(sources, Path(__file__).parent) | {"WATTFLOW_LIMIT_S": str(each_s)}
     done = subprocess.run(
         [*command, "--no-header", *(test.test for test in tests)], cwd=ROOT, env=env,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
@@ -161,8 +163,7 @@ def main() -> None:
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     mapped, kept = given.folder / "map.jsonl", given.folder / "results.jsonl"
-    print("recording which functions the tests call that are not on the map yet", flush=True)
-    affected.record(mapped, given.map or affected.TESTS, given.processes, given.limit_s)
+    recording.record(mapped, given.map or recording.TESTS, given.processes, given.limit_s)
     if given.map is not None:
         return
     known = results_kept(kept)

@@ -1,7 +1,8 @@
 """A pytest plugin: which functions of wattflow each test calls, and how long it takes, uncompiled.
 
 Appends one line per test to the file that WATTFLOW_MAP names. A test that is in it already is left out, so the map can
-be made in portions; one that takes more than MOST_S or fails uncompiled is noted and never chosen.
+be made in portions, unless WATTFLOW_CHANGED names its file; one that takes more than MOST_S or fails uncompiled is
+noted and never chosen.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import pytest
+from recording import rows
 
 MAP = Path(os.environ["WATTFLOW_MAP"])
+CHANGED = os.environ["WATTFLOW_CHANGED"].split(os.pathsep)
 MOST_S = 20.0
 
 
@@ -27,8 +30,8 @@ class TooLong(BaseException):
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the map has."""
-    known = {json.loads(line)["test"] for line in MAP.read_text().splitlines()} if MAP.exists() else set()
-    items[:] = [item for item in items if item.nodeid not in known]
+    known = {row["test"] for row in rows(MAP)}
+    items[:] = [item for item in items if item.nodeid not in known or item.nodeid.partition("::")[0] in CHANGED]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,8 +65,10 @@ def _append(item: pytest.Item, called: dict[int, CodeType], seconds: float) -> N
         if "/wattflow/" in code.co_filename
     }
     row = {"test": item.nodeid, "seconds": round(seconds, 3), "passed": item.nodeid not in _FAILED}
-    with MAP.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row | {"functions": sorted(functions)}) + "\n")
+    line = json.dumps(row | {"functions": sorted(functions)}) + "\n"
+    file = os.open(MAP, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(file, line.encode())  # in one piece: other processes append to the same file
+    os.close(file)
 
 
 _FAILED: set[str] = set()

@@ -30,6 +30,9 @@ def agent(
         str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig: how tasks share its GPUs.")
     ] = "exclusive",
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
+    keep_alive: Annotated[
+        str, typer.Option("--keep-alive", help="How long functions that start slowly are held warm; 0s holds none.")
+    ] = "10min",
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Run work of a server on this machine until stopped.
@@ -45,6 +48,10 @@ def agent(
         raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if gpu_sharing not in get_args(Sharing):
         raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
+    try:
+        keep_alive_s = units.duration_s(keep_alive)
+    except ValueError as error:
+        raise InvalidInput("--keep-alive", str(error)) from None
     memory_bytes = units.size_bytes(memory) if memory is not None else None
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     where = folder or place.folder / "agent"
@@ -59,7 +66,8 @@ def agent(
         transport = HttpTransport(server, token, str(ca) if ca else None)
         found = device_executors(where, sharing, fpgas)
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
-                          preload=tuple(preload.split(",")), executors=found)  # fmt: skip
+                          preload=tuple(preload.split(",")), executors=found,
+                          keep_alive_s=keep_alive_s)  # fmt: skip
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)

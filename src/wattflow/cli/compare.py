@@ -59,7 +59,7 @@ def compare(
     queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
-    workers: o.Workers = None,
+    workers: o.Workers = "",
     full: o.Full = False,
     headroom: Annotated[
         bool, typer.Option("--bounds", help="Also each policy's distance to a lower and an upper bound (first seed).")
@@ -86,7 +86,7 @@ def compare(
     from wattflow.lab.compare.study import Study, read_study, shaken
     from wattflow.lab.show.tables import metric_names
 
-    form = chosen_form(output, out, force)
+    form, crew = chosen_form(output, out, force), o.workers_of(workers)
     if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out):
         return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
@@ -109,7 +109,7 @@ def compare(
         _may_be_bounded(study, form)
     if report is not None:
         check_outputs(force, *_reports(report, study))
-    found = _run(study, report is not None, workers, quiet)
+    found = _run(study, report is not None, crew, quiet)
     show(found, form, out, shown, full, study.slos)
     if headroom:
         show_bounds(found, study, quiet)
@@ -163,7 +163,7 @@ def _typed(workflows: Sequence[str], clusters: Sequence[str], policies: str, est
     return Study(sources, tuple(load_cluster(name) for name in clusters), tuple(o.names_of(policies)))
 
 
-def _run(study: Study, keep: bool, workers: int | None, quiet: bool) -> list[Comparison]:
+def _run(study: Study, keep: bool, workers: int | str | None, quiet: bool) -> list[Comparison]:
     with progress_bar(quiet) as progress:
         setup = replace(study.setup, keep_runs=keep, workers=workers)
         return list(replace(study, setup=o.with_progress(setup, progress)).run())

@@ -12,7 +12,7 @@ def demo(
     seeds: o.Seeds = 3,
     baseline: o.Baseline = "kubernetes",
     report: o.Report = None,
-    workers: o.Workers = None,
+    workers: o.Workers = "",
     full: o.Full = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
@@ -30,11 +30,12 @@ def demo(
     from wattflow.lab.run.points import Setup
 
     check_outputs(force, report)
+    crew = o.workers_of(workers)
     cluster = load_cluster("mixed")
     if not jit.has_compiled():
         remark("compiling the simulator for this machine, once; then three workloads under every policy", quiet)
     with progress_bar(quiet) as progress:
-        setup = Setup(keep_runs=report is not None, workers=workers, progress=progress)
+        setup = Setup(keep_runs=report is not None, workers=crew, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
     show([comparison], o.Form.table, None, HEADLINE, full)
     for note in comparison.notes:

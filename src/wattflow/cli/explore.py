@@ -20,10 +20,7 @@ def explore(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go; out/NAME by default.")
     ] = None,
-    workers: Annotated[
-        str,
-        typer.Option("--workers", metavar="N|dask://HOST:PORT", help="Processes, or a Dask cluster; all cores."),
-    ] = "",
+    workers: o.ExploreWorkers = "",
     plan: Annotated[bool, typer.Option("--plan", help="Only check the design and count its points.")] = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -40,7 +37,7 @@ def explore(
     from wattflow.lab.explore.report import write_exploration
     from wattflow.lab.explore.store import Store
 
-    chosen = _workers(workers)
+    chosen = o.workers_of(workers)
     wanted = read_design(bundled(design))
     folder = out if out is not None else Path("out") / wanted.name
     if folder.exists() and not folder.is_dir():
@@ -63,16 +60,6 @@ def explore(
     remark(f"results: {found.parquet} ({len(found.rows)} points, {found.reused} from before)", quiet)
     remark(f"report: {report}", quiet)
     _complain(found)
-
-
-def _workers(text: str) -> int | str | None:
-    if not text:
-        return None
-    if text.startswith("dask://") and len(text) > len("dask://"):
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidInput("--workers", f"must be a number of processes or dask://host:port, not {text!r}")
-    return int(text)
 
 
 def _show(found: Exploration) -> None:

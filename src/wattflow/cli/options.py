@@ -128,9 +128,15 @@ SleepAfter = Annotated[
         "--sleep-after", metavar="SECONDS", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."
     ),
 ]
+_WORKERS = "N|dask://HOST:PORT"
 Workers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", min=1, help="Processes; by default more than one only on long work."),
+    str,
+    typer.Option(
+        "--workers", metavar=_WORKERS, help="Processes, or a Dask cluster; by default several only on long work."
+    ),
+]
+ExploreWorkers = Annotated[
+    str, typer.Option("--workers", metavar=_WORKERS, help="Processes, or a Dask cluster; all cores.")
 ]
 Full = Annotated[bool, typer.Option("--full", help="Every policy in the table, not the best eight.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over files that are there already.")]
@@ -142,6 +148,19 @@ def seed(value: int) -> int:
     if value >= 1 << 63:
         raise typer.BadParameter("a seed is a whole number below 2^63")
     return value
+
+
+def workers_of(text: str) -> int | str | None:
+    """Processes or the address of a Dask scheduler as typed; None where nothing was."""
+    from wattflow.lab.run.crew import DASK
+
+    if not text:
+        return None
+    if any(text.startswith(scheme) and len(text) > len(scheme) for scheme in DASK):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInput("--workers", f"must be a number of processes or dask://host:port, not {text!r}")
+    return int(text)
 
 
 def one_cluster(names: list[str]) -> str:

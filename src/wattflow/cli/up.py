@@ -84,6 +84,9 @@ def up(
     redfish_ca: Annotated[
         Path | None, typer.Option("--redfish-ca", metavar="FILE", help="Certificates of the controllers.")
     ] = None,
+    preload: Annotated[
+        str, typer.Option("--preload", help="Modules that the local agent holds ready, with commas between.")
+    ] = "cloudpickle",
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
@@ -125,7 +128,8 @@ def up(
     listener.close()
     _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
-        _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas)])
+        _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
+                                             "--preload", preload])  # fmt: skip
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fit, tallies, view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -108,7 +109,7 @@ def drop_attempt(state, a):
     counts.free_attempt = a
 
 
-@inner
+@optional(RICH)
 def _leave_gang(state, a):
     """Take an attempt out of the ring of its task's parts."""
     before = a

@@ -5,13 +5,25 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fit
-from wattflow.kernel.jit import inner
+from wattflow.engine.parts import RICH
+from wattflow.kernel import heaps
+from wattflow.kernel.jit import inner, optional
 
 NO_RESERVATION = -2
 """In place of a reserved node: no head waits. −1: one waits, for no node in particular."""
 
 
 @inner
+def _ends_before(state, a, b):
+    first = state.attempts[a]
+    second = state.attempts[b]
+    return first.end < second.end or (first.end == second.end and first.sequence < second.sequence)
+
+
+_, _sink = heaps.of_numbers(_ends_before)
+
+
+@optional(RICH)
 def reserve(state, task):
     """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
 
@@ -32,8 +44,9 @@ def reserve(state, task):
         if state.attempts[a].task >= 0:
             state.scratch[n] = a
             n += 1
+    # The first n rows of `scratch` become a heap of attempts by estimated end.
     for at in range(n // 2 - 1, -1, -1):
-        _sift_end(state, at, n)
+        _sink(state, state.scratch, n, at)
     fitting = 0
     for node in range(state.nodes.size):
         state.nodes[node].freed_u = 0
@@ -56,30 +69,4 @@ def reserve(state, task):
             choice.spare = fitting - parts
         n -= 1
         state.scratch[0] = state.scratch[n]
-        _sift_end(state, 0, n)
-
-
-@inner
-def _ends_before(state, a, b):
-    first = state.attempts[a]
-    second = state.attempts[b]
-    return first.end < second.end or (first.end == second.end and first.sequence < second.sequence)
-
-
-@inner
-def _sift_end(state, at, n):
-    """Keep ``scratch[:n]`` a heap of attempts by estimated end."""
-    heap = state.scratch
-    moved = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        if child + 1 < n and _ends_before(state, heap[child + 1], heap[child]):
-            child += 1
-        if not _ends_before(state, heap[child], moved):
-            break
-        heap[at] = heap[child]
-        at = child
-    if n > 0:
-        heap[at] = moved
+        _sink(state, state.scratch, n, 0)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+from numba import types
+
 from wattflow.engine import boards, fit, tallies
-from wattflow.kernel.jit import inner
+from wattflow.engine.parts import LIVE
+from wattflow.kernel.jit import inner, optional
 
 # Outcomes of one try
 TAKEN, NO_FIT, HELD, BAD, FULL = 0, 1, 2, 3, 4
@@ -73,7 +76,7 @@ def choose(state, task, score):
     return HELD if choice.best_node < 0 else TAKEN
 
 
-@inner
+@optional(LIVE, types.int64)
 def _ask_board(state, task, variant, score):
     """The cheapest place of a variant by the costs that are kept; NO_FIT without any, HELD when all cost `inf`."""
     choice = state.choice[0]

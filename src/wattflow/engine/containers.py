@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from wattflow.engine import groups
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import HOT
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -21,7 +22,7 @@ def _set_first(state, fn, c):
         state.functions[fn].first_container = c
 
 
-@inner
+@optional(RICH)
 def drop(state, c):
     """Unlink an idle container and free its row."""
     container = state.containers[c]
@@ -61,7 +62,7 @@ def _purge(state, node):
     return last
 
 
-@inner
+@optional(RICH)
 def keep(state, node, fn):
     """A container of the function (or HOT) becomes idle on the node now."""
     node_row = state.nodes[node]
@@ -146,6 +147,17 @@ def _pass_of_function(state, c, after):
     second.previous_function = before
     second.next_function = c
     first.previous_function = after
+
+
+@inner
+def forget(state, node, fn):
+    """Drop all idle containers of a function on a node."""
+    c = state.nodes[node].first_container
+    while c >= 0:
+        after = state.containers[c].next_node
+        if state.containers[c].function == fn:
+            drop(state, c)
+        c = after
 
 
 @inner

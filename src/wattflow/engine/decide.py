@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+from numba import types
+
 from wattflow.engine import fit, queue, timers
 from wattflow.engine.attempts import commit, drop_attempt
 from wattflow.engine.backfill import NO_RESERVATION, reserve
 from wattflow.engine.choose import BAD, FULL, HELD, NO_FIT, TAKEN, choose
+from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import BEST_PAIR, EASY, PARKED, PLACED, SKIP, STRICT
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 # Statuses of decide
 ALL_TRIED, MORE, BAD_COST = 0, 1, 2
@@ -26,7 +29,7 @@ def never_was(state, epoch):
         clock.epoch = epoch
 
 
-@inner
+@optional(RICH, types.int64)
 def _place_gang(state, task, parts, score):
     """All parts or none."""
     counts = state.counts[0]
@@ -92,7 +95,7 @@ def hold(state, task):
     counts.held += 1
 
 
-@inner
+@optional(LIVE, types.boolean)
 def park(state, task, until):
     """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
     if state.counts[0].timer_n + 1 >= state.timers.size:
@@ -212,7 +215,7 @@ def _decide_ordered(state, priority, score):
             return ALL_TRIED
 
 
-@inner
+@optional(RICH)
 def _hold_shape(state, shape):
     """All waiting tasks of a shape are held for the rest of this instant: it counts as one that fits nowhere."""
     state.shapes[shape].failed = state.clock[0].epoch
@@ -220,7 +223,7 @@ def _hold_shape(state, shape):
     state.counts[0].held += state.shapes[shape].waiting
 
 
-@inner
+@optional(RICH)
 def _let_shapes_go(state):
     """Shapes that were held are tried again at the next instant."""
     for at in range(state.counts[0].shapes_n):
@@ -230,7 +233,7 @@ def _let_shapes_go(state):
             form.failed = 0
 
 
-@inner
+@optional(RICH, types.int64)
 def _decide_best_pair(state, score):
     """Min-Min and Max-Min: among all waiting tasks, the one whose best cost is smallest (or largest) goes first."""
     clock = state.clock[0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from wattflow.engine import groups, view
 from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
-from wattflow.kernel.jit import inner, jit
+from wattflow.kernel.jit import inner, jit, optional
 
 _ONE = np.uint64(1)
 WAKES_BY_ITSELF = FALLING
@@ -37,7 +39,7 @@ def _add(state, n, node, device):
     return n + 1
 
 
-@inner
+@optional(RICH, types.int64)
 def _add_devices(state, n, variant, task, node):
     """Candidates of a node for a variant that needs a device: each distinct device, or one for several whole ones."""
     node_row = state.nodes[node]
@@ -113,7 +115,7 @@ def enough_nodes(count):
     return min(count, max(100, count * share // 100))
 
 
-@inner
+@optional(RICH, types.int64)
 def _sample(state, variant, task):
     """Nodes that are on and fit, from where the last search ended, until there are enough of them."""
     choice = state.choice[0]
@@ -137,7 +139,7 @@ def _sample(state, variant, task):
     return n
 
 
-@inner
+@optional(RICH, types.boolean)
 def counts_fit(state, variant, node):
     """Whether a node has the countable resources that a variant needs."""
     lacking = 0
@@ -147,7 +149,7 @@ def counts_fit(state, variant, node):
     return lacking == 0
 
 
-@inner
+@optional(RICH)
 def _take_counts(state, variant, node, sign):
     """Take a variant's countable resources of a node, or give them back."""
     for k in range(COUNTABLE):
@@ -155,7 +157,7 @@ def _take_counts(state, variant, node, sign):
     state.nodes[node].count_key = groups.count_key(state, node)
 
 
-@inner
+@optional(RICH, types.boolean)
 def too_long(state, task, variant, node, device):
     """Whether the task's estimate exceeds the time limit of a serverless node."""
     task_row = state.tasks[task]
@@ -261,8 +263,7 @@ def _collect(state, variant, task, asleep):
         elif classes[cls].serverless == 0 or not too_long(state, task, variant, node, -1):
             n = _add(state, n, node, -1)
         if reserved == node and group.count > 1:
-            # A reserved node cannot stand for its twins.
-            n = _try_node(state, n, variant, task, groups.second(state, g))
+            n = _add_twin(state, n, variant, task, g)
     if limit > 0:
         choice.scan_left = 0
     if rules.has_data == 1 or rules.cold == 1:
@@ -270,7 +271,13 @@ def _collect(state, variant, task, asleep):
     return n
 
 
-@inner
+@optional(RICH, types.int64)
+def _add_twin(state, n, variant, task, g):
+    """A reserved node cannot stand for its twins."""
+    return _try_node(state, n, variant, task, groups.second(state, g))
+
+
+@optional(RICH, types.int64)
 def _add_levels(state, n, variant, task, g, constraint):
     """A group whose nodes are not liked alike is several candidates: the lowest node of each level of preference."""
     wishes = state.mask_rows[constraint]
@@ -282,7 +289,7 @@ def _add_levels(state, n, variant, task, g, constraint):
     return n
 
 
-@inner
+@optional(RICH, types.int64)
 def _add_near(state, n, variant, task, asleep):
     """Nodes that hold the task's data or a warm container for its function stand for themselves."""
     room = state.candidates.size - state.devices.size - 64
@@ -322,27 +329,28 @@ def candidates(state, variant, task):
     scan_at = choice.scan_at
     scan_left = choice.scan_left
     n = _collect(state, variant, task, False)
-    if counts.asleep_n > 0:
-        if n == 0:
-            n = _collect(state, variant, task, True)
-        elif rules.wakes == 1:
-            # The same part of a limited scan once more: it would else go on behind those that are on.
-            choice.scan_at = scan_at
-            choice.scan_left = scan_left
-            n = _collect_both(state, variant, task)
+    if counts.asleep_n > 0 and (n == 0 or rules.wakes == 1):
+        n = _collect_asleep(state, n, variant, task, scan_at, scan_left)
     if choice.reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
     return n
 
 
-@inner
-def _collect_both(state, variant, task):
+@optional(RICH, types.int64)
+def _collect_asleep(state, n, variant, task, scan_at, scan_left):
+    """With nodes that sleep: those alone where none that is on fits, else both."""
+    if n == 0:
+        return _collect(state, variant, task, True)
     n = _collect(state, variant, task, True)
     room = state.gang.size // 2
     kept = min(n, room)
     for c in range(kept):
         state.gang[2 * c] = state.candidates[c].node
         state.gang[2 * c + 1] = state.candidates[c].device
+    # The same part of a limited scan once more: it would else go on behind those that are on.
+    choice = state.choice[0]
+    choice.scan_at = scan_at
+    choice.scan_left = scan_left
     n = _collect(state, variant, task, False)
     for c in range(kept):
         if n < state.candidates.size:
@@ -373,7 +381,7 @@ def _taken_rooms(state, variant, node):
     return rooms(state, head, node, 0, 0) - rooms(state, head, node, needs.need_u, needs.memory)
 
 
-@inner
+@optional(RICH)
 def note_backfill(state, variant, node, end, sign):
     """EASY: an attempt is placed before the head (or, with sign −1, taken back): what it leaves of the spare room.
 
@@ -387,7 +395,7 @@ def note_backfill(state, variant, node, end, sign):
         choice.spare -= sign * _taken_rooms(state, variant, node)
 
 
-@inner
+@optional(RICH, types.int64)
 def _keep_reservation(state, n, variant, task):
     """EASY: drop candidates that would delay the head: neither over by the shadow time nor in what it leaves over."""
     clock = state.clock[0]
@@ -418,14 +426,12 @@ def take(state, variant, node, device):
     taken = np.uint64(0)
     if device >= 0:
         taken = _take_devices(state, variant, node, device)
-        node_row.device_key = groups.device_key(state, node)
     node_row.running += 1
-    node_row.placed_count += 1
     groups.rejoin(state, node)
     return taken
 
 
-@inner
+@optional(RICH, types.uint64)
 def _take_devices(state, variant, node, device):
     node_row = state.nodes[node]
     first = node_row.device_first
@@ -433,13 +439,15 @@ def _take_devices(state, variant, node, device):
     taken = np.uint64(0)
     if wanted == 1:
         _take_device(state, variant, device)
-        return np.uint64(1) << np.uint64(device - first)
-    left = wanted
-    for d in range(first, first + node_row.device_n):
-        if left > 0 and whole_free(state, variant, d):
-            _take_device(state, variant, d)
-            taken |= np.uint64(1) << np.uint64(d - first)
-            left -= 1
+        taken = np.uint64(1) << np.uint64(device - first)
+    else:
+        left = wanted
+        for d in range(first, first + node_row.device_n):
+            if left > 0 and whole_free(state, variant, d):
+                _take_device(state, variant, d)
+                taken |= np.uint64(1) << np.uint64(d - first)
+                left -= 1
+    node_row.device_key = groups.device_key(state, node)
     return taken
 
 
@@ -460,7 +468,6 @@ def give_back(state, a):
     attempt = state.attempts[a]
     node = attempt.node
     variant = attempt.variant
-    taken = attempt.devices
     node_row = state.nodes[node]
     needs = state.variants[variant]
     groups.leave(state, node)
@@ -470,15 +477,22 @@ def give_back(state, a):
     if needs.counts_n > 0:
         _take_counts(state, variant, node, -1)
     if attempt.device >= 0:
-        first = node_row.device_first
-        for d in range(first, first + node_row.device_n):
-            if holds(taken, d - first):
-                dcls = state.devices[d].cls
-                state.devices[d].tasks -= turns(state, variant, dcls)
-                state.devices[d].memory -= needs.device_memory
-                state.devices[d].share_u -= share_on(state, variant, dcls)
-                state.devices[d].busy_u -= busy_share(state, variant, dcls)
-                state.devices[d].duty_u -= needs.duty_u
-        node_row.device_key = groups.device_key(state, node)
+        _give_devices(state, variant, node, attempt.devices)
     node_row.running -= 1
     groups.rejoin(state, node)
+
+
+@optional(RICH)
+def _give_devices(state, variant, node, taken):
+    node_row = state.nodes[node]
+    needs = state.variants[variant]
+    first = node_row.device_first
+    for d in range(first, first + node_row.device_n):
+        if holds(taken, d - first):
+            dcls = state.devices[d].cls
+            state.devices[d].tasks -= turns(state, variant, dcls)
+            state.devices[d].memory -= needs.device_memory
+            state.devices[d].share_u -= share_on(state, variant, dcls)
+            state.devices[d].busy_u -= busy_share(state, variant, dcls)
+            state.devices[d].duty_u -= needs.duty_u
+    node_row.device_key = groups.device_key(state, node)

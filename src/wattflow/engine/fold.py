@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from wattflow.engine import attempts, containers, devices, fit, groups, release, view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -120,24 +122,31 @@ def enter(state, a):
     Returns the seconds of the cold start, 0 when everything was warm.
     """
     attempt = state.attempts[a]
-    node = attempt.node
     fn = state.shapes[state.tasks[attempt.task].form].function
     function = state.functions[fn]
     seconds = 0.0
     attempt.was_idle = -math.inf
     if function.cold_start_s > 0.0:
-        c = view.find_container(state, node, fn)
-        if c >= 0:
-            attempt.was_idle = state.containers[c].idle_since
-            containers.drop(state, c)
-        else:
-            seconds = function.cold_start_s * state.classes[state.nodes[node].cls].cold_factor
+        seconds = _take_container(state, a, fn)
     if attempt.device >= 0:
         seconds += _load_devices(state, a, fn)
     return seconds
 
 
-@inner
+@optional(RICH, types.float64)
+def _take_container(state, a, fn):
+    """Take a warm container; seconds that making one takes where there is none."""
+    attempt = state.attempts[a]
+    node = attempt.node
+    c = view.find_container(state, node, fn)
+    if c < 0:
+        return state.functions[fn].cold_start_s * state.classes[state.nodes[node].cls].cold_factor
+    attempt.was_idle = state.containers[c].idle_since
+    containers.drop(state, c)
+    return 0.0
+
+
+@optional(RICH, types.float64)
 def _load_devices(state, a, fn):
     """Put the function's kernel into the attempt's FPGAs that hold another one; seconds of the slowest."""
     attempt = state.attempts[a]
@@ -239,7 +248,7 @@ def set_capacity(state, node, capacity_u):
     groups.room_grew(state, node)
 
 
-@inner
+@optional(RICH)
 def grow_platforms(state):
     """Serverless nodes offer more as time goes on."""
     now = state.clock[0].now
@@ -252,7 +261,7 @@ def grow_platforms(state):
                 set_capacity(state, n, capacity)
 
 
-@inner
+@optional(RICH, types.float64)
 def next_growth(state):
     """When a ramping node has grown enough for one more of the waiting tasks or of their parts; `inf` for never."""
     counts = state.counts[0]

@@ -8,9 +8,11 @@ reuse.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
+from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import COUNTABLE
-from wattflow.kernel.jit import inner, jit
+from wattflow.kernel.jit import inner, jit, optional
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -186,7 +188,7 @@ def leave(state, n):
         group.node = state.class_nodes[state.classes[group.cls].first + group.low]
 
 
-@inner
+@optional(RICH, types.int64)
 def second(state, g):
     """The second lowest node of a group of two or more."""
     group = state.groups[g]
@@ -217,7 +219,7 @@ def allowed(state, node, constraint):
     return (state.masks[constraint, place >> 6] >> np.uint64(place & 63)) & _ONE == _ONE
 
 
-@inner
+@optional(RICH, types.int64)
 def lowest_allowed(state, g, constraint):
     """Position of the group's lowest node that a constraint lets be used; −1 without one."""
     group = state.groups[g]
@@ -235,7 +237,7 @@ def lowest_allowed(state, g, constraint):
     return np.int64(-1)
 
 
-@inner
+@optional(RICH, types.int64)
 def lowest_of(state, g, constraint, wish):
     """Position of the group's lowest node that a constraint allows and that is of a level of preference; −1 without."""
     group = state.groups[g]
@@ -278,12 +280,18 @@ def rejoin(state, n):
 def touch(state, n):
     """A node has changed: its costs on boards are old (`boards`)."""
     if state.boards.size > 0:
-        turn = state.touches[0]
-        turn.now += 1
-        place = np.int64(state.classes[state.nodes[n].cls].first) + state.nodes[n].pos
-        state.touched[place] = turn.now
-        state.touch_ring[turn.now & (state.touch_ring.size - 1)] = place
-        state.touched_words[place >> 6] = turn.now
+        _stamp(state, n)
+
+
+@optional(LIVE)
+def _stamp(state, n):
+    """Note when a node changed last."""
+    turn = state.touches[0]
+    turn.now += 1
+    place = np.int64(state.classes[state.nodes[n].cls].first) + state.nodes[n].pos
+    state.touched[place] = turn.now
+    state.touch_ring[turn.now & (state.touch_ring.size - 1)] = place
+    state.touched_words[place >> 6] = turn.now
 
 
 @jit

@@ -6,9 +6,13 @@ Without a priority each shape's queue is a linked list in order of entry; with a
 
 from __future__ import annotations
 
+from numba import types
+
 from wattflow.engine import rows
+from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import CANCELLED, GHOST, LEFT
-from wattflow.kernel.jit import inner
+from wattflow.kernel import heaps
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -21,32 +25,13 @@ def _before(state, a, b):
     return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
+_merged = heaps.skew(_before)
+
+
 @inner
 def _merge(state, a, b):
-    """Merge two skew heaps (``next`` is the left child, ``previous`` the right one)."""
-    if a < 0:
-        return b
-    if b < 0:
-        return a
-    if _before(state, b, a):
-        a, b = b, a
-    root = a
-    left = state.tasks.next
-    right = state.tasks.previous
-    while b >= 0:
-        r = right[a]
-        right[a] = left[a]
-        if r < 0:
-            left[a] = b
-            break
-        if _before(state, b, r):
-            left[a] = b
-            a = b
-            b = r
-        else:
-            left[a] = r
-            a = r
-    return root
+    """Merge two heaps of tasks (``next`` is the left child, ``previous`` the right one)."""
+    return _merged(state, state.tasks.next, state.tasks.previous, a, b)
 
 
 @inner
@@ -142,7 +127,7 @@ def _one_less(state, shape):
         state.shapes[moved].place = form.place
 
 
-@inner
+@optional(LIVE)
 def _drop_ghosts(state, shape):
     """Cancelled tasks at the head of a heap come out for good; so the head is a task that waits."""
     form = state.shapes[shape]
@@ -279,7 +264,7 @@ def first_of_all(state):
     return best
 
 
-@inner
+@optional(RICH, types.int64)
 def rekey(state, priority):
     """Compute the dynamic priority of every waiting task whose shape may fit; returns the first, −1 without one."""
     clock = state.clock[0]

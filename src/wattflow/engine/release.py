@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wattflow.engine import queue
 from wattflow.engine.tables import CANCELLED, DONE, FAILED, READY, UNKNOWN, WAITING
+from wattflow.kernel import dag
 from wattflow.kernel.jit import inner
 
 
@@ -36,6 +37,44 @@ def arrive(state, task, priority):
 
 
 @inner
+def _edges(state, task):
+    links = state.links[task]
+    return links.child_first, links.child_first + links.child_n
+
+
+@inner
+def _is_cancelled(state, task):
+    """Cancel a task that has not begun; whether it was so."""
+    row = state.tasks[task]
+    if row.state != WAITING and row.state != UNKNOWN:
+        return False
+    row.state = CANCELLED
+    state.counts[0].open -= 1
+    state.workflows[row.workflow].open -= 1
+    return True
+
+
+@inner
+def _edges_of_both(both, task):
+    return _edges(both[0], task)
+
+
+@inner
+def _one_less(both, task):
+    state, priority = both
+    row = state.tasks[task]
+    left = row.pending - 1
+    row.pending = left
+    # A child that was cancelled meanwhile stays so.
+    if left == 0 and row.arrived == 1 and row.state == WAITING:
+        enqueue(state, task, priority)
+
+
+_done = dag.release(_edges_of_both, _one_less)
+_walk = dag.downstream(_edges, _is_cancelled)
+
+
+@inner
 def complete(state, task, node, priority):
     """All parts of a task ended well on (or lastly on) a node; its children may become ready."""
     task_row_task = state.tasks[task]
@@ -43,14 +82,7 @@ def complete(state, task, node, priority):
     task_row_task.node = node
     state.counts[0].open -= 1
     state.workflows[task_row_task.workflow].open -= 1
-    links = state.links[task]
-    for e in range(links.child_first, links.child_first + links.child_n):
-        child = state.child[e]
-        left = state.tasks[child].pending - 1
-        state.tasks[child].pending = left
-        # A child that was cancelled meanwhile stays so.
-        if left == 0 and state.tasks[child].arrived == 1 and state.tasks[child].state == WAITING:
-            enqueue(state, child, priority)
+    _done((state, priority), state.child, task)
 
 
 @inner
@@ -69,23 +101,6 @@ def give_up(state, task):
 @inner
 def leave(state, task):
     """A task will not be done, nor what waits for it; ``scratch`` lists them, first itself. Returns how many."""
-    task_row_task = state.tasks[task]
-    counts = state.counts[0]
-    counts.open -= 1
-    state.workflows[task_row_task.workflow].open -= 1
-    n = 1
-    at = 0
-    state.scratch[0] = task
-    while at < n:
-        parent = state.scratch[at]
-        at += 1
-        links = state.links[parent]
-        for e in range(links.child_first, links.child_first + links.child_n):
-            child = state.child[e]
-            if state.tasks[child].state == WAITING or state.tasks[child].state == UNKNOWN:
-                state.tasks[child].state = CANCELLED
-                counts.open -= 1
-                state.workflows[state.tasks[child].workflow].open -= 1
-                state.scratch[n] = child
-                n += 1
-    return n
+    state.counts[0].open -= 1
+    state.workflows[state.tasks[task].workflow].open -= 1
+    return _walk(state, state.child, state.scratch, task)

@@ -103,6 +103,18 @@ def warmed(state, node, fn):
 
 
 @inner
+def cold(state, node, fn):
+    """No container of the function is warm on the node, whatever was believed, and none is on its way."""
+    containers.forget(state, node, fn)
+    before = state.node_marks[node].warming
+    timers.forget_warming_of(state, node, fn)
+    if before == 0 or state.node_marks[node].warming > 0:
+        return
+    if state.nodes[node].power_state == ON and state.nodes[node].running == 0:
+        _check_later(state, node, fold.node_idles(state, node))
+
+
+@inner
 def ask(state, kind, node, value):
     """Ask the driver for an action."""
     counts = state.counts[0]
@@ -179,7 +191,6 @@ def refused(state, a, until_s, priority):
     _leave_task(state, a)
     _restore(state, a)
     fit.give_back(state, a)
-    state.nodes[node].placed_count -= 1
     state.functions[state.shapes[state.tasks[task].form].function].started -= 1
     groups.room_grew(state, node)
     attempts.drop_attempt(state, a)

@@ -10,9 +10,11 @@ one domain for others, all domains where the fewest in any changed (spread), all
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from wattflow.engine import groups
-from wattflow.kernel.jit import inner, jit
+from wattflow.engine.parts import RICH
+from wattflow.kernel.jit import inner, jit, optional
 
 NOTHING, APART, TOGETHER, SPREAD = 0, 1, 2, 3
 """Kinds of conditions; NOTHING is a row that is out of use."""
@@ -20,7 +22,7 @@ _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
 
-@inner
+@optional(RICH)
 def count(state, shape, node, sign):
     """A task of a shape comes to a node (sign 1) or leaves it (−1)."""
     link = state.shapes[shape].counted
@@ -264,7 +266,7 @@ def broken(state, row, node):
     return 0
 
 
-@inner
+@optional(RICH, types.int64)
 def level(state, row, node):
     """How much a row's tasks prefer a node: 0 is best; the same for all where nobody has a preference."""
     wishes = state.mask_rows[row]

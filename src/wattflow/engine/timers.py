@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from wattflow.kernel import heaps
 from wattflow.kernel.jit import inner
 
 RELEASE, PARK, SLEEP, WARM, LOOK = 0, 1, 2, 3, 4
@@ -17,53 +18,43 @@ def _before(state, a, b):
 
 
 @inner
-def _swap(state, a, b):
-    first = state.timers[a]
-    second = state.timers[b]
-    first.time, second.time = second.time, first.time
-    first.sequence, second.sequence = second.sequence, first.sequence
-    first.generation, second.generation = second.generation, first.generation
-    first.what, second.what = second.what, first.what
-    first.who, second.who = second.who, first.who
+def _move(state, to, source):
+    row = state.timers[to]
+    other = state.timers[source]
+    row.time = other.time
+    row.sequence = other.sequence
+    row.generation = other.generation
+    row.what = other.what
+    row.who = other.who
+
+
+_enter, _drop_first = heaps.of_rows(_before, _move)
 
 
 @inner
 def push(state, at_s, what, who, generation):
-    """Come back at a time. There must be room: `Engine` sees to it before each step."""
+    """Come back at a time. There must be room for two: `Engine` sees to it before each step."""
     counts = state.counts[0]
     clock = state.clock[0]
     at = counts.timer_n
     counts.timer_n = at + 1
-    row = state.timers[at]
+    hole = at + 1
+    row = state.timers[hole]
     row.time = at_s
     row.sequence = clock.sequence
     clock.sequence += 1
     row.generation = generation
     row.what = what
     row.who = who
-    while at > 0 and _before(state, at, (at - 1) // 2):
-        _swap(state, at, (at - 1) // 2)
-        at = (at - 1) // 2
+    _enter(state, at, hole)
 
 
 @inner
 def pop(state):
-    """Take the first one out; it stands behind the last, until the next push."""
+    """Take the first one out; read it before."""
     counts = state.counts[0]
-    n = counts.timer_n - 1
-    counts.timer_n = n
-    _swap(state, 0, n)
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        if child + 1 < n and _before(state, child + 1, child):
-            child += 1
-        if not _before(state, child, at):
-            break
-        _swap(state, at, child)
-        at = child
+    counts.timer_n -= 1
+    _drop_first(state, counts.timer_n)
 
 
 @inner
@@ -81,3 +72,13 @@ def forget_warming(state, node):
     for k in range(state.counts[0].timer_n):
         if state.timers[k].what == WARM and state.timers[k].who == node:
             state.timers[k].what = LOOK
+
+
+@inner
+def forget_warming_of(state, node, fn):
+    """What was being warmed for a function on a node will not be ready."""
+    for k in range(state.counts[0].timer_n):
+        timer = state.timers[k]
+        if timer.what == WARM and timer.who == node and timer.generation == fn:
+            timer.what = LOOK
+            state.node_marks[node].warming -= 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from wattflow.engine import devices
 from wattflow.engine.tables import ASLEEP, FALLING, HOT, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
-from wattflow.kernel import random
+from wattflow.kernel import power, random
 from wattflow.kernel.jit import jit
 
 
@@ -18,26 +18,15 @@ def watts(state, cls, busy):
     kind = state.classes[cls]
     if busy > kind.threads:
         busy = kind.threads
-    at = busy * kind.grid_per_core
-    cell = int(at)
-    first = kind.grid_first
-    if cell >= kind.grid_n - 1:
-        return state.grid[first + kind.grid_n - 1]
-    low = state.grid[first + cell]
-    return low + (state.grid[first + cell + 1] - low) * (at - cell)
+    return power.curve_w(state.grid, kind.grid_first, kind.grid_n, busy * kind.grid_per_core)
 
 
 @jit
 def device_watts(state, cls, share):
     """Watts of a device class with ``share`` (0 … 1) of it busy."""
     device_kind = state.device_classes[cls]
-    at = share * device_kind.grid_per_share
-    cell = int(at)
-    first = device_kind.grid_first
-    if cell >= device_kind.grid_n - 1:
-        return state.device_grid[first + device_kind.grid_n - 1]
-    low = state.device_grid[first + cell]
-    return low + (state.device_grid[first + cell + 1] - low) * (at - cell)
+    grid_at = share * device_kind.grid_per_share
+    return power.curve_w(state.device_grid, device_kind.grid_first, device_kind.grid_n, grid_at)
 
 
 @jit

@@ -367,7 +367,7 @@ class _Builder:
         self.arrays |= {"a_next": following, "a_task": np.full(rows, -1, np.int32), "a_seq": np.zeros(rows, np.int64)}
         children = int(np.diff(self.arrays["child_start"]).max()) if self.has_dag and self.tasks else 0
         per_task = 4 + self.frame.placers.samples
-        self.i[tables.MARGIN] = 2 * rows + 8 * self.hosts + 8 * self.placers + per_task * (children + 2) + 64
+        self.i[tables.MARGIN] = 2 * rows + 8 * self.hosts + 8 * self.placers + per_task * (children + 2) + 65
         if self.i[tables.HAS_BARRIERS]:
             self.i[tables.MARGIN] += per_task * self.tasks
         events = 4 * int(self.i[tables.MARGIN])

@@ -10,7 +10,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
-from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, TablesType
+from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
 from wattflow.kernel.memory import block
 
 _OWNERS: weakref.WeakValueDictionary[int, Tables] = weakref.WeakValueDictionary()
@@ -45,7 +45,7 @@ class Tables:
     its place. While compiled code runs on them, tables can be neither replaced nor copied nor entered a second time.
     """
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "_handle", "_piece")
     NAMES: ClassVar[tuple[str, ...]] = ()
     UNSAVED: ClassVar[tuple[str, ...]] = ()
     """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
@@ -57,9 +57,15 @@ class Tables:
 
     def __init__(self, **tables: Any) -> None:
         self._handle: Any
+        self._piece: Any
         for name in self.NAMES:
             object.__setattr__(self, name, tables[name])
+        self._moved(None)
+
+    def _moved(self, piece: Any) -> None:
+        """Tables lie elsewhere: in one piece of memory (its layout and its bytes), or each for itself."""
         object.__setattr__(self, "_handle", None)
+        object.__setattr__(self, "_piece", piece)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} is read-only; use replace({name}=…)")
@@ -104,8 +110,7 @@ class Tables:
         key = (type(self), tuple((table.dtype, table.ndim) for table in tables))
         if key not in self._kinds:
             fields = tuple(
-                (name, from_dtype(plain(table.dtype)), table.ndim)
-                for name, table in zip(self.NAMES, tables, strict=True)
+                (name, _item(table.dtype), table.ndim) for name, table in zip(self.NAMES, tables, strict=True)
             )
             self._kinds[key] = TablesType(type(self).__name__, fields)
         return self._kinds[key]
@@ -120,24 +125,31 @@ class Tables:
             _check(name, table)
         for name, table in tables.items():
             object.__setattr__(self, name, table)
-        object.__setattr__(self, "_handle", None)
+        self._moved(None)
 
     def copy(self) -> Any:
         """Independent tables with the same content, in one piece of memory, copied as bytes at the speed of memory."""
         self._refuse_if_busy("copied")
-        return type(self)(**_in_one_piece({name: getattr(self, name) for name in self.NAMES}))
+        made, piece = _in_one_piece({name: getattr(self, name) for name in self.NAMES})
+        copy = type(self)(**made)
+        copy._moved(piece)
+        return copy
 
     def pack(self) -> None:
         """Move all tables into one piece of memory: many small sets of tables then share few pages each."""
         self._refuse_if_busy("moved")
-        for name, table in _in_one_piece({name: getattr(self, name) for name in self.NAMES}).items():
+        made, piece = _in_one_piece({name: getattr(self, name) for name in self.NAMES})
+        for name, table in made.items():
             object.__setattr__(self, name, table)
-        object.__setattr__(self, "_handle", None)
+        self._moved(piece)
 
     def copy_from(self, other: Tables) -> None:
         """Take over another's content without new memory; their sizes are the same (a fork of a fork)."""
         self._refuse_if_busy("changed")
         other._refuse_if_busy("copied")
+        if self._piece is not None and other._piece is not None and self._piece[0] == other._piece[0]:
+            self._piece[1][...] = other._piece[1]  # both in one piece, laid out alike
+            return
         for name in self.NAMES:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
@@ -170,8 +182,8 @@ def as_bytes(table: Any) -> Any:
     return np.asarray(table).reshape(-1).view(np.uint8)
 
 
-def _in_one_piece(tables: dict[str, Any]) -> dict[str, Any]:
-    """Copies that lie behind each other, each at the start of a cache line."""
+def _in_one_piece(tables: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, Any]]:
+    """Copies that lie behind each other, each at the start of a cache line; their layout and all their bytes."""
     places, size = {}, _LINE
     for name, table in tables.items():
         places[name] = size
@@ -183,13 +195,20 @@ def _in_one_piece(tables: dict[str, Any]) -> dict[str, Any]:
         piece = memory[places[name] + shift : places[name] + shift + table.nbytes]
         piece[...] = as_bytes(table)
         made[name] = piece.view(table.dtype).reshape(table.shape).view(type(table))
-    return made
+    layout = tuple((table.shape, table.dtype) for table in tables.values())
+    return made, (layout, memory[_LINE + shift : size + shift])
 
 
 def _check(name: str, table: Any) -> None:
     """Compiled code counts rows from the table's address on, and writes."""
     if not (table.flags.c_contiguous and table.flags.writeable and table.flags.aligned):
         raise ValueError(f"table {name} must be contiguous, aligned and writeable; pass a copy of it")
+
+
+def _item(dtype: np.dtype[Any]) -> Any:
+    """The compiled type of a table's items."""
+    kind = from_dtype(plain(dtype))
+    return RowType(kind) if dtype.names else kind
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:

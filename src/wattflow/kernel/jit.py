@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
@@ -48,6 +50,11 @@ def _wide(kind: Any) -> Any:
     return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
 
 
+def _wide_and_whole(kind: Any) -> Any:
+    """The same, and tables as ones that may need every part: such functions are shared by all who call them."""
+    return kind.without() if getattr(kind, "lacks", None) else _wide(kind)
+
+
 def inner(function: Any) -> Any:
     """Like `jit`, for a function that only compiled code calls.
 
@@ -58,7 +65,7 @@ def inner(function: Any) -> Any:
         return function
     function.__qualname__ = f"{function.__module__}.{function.__name__}"
     linking.INNER.add(function.__qualname__)
-    dispatcher = _widening(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+    dispatcher = _widening(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, _wide)
     resolve = dispatcher.get_call_template
 
     def prepared(args: Any, kws: Any) -> Any:
@@ -85,16 +92,51 @@ def jit(function: Any, folder: str | None = None) -> Any:
     """
     if not COMPILED:
         return function
-    dispatcher = _widening(function, {})
+    dispatcher = _widening(function, {}, _wide_and_whole)
     folders.attach(dispatcher, function, folder or _usual_folder())
     return dispatcher
 
 
-def _widening(function: Any, options: dict[str, Any]) -> Any:
+def _widening(function: Any, options: dict[str, Any], wide: Callable[[Any], Any]) -> Any:
     dispatcher = numba.njit(**(OPTIONS | options))(function)
     resolve = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda args, kws: resolve(tuple(_wide(a) for a in args), kws)
+    dispatcher.get_call_template = lambda args, kws: resolve(tuple(wide(a) for a in args), kws)
     return dispatcher
+
+
+def optional(part: str, returns: Any = types.none) -> Callable[[Any], Any]:
+    """Like `inner`, for a function of a part that some tables lack; ``returns`` is what it returns.
+
+    Compiled for tables that lack the part (`TablesType.without`), a call of it is one that cannot be reached: neither
+    it nor what it calls is compiled, and what guards the call costs nothing. Elsewhere it stays a function of its own
+    instead of being copied into each place that calls it.
+    """
+
+    def decorate(function: Any) -> Any:
+        made = inner(function)
+        if not COMPILED:
+            return made
+        linking.APART.add(made.py_func.__qualname__)
+        resolve, overload = made.get_call_template, made.get_overload
+        parameters = inspect.signature(made.py_func)
+
+        def template(args: Any, kws: Any) -> Any:
+            if lowering().lacks(args, part):
+                return lowering().never(returns), parameters, tuple(_wide(a) for a in args), kws
+            return resolve(args, kws)
+
+        def found(args: Any) -> Any:
+            return lowering().NEVER if lowering().lacks(args, part) else overload(args)
+
+        made.get_call_template, made.get_overload = template, found
+        return made
+
+    return decorate
+
+
+def lowering() -> Any:
+    """The module of that name, which imports this one."""
+    return importlib.import_module("wattflow.kernel.lowering")
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ late: the cost of a callee is no longer counted beyond the usual threshold.)"""
 
 INNER: set[str] = set()
 """Full names of the functions that only compiled code calls."""
+APART: set[str] = set()
+"""Those of them that stay functions of their own: code for what not everybody needs, which many places call."""
 _state = {"tried": False, "installed": False}
 
 
@@ -78,22 +80,29 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, make: Callable[[
 def _finalize(usual: Any) -> Any:
     def finalize(library: Any) -> None:
         if library.name in INNER and hasattr(library, "_linking_libraries"):
-            _link_only(library)
+            library._finalized = True
         else:
+            library._linking_libraries = _all_called(library)
             usual(library)
 
     return finalize
 
 
-def _link_only(library: Any) -> None:
-    """Link what an inner function calls into its module, and leave it at that."""
-    seen = set()
-    for other in library._linking_libraries:
-        if other not in seen:
-            seen.add(other)
-            library._reload_init.update(other._reload_init)
-            library._final_module.link_in(other._get_module_for_linking(), preserve=True)
-    library._finalized = True
+def _all_called(library: Any) -> list[Any]:
+    """The libraries that a function is linked with: what it calls, and what inner functions among these call in turn.
+
+    An inner function's module holds that function alone: linked at every level of the call tree, it would be copied as
+    many times as there are ways to it.
+    """
+    found: dict[Any, None] = {}
+    waiting = list(getattr(library, "_linking_libraries", ()))
+    while waiting:
+        other = waiting.pop(0)
+        if other not in found:
+            found[other] = None
+            if other.name in INNER:
+                waiting.extend(other._linking_libraries)
+    return list(found)
 
 
 def _add_ir_module(usual: Any) -> Any:
@@ -102,6 +111,8 @@ def _add_ir_module(usual: Any) -> Any:
             if function.name.startswith(_OURS) and not function.is_declaration:
                 # The set's own `add` knows only the attributes that are words.
                 set.add(function.attributes, _BONUS)
+                if library.name in APART:
+                    function.attributes.add("noinline")
         usual(library, module)
 
     return add_ir_module

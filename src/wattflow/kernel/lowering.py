@@ -19,12 +19,15 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.imputils import lower_setattr_generic
+from numba.core.typeconv.castgraph import Conversion
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.extending import (
     NativeValue,
     infer_getattr,
     intrinsic,
     lower_builtin,
+    lower_cast,
     lower_getattr_generic,
     models,
     register_model,
@@ -47,13 +50,29 @@ _I64 = ir.IntType(64)
 
 
 class TablesType(types.Type):
-    """The compiled type of a set of tables."""
+    """The compiled type of a set of tables; ``lacks`` names the parts of the code that they never need.
 
-    def __init__(self, label: str, fields: tuple[tuple[str, Any, int], ...]) -> None:
-        self.fields = fields
+    Code compiled for tables that lack a part does not hold it (`jit.optional`). Whoever passes such tables answers for
+    their content; as tables of the whole type they may be passed anywhere.
+    """
+
+    def __init__(
+        self, label: str, fields: tuple[tuple[str, Any, int], ...], lacks: frozenset[str] = frozenset()
+    ) -> None:
+        self.label, self.fields, self.lacks = label, fields, lacks
         digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:12]
         # A name that listed every field would stand in each symbol that the compiler makes.
-        super().__init__(name=f"{label}_{digest}")
+        super().__init__(name="_".join([label, digest, *sorted(f"no{part}" for part in lacks)]))
+
+    def without(self, *parts: str) -> TablesType:
+        """The same tables, known to lack these parts."""
+        return TablesType(self.label, self.fields, frozenset(parts))
+
+    def can_convert_to(self, typing_context: Any, other: Any) -> Any:
+        """Tables that lack something serve where tables that may have it are asked for."""
+        if isinstance(other, TablesType) and (other.label, other.fields) == (self.label, self.fields):
+            return Conversion.safe if other.lacks <= self.lacks else None
+        return None
 
     def index(self, name: str) -> int:
         """Place of a table in the directory; −1 when there is none of that name."""
@@ -85,10 +104,62 @@ class FlatType(types.Array):
 register_model(FlatType)(models.ArrayModel)
 
 
+class RowType(types.Record):
+    """A row of a table, whose fields compiled code knows to be apart from those of every other table.
+
+    Each load and store says which field of which record it is of (LLVM's type-based alias metadata), so a store to one
+    field does not make the compiler load all others anew.
+    """
+
+    def __init__(self, record: types.Record) -> None:
+        fields: list[Any] = [
+            (name, {"type": field.type, "offset": field.offset, "alignment": field.alignment, "title": field.title})
+            for name, field in record.fields.items()
+        ]
+        super().__init__(fields, record.size, record.aligned)
+        self.name = f"Row_{hashlib.sha256(repr(record).encode()).hexdigest()[:12]}"
+
+
+register_model(RowType)(models.RecordModel)
+
+
+def _field_tag(builder: Any, kind: RowType, name: str) -> Any:
+    """The alias metadata of one field of a record."""
+    module = builder.module
+    root = module.add_metadata(["wattflow tables"])
+    field = module.add_metadata([f"{kind.name}.{name}", root, _I64(0)])
+    return module.add_metadata([field, field, _I64(0)])
+
+
+@lower_getattr_generic(RowType)
+def _read_field(context: Any, builder: Any, kind: Any, row: Any, name: str) -> Any:
+    item = kind.typeof(name)
+    place = cgutils.get_record_member(builder, row, kind.offset(name), context.get_data_type(item))
+    load = builder.load(place, align=None if kind.aligned else 1)
+    load.set_metadata("tbaa", _field_tag(builder, kind, name))
+    return context.data_model_manager[item].from_data(builder, load)
+
+
+@lower_setattr_generic(RowType)
+def _write_field(context: Any, builder: Any, called: Any, values: Any, name: str) -> None:
+    kind, given = called.args
+    item = kind.typeof(name)
+    place = cgutils.get_record_member(builder, values[0], kind.offset(name), context.get_data_type(item))
+    value = context.cast(builder, values[1], given, item)
+    data = context.data_model_manager[item].as_data(builder, value)
+    store = builder.store(data, place, align=None if kind.aligned else 1)
+    store.set_metadata("tbaa", _field_tag(builder, kind, name))
+
+
 @register_model(TablesType)
 class _TablesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _I64.as_pointer())
+
+
+@lower_cast(TablesType, TablesType)
+def _same_tables(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
+    return value
 
 
 @register_model(RowsType)
@@ -292,3 +363,35 @@ def _read_column(context: Any, builder: Any, kind: Any, value: Any, name: str) -
     address = builder.ptrtoint(rows.data, _I64)
     array = _array(context, builder, table, address, (rows.size,))
     return arrayobj.array_record_getattr(context, builder, table, array, name)
+
+
+NEVER = "wattflow.never"
+"""In the place of a function that tables lack: a call that cannot be reached."""
+
+
+@lower_builtin(NEVER, types.VarArg(types.Any))
+def _never(context: Any, builder: Any, called: Any, values: Any) -> Any:
+    if jit.CHECKED:
+        with builder.if_then(cgutils.true_bit):
+            message = "a part of the code was called that these tables were said to lack"
+            context.call_conv.return_user_exc(builder, RuntimeError, (message,))
+    else:
+        builder.assume(cgutils.false_bit)
+    return context.get_constant_null(called.return_type)
+
+
+def never(returns: Any) -> Any:
+    """The typing of a call that cannot be reached."""
+
+    class Never(AbstractTemplate):
+        key = NEVER
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            return signature(returns, *args)
+
+    return Never
+
+
+def lacks(kinds: Any, part: str) -> bool:
+    """Whether tables among these types lack a part."""
+    return any(isinstance(kind, TablesType) and part in kind.lacks for kind in kinds)

@@ -16,6 +16,7 @@ from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol, wanting
+from wattflow.live.rehearsing import Rehearsing
 from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
@@ -69,7 +70,7 @@ class EngineDecider:
         estimates: Estimates | None = None,
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
-        twin: Twin | None = None,
+        twin: Twin | Rehearsing | None = None,
         data: bool = False,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)

@@ -32,6 +32,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import Settings
+from wattflow.live.rehearsing import Rehearsing, is_meant
 from wattflow.live.twin import Twin
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
@@ -117,7 +118,9 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    twin = Twin.beside(policy) if chosen.twin else None
+    twin: Twin | Rehearsing | None = Twin.beside(policy) if chosen.twin else None
+    if is_meant(policy):
+        twin = Rehearsing(policy.name)
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,

@@ -8,6 +8,7 @@ other: its name and numbers are enough to run it again.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,12 +70,17 @@ def judged(case: Case, tasks: int, seeds: int) -> Case:
     return replace(case, log_ratio=math.log(joules[0] / joules[1]))
 
 
-def search(budget: int, tasks: int = 150, seeds: int = 2, seed: int = 1) -> list[Case]:
-    """So many scenarios, half of them drawn, half near the worst so far; the worst first."""
+def search(budget: int, tasks: int = 150, seeds: int = 2, seed: int = 1, most_s: float = math.inf) -> list[Case]:
+    """So many scenarios, half of them drawn, half near the worst so far; the worst first.
+
+    After ``most_s`` seconds it ends with those that it has; the half near the worst begins after half of that time.
+    """
     rng = np.random.default_rng([seed, 53])
-    found = [judged(draw(rng), tasks, seeds) for _ in range(budget // 2)]
-    while len(found) < budget:
+    began = time.monotonic()
+    found: list[Case] = []
+    while len(found) < budget and (not found or time.monotonic() - began < most_s):
+        early = len(found) < budget // 2 and time.monotonic() - began < most_s / 2
         found.sort(key=lambda case: -case.log_ratio)
-        near = found[int(rng.integers(0, min(5, len(found))))]
+        near = None if early or not found else found[int(rng.integers(0, min(5, len(found))))]
         found.append(judged(draw(rng, near), tasks, seeds))
     return sorted(found, key=lambda case: -case.log_ratio)

@@ -13,7 +13,11 @@ episode that always takes row 0 and keeps the bound returns 0.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,11 +47,15 @@ Draw = Callable[[int], Scenario]
 
 
 class Episode:
-    """One stream, stopped at each decision."""
+    """One stream, stopped at each decision.
 
-    def __init__(self, scenario: Scenario, seed: int, joint: bool, rows: int = ROWS) -> None:
-        self.judge = Judge(scenario, seed)
-        self.judge.trial.simulation.policy = registry.load("learned", lean=0.0)
+    The policy below is the flagship as a setting of the learned one, whose notes the encoder reads. Unless it is
+    ``priced``, the rows come in the engine's order, row 0 is nobody's choice, and nothing is held back.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int, joint: bool, rows: int = ROWS, priced: bool = True) -> None:
+        flagship = registry.load("learned", lean=0.0)
+        self.judge = Judge(scenario, seed, policy=flagship if priced else replace(flagship, score=None))
         self.joint, self.joules = joint, np.zeros(1)
         self.ask = wanted.Ask(ask=record_table(wanted.ASK, 1), rows=record_table(wanted.ROW, rows))
         self.restart()
@@ -62,8 +70,8 @@ class Episode:
         return self.judge.trial.simulation.world
 
     def restart(self) -> None:
-        """Back to the first event; weights of zero, so that costs are the flagship's."""
-        self.judge.trial.restart(np.zeros(0))
+        """Back to the first event."""
+        self.judge.trial.restart()
         self.ask.ask[:] = np.zeros(1, wanted.ASK)
         self.joules[0] = 0.0
 
@@ -160,14 +168,24 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
 
 
 class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """Many streams, one compiled call for a step of all; an ended one begins again in the same step."""
+    """Many streams, one compiled call for a step of all; an ended one begins again in the same step.
+
+    Args:
+        features: Whether rows are described; without, observations have no rows.
+        priced: Whether row 0 is the flagship's choice. Without, rows come in the engine's order.
+        threads: Over how many threads a step is spread; by default as many as there are cores, at most one for each
+            eight streams. Streams do not depend on it.
+    """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, draw: Draw, count: int, rows: int = ROWS, features: bool = True, joint: bool = False) -> None:
+    def __init__(
+        self, draw: Draw, count: int, rows: int = ROWS, features: bool = True, joint: bool = False,
+        priced: bool = True, threads: int | None = None,
+    ) -> None:  # fmt: skip
         if not jit.COMPILED:
             raise RuntimeError("the vector environment needs compiled code; use SchedulingEnv")
-        self.num_envs, self._rows, self._joint = count, rows, joint
+        self.num_envs, self._rows, self._joint, self._priced = count, rows, joint, priced
         self.single_observation_space = gymnasium.spaces.Box(-4.0, 4.0, (rows, episode.WIDTH), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(rows)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, count)
@@ -177,7 +195,11 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._out = np.zeros((count, rows if features else 0, episode.WIDTH), np.float32)
         self.shown, self._joules = np.zeros(count, np.int64), np.zeros(count)
         self._before, self._reference = np.zeros(count), np.ones(count)
-        self._rank = np.arange(rows)[None, :]
+        self._mask = np.zeros((count, rows), np.bool_)
+        many = min(count // 8, len(os.sched_getaffinity(0))) if threads is None else threads
+        self._pool = ThreadPoolExecutor(many - 1) if many > 1 else None
+        edges = np.linspace(0, count, max(1, many) + 1).astype(int)
+        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -186,7 +208,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         first = 1000 if seed is None else 1000 + seed
         if not self.episodes or seed is not None:
             self.episodes = [
-                Episode(self._draw(first + i), first + i, self._joint, self._rows) for i in range(self.num_envs)
+                Episode(self._draw(first + i), first + i, self._joint, self._rows, self._priced)
+                for i in range(self.num_envs)
             ]
         for one in self.episodes:
             one.restart()
@@ -195,7 +218,12 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._joules[:] = self._before[:] = 0.0
         self.shown[:] = 0
         self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
-        return self._out, {"action_mask": self._rank < self.shown[:, None]}
+        return self._out, {"action_mask": self._mask}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let the threads go."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _addresses(self) -> None:
         self._held = [(e.state.handle(), e.world.handle(), e.ask.handle()) for e in self.episodes]
@@ -204,38 +232,41 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         at = [(*place, functions.address) for place, functions in zip(places, self._functions, strict=True)]
         self._at = np.ascontiguousarray(np.array(at, np.int64).T)
 
+    def _part(self, part: slice, chosen: NDArray[np.int64]) -> None:
+        self.episodes[0].step_many(
+            *self._held[part.start], self._functions[part.start], self._at[:, part], chosen[part], int(self._joint),
+            self.shown[part], self._joules[part], self._mask[part], self._out[part],
+        )  # fmt: skip
+
     def _advance(self, chosen: NDArray[np.int64]) -> None:
-        with np.errstate(over="ignore"):
-            self.episodes[0].step_many(
-                *self._held[0], self._functions[0], self._at, chosen, int(self._joint), self.shown, self._joules,
-                self._out,
-            )  # fmt: skip
+        first, *others = self._parts
+        waiting = [self._pool.submit(self._part, part, chosen) for part in others] if self._pool is not None else []
+        self._part(first, chosen)
+        for one in waiting:
+            one.result()
         while self.shown.min() < 0:
             for i in np.flatnonzero(self.shown < 0).tolist():
                 checked(int(self.shown[i])) if self.shown[i] != episode.GROW else self.episodes[i].grow()
                 self._addresses()
                 self.episodes[i].joules[0] = self._joules[i]
-                self.shown[i] = self.episodes[i].step(wanted.NONE, self._out[i])
-                self._joules[i] = self.episodes[i].joules[0]
+                self._go_on(i)
+
+    def _go_on(self, i: int) -> None:
+        """One stream alone, to its next decision."""
+        self.shown[i] = self.episodes[i].step(wanted.NONE, self._out[i])
+        self._joules[i] = self.episodes[i].joules[0]
+        self._mask[i] = np.arange(self._rows) < self.shown[i]
 
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
         """One choice of each; what is beyond its rows takes the first."""
-        chosen = np.asarray(actions, np.int64)
-        chosen = np.where(chosen < np.minimum(self.shown, self._rows), chosen, 0)
         self._before[:] = self._joules
-        self._advance(np.ascontiguousarray(chosen))
+        self._advance(np.ascontiguousarray(actions, np.int64))
         reward = (self._before - self._joules) / self._reference
         ended = self.shown == 0
         if ended.any():
             for i in np.flatnonzero(ended).tolist():
                 reward[i] += self._again(i)
-        return (
-            self._out,
-            reward,
-            ended,
-            np.zeros(self.num_envs, bool),
-            {"action_mask": self._rank < self.shown[:, None]},
-        )
+        return self._out, reward, ended, np.zeros(self.num_envs, bool), {"action_mask": self._mask}
 
     def _again(self, i: int) -> float:
         """End an episode and begin it anew; returns its closing reward."""
@@ -245,7 +276,5 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         one.restart()
         if one.state.handle() is not handles[0] or one.world.handle() is not handles[1]:
             self._addresses()
-        self._joules[i] = 0.0
-        self.shown[i] = one.step(wanted.NONE, self._out[i])
-        self._joules[i] = one.joules[0]
+        self._go_on(i)
         return closing

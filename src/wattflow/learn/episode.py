@@ -82,6 +82,21 @@ def _close(state, world, functions):
 
 
 @inner
+def _offered(ask, n):
+    """Bring the rows that the flagship's rules allow to the front, in their order; how many there are.
+
+    A cost of inf means "not here": where all are inf the flagship lets the task wait, and so does the environment.
+    """
+    kept = 0
+    for r in range(n):
+        if ask.rows[r].kind != PLACE or ask.rows[r].cost < math.inf:
+            if kept < r:
+                wanting._swap(ask, kept, r)
+            kept += 1
+    return kept
+
+
+@inner
 def step_one(state, world, ask, functions, chosen, joint, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
     clock = state.clock[0]
@@ -94,7 +109,10 @@ def step_one(state, world, ask, functions, chosen, joint, joules):
             task, n = wanting.want_one(state, ask, functions, chosen)
             chosen = NONE
             if task >= 0:
-                return np.int64(n)
+                n = _offered(ask, n)
+                if n > 0:
+                    return np.int64(n)
+                continue
             if task != NOTHING:
                 return np.int64(BAD) if task == wanting.BAD else np.int64(GROW)
             _close(state, world, functions)
@@ -131,12 +149,33 @@ def _least(ask, n, row):
 
 
 @inner
+def _as_first(state, row):
+    """The encoder looks at a candidate by its number: the row's place is made the first."""
+    candidate = state.candidates[0]
+    candidate.node = row.node_row
+    candidate.device = row.device
+
+
+@inner
 def describe(state, ask, n, out):
     """Features of the rows, as the learned policy sees them; rows of nodes and waiting have only what they share."""
     memory = state.memory
     first = view.place_of(state, learned.NOTES.scratch)
     facts = view.place_of(state, learned.NOTES.facts)
     classes = view.place_of(state, learned.NOTES.classes)
+    task = -1
+    due = 0.0
+    for r in range(n):
+        row = ask.rows[r]
+        if row.kind == PLACE:
+            if row.task_row != task:
+                task = row.task_row
+                due = wattflow.due_s(state, task)
+            _as_first(state, row)
+            row.cost = wattflow.price_j(state, task, row.variant, 0, due)
+    task = -1
+    variant = -1
+    least = math.inf
     for r in range(n):
         row = ask.rows[r]
         for i in range(WIDTH):
@@ -144,24 +183,15 @@ def describe(state, ask, n, out):
         out[r, placing.N + row.kind] = 1.0
         if row.kind != PLACE:
             continue
-        # The encoder looks at a candidate by its number; this one is made the first.
-        candidate = state.candidates[0]
-        candidate.node = row.node_row
-        candidate.device = row.device
-        due = wattflow.due_s(state, row.task_row)
-        row.cost = wattflow.price_j(state, row.task_row, row.variant, 0, due)
-    for r in range(n):
-        row = ask.rows[r]
-        if row.kind != PLACE:
-            continue
-        candidate = state.candidates[0]
-        candidate.node = row.node_row
-        candidate.device = row.device
-        due = wattflow.due_s(state, row.task_row)
+        if row.task_row != task or row.variant != variant:  # rows of a task and a variant mostly stand together
+            task = row.task_row
+            variant = row.variant
+            due = wattflow.due_s(state, task)
+            least = _least(ask, n, row)
+            placing.around(state, task, variant, first, facts)
+        _as_first(state, row)
         merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
-        placing.around(state, row.task_row, row.variant, first, facts)
-        least = _least(ask, n, row)
-        placing.candidate(state, row.task_row, row.variant, 0, first, facts, due, row.cost, least, merit, 0.0)
+        placing.candidate(state, task, variant, 0, first, facts, due, row.cost, least, merit, 0.0)
         for i in range(placing.N):
             out[r, i] = memory[first + i]
 
@@ -174,17 +204,22 @@ def step(state, world, ask, functions, chosen, joint, joules, out):
     return n
 
 
-def step_many(state, world, ask, functions, places, chosen, joint, shown, joules, out):
-    """`step` for many episodes by the addresses of their tables; the first four say of which types."""
+def step_many(state, world, ask, functions, places, chosen, joint, shown, joules, mask, out):
+    """`step` for many episodes by the addresses of their tables; the first four say of which types.
+
+    What is beyond an episode's rows takes the first. ``mask`` tells which rows there are afterwards.
+    """
+    rows = mask.shape[1]
     for i in range(places.shape[1]):
-        if shown[i] < 0:
-            continue
         own = tables_at(state, places[0, i])
         there = tables_at(world, places[1, i])
         desk = tables_at(ask, places[2, i])
-        shown[i] = step_one(own, there, desk, tables_at(functions, places[3, i]), chosen[i], joint, joules[i : i + 1])
+        one = chosen[i] if chosen[i] < min(shown[i], rows) else 0
+        shown[i] = step_one(own, there, desk, tables_at(functions, places[3, i]), one, joint, joules[i : i + 1])
         if shown[i] > 0 and out.shape[1] > 0:
             describe(own, desk, min(shown[i], out.shape[1]), out[i])
+        for r in range(rows):
+            mask[i, r] = r < shown[i]
 
 
 @functools.cache
@@ -194,8 +229,9 @@ def _compiled(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
     folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", "learn/episode.py")
     single = whole(state, world, ask, functions, whole, whole, reals, table)
     many = types.void(
-        state, world, ask, functions, types.int64[:, ::1], types.int64[::1], whole, types.int64[::1], reals, cube
-    )
+        state, world, ask, functions, types.int64[:, :], types.int64[::1], whole, types.int64[::1], reals,
+        types.boolean[:, ::1], cube,
+    )  # fmt: skip
     return (
         jit.direct(jit.compiled(single, step, folder=folder)),
         jit.direct(jit.compiled(many, step_many, folder=folder)),

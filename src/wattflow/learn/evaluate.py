@@ -1,4 +1,4 @@
-"""Judge the learned policy on what its weights have not seen: applications of its fold, other clusters, all loads.
+"""Judge the learned policy and the rehearsed one on what they have not seen: applications, clusters, all loads.
 
 Every policy gets the same workload, seed and estimates (which err, as predictions do). The opponents are `kubernetes`
 with all nodes on, the portfolio's setting that was best on the other folds' applications at this load, and the best of
@@ -21,10 +21,12 @@ from wattflow.learn import portfolio, scenarios, streams
 from wattflow.learn.portfolio import BASELINE, PUNCTUAL, Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
+from wattflow.plan import measured, rehearsal
 from wattflow.policy import learned, registry, weights
 from wattflow.policy.base import Policy
 
-OURS, FLAGSHIP, PORTFOLIO, SWEEP = "learned", "wattflow", "portfolio", "energy-heft"
+OURS, REHEARSED = "learned", "rehearsed"
+FLAGSHIP, PORTFOLIO, SWEEP = "wattflow", "portfolio", "energy-heft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,12 @@ def our_seeds(fold: int, load: float) -> dict[str, Policy]:
     }
 
 
+def our_rehearsal(fold: int, load: float) -> Policy:
+    """The rehearsal with settings that were chosen without the fold's applications; it is told the usual load, for
+    which the portfolio is tuned."""
+    return rehearsal.policy_of(f"fold-{fold}" if fold >= 0 else "all").with_params(load=load)
+
+
 def opponent(load: float, fold: int) -> str:
     """The portfolio's best setting at a load, tuned without the fold's applications."""
     held = streams.FOLDS[fold] if fold >= 0 else ()
@@ -151,6 +159,7 @@ def judge(job: tuple[Place, Plan]) -> list[Row]:
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
+    rows.append(row(REHEARSED, our_rehearsal(place.fold, place.load)))
     if plan.all_seeds:
         rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:
@@ -168,8 +177,7 @@ def best_of(rows: Sequence[Row], baseline: Row, punctual: Row) -> Row:
 
 def slower(row: Row, baseline: Row) -> float:
     """The largest of mean response, p95 response and makespan over the baseline's, means over seeds."""
-    ours, base = portfolio.mean(row.results), portfolio.mean(baseline.results)
-    return float(max(getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")))
+    return measured.slower(portfolio.mean(row.results), portfolio.mean(baseline.results))
 
 
 def newly_missed(row: Row, punctual: Row) -> int:

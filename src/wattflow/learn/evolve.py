@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from wattflow.files.whole import whole_file
 from wattflow.learn import scenarios, streams
 from wattflow.learn.trial import Judge, Wish
-from wattflow.policy import placing, weights
+from wattflow.policy import attending, placing, weights
 
 Floats = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Settings:
         warm: Generations before hidden units learn what to look at.
         longest_s: Scenarios whose simulation takes more CPU time are not trained on.
         part: Which thousand of training scenarios the pool is drawn from; a run that goes on may take the next.
+        net: The scorer: ``mlp``, or ``attention`` for the larger one (`wattflow.policy.attending`).
     """
 
     fold: int = -1
@@ -77,6 +78,7 @@ class Settings:
     warm: int = 100
     longest_s: float = 0.03
     part: int = 0
+    net: str = "mlp"
 
 
 @dataclass(slots=True)
@@ -99,12 +101,14 @@ class Progress:
     price: float = 2.0
 
 
-def start(seed: int) -> Progress:
-    """The heuristic: hidden units look in random directions and count for nothing yet."""
-    theta = np.zeros(weights.SIZE)
+def start(seed: int, net: str = "mlp") -> Progress:
+    """The heuristic: hidden units (and attention) look in random directions and count for nothing yet."""
+    theta = np.zeros(weights.SIZES[net])
     rng = np.random.default_rng([seed, 29])
     first = theta[weights.PLACE : weights.PLACE + placing.N * weights.WIDTH].reshape(placing.N, weights.WIDTH)
     first[:, : weights.HIDDEN] = rng.normal(0.0, 0.4, (placing.N, weights.HIDDEN))
+    if net == "attention":
+        theta[weights.ATTEND : weights.ATTEND + attending.OUT] = rng.normal(0.0, 0.4, attending.OUT)
     return Progress(theta, np.zeros_like(theta), np.zeros_like(theta), theta.copy(), best=theta.copy())
 
 
@@ -155,10 +159,11 @@ def teaches(one: Judge) -> bool:
     return max(abs(joules / base - 1.0) for joules in tries) > 0.004
 
 
-def movable(warm: bool) -> Floats:
+def movable(warm: bool, size: int = weights.SIZE) -> Floats:
     """Which weights training moves: at first not what the hidden units look at (random directions do for a start)."""
-    mask = np.ones(weights.SIZE)
+    mask = np.ones(size)
     if warm:
+        mask[weights.ATTEND : weights.ATTEND + attending.OUT] = 0.0
         first = mask[weights.PLACE : weights.PLACE + (placing.N + 1) * weights.WIDTH]
         first.reshape(placing.N + 1, weights.WIDTH)[:, : weights.HIDDEN] = 0.0
     return mask
@@ -169,7 +174,8 @@ class Trainer:
 
     def __init__(self, settings: Settings, workers: int = 1, progress: Progress | None = None) -> None:
         self.settings = settings
-        self.progress = progress or start(settings.seed)
+        self.progress = progress or start(settings.seed, settings.net)
+        self.size = len(self.progress.theta)
         self.pool = ThreadPoolExecutor(workers)
         first = FIRST_SEED + 10_000 * settings.seed + 1000 * settings.part
         self.scenarios = judges(settings, first, settings.pool)
@@ -180,8 +186,8 @@ class Trainer:
         """Try all directions and take a step; returns the mean reward of the trials."""
         now, settings = self.progress, self.settings
         rng = np.random.default_rng([settings.seed, now.generation, 31])
-        ways = rng.normal(0.0, 1.0, (settings.directions, weights.SIZE))
-        ways *= movable(now.generation < settings.warm)
+        ways = rng.normal(0.0, 1.0, (settings.directions, self.size))
+        ways *= movable(now.generation < settings.warm, self.size)
         chosen = rng.permuted(np.tile(np.arange(len(self.scenarios)), (settings.directions, 1)), axis=1)
 
         def pair(i: int) -> tuple[float, float]:
@@ -205,7 +211,7 @@ class Trainer:
         now.second = 0.99 * now.second + 0.01 * slope**2
         mean, spread = now.first / (1.0 - 0.9**t), now.second / (1.0 - 0.99**t)
         step = self.settings.rate * mean / (np.sqrt(spread) + 1e-8)
-        mask = movable(now.generation < self.settings.warm)
+        mask = movable(now.generation < self.settings.warm, self.size)
         now.theta = now.theta + mask * (step - self.settings.decay * now.theta)
         now.mean = 0.95 * now.mean + 0.05 * now.theta
 
@@ -222,7 +228,7 @@ class Trainer:
         now = self.progress
         now.best_reward = self.judge(now.best)[0]
         if now.best_reward < 0.0:
-            now.best, now.best_reward = start(self.settings.seed).theta, 0.0
+            now.best, now.best_reward = start(self.settings.seed, self.settings.net).theta, 0.0
 
     def compare(self) -> dict[str, float]:
         """The mean weights on the scenarios kept for choosing, and a new price of fines.

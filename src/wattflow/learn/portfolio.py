@@ -1,6 +1,7 @@
 """The opponent: a portfolio of tuned heuristics, each setting written as it is typed (`wattflow.policy.spec`).
 
-`wattflow` over its dial, with either queue; orders by workflow × placement × sleep time-out; energy-HEFT and DEWTS over
+`wattflow` over its dial, with either queue, and over all its dials at once (the settings that a rehearsal chooses from,
+`dial_space`); orders by workflow × placement × sleep time-out; energy-HEFT and DEWTS over
 slack × sleep. `measure` judges one setting on one stream, `tuned` reads the shipped table of such measurements and
 gives the best settings for a load: fewest joules among those that keep the bound (mean and p95 response of workflows
 and makespan at most 1.02 × `kubernetes` with all nodes on) and miss no deadline that `eft-sleep` meets.
@@ -13,25 +14,20 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattflow.files.data_folder import packaged
-from wattflow.model.cluster import Cluster
+from wattflow.learn import dial_space
 from wattflow.model.errors import InvalidInput
-from wattflow.model.workload import Workload
+from wattflow.plan.measured import BASELINE, BOUND, PUNCTUAL, Result, mean, measure, slower, tail_of
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
-from wattflow.sim import SimOptions, simulate
 
-Floats = NDArray[np.float64]
-BOUND = 1.02
-BASELINE, PUNCTUAL = "kubernetes", "eft-sleep"
 TABLE = ("learn", "portfolio.csv.gz")
 _SLEEPS = (0, 30, 60, 120, 300)
 
@@ -44,6 +40,7 @@ def settings() -> tuple[str, ...]:
         for wait, second, sleep in product((0.0, 0.1, 0.3), (2.0, 5.0, 20.0), (1.0, 2.0, 4.0))
     ]
     dial += [f"wattflow:late={late:g}:merit={merit:g}" for late, merit in product((50, 200, 800), (1, 3, 6))]
+    dial += [typed(dials) for dials in dial_space.spread()]
     dial += [f"wattflow:sleep={sleep:g}:margin={margin:g}" for sleep, margin in product((2, 4), (0.0, 0.1, 0.2))]
     orders = [f"{order}-eft:sleep={sleep}" for order, sleep in product(("swf", "scp"), _SLEEPS)]
     orders += [
@@ -58,54 +55,9 @@ def settings() -> tuple[str, ...]:
     return (*dial, *orders, *planned, *plain)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One policy on one stream, or the means of several.
-
-    Attributes:
-        energy_j: All nodes, from the first release to the last end.
-        mean_s, p95_s: Response of workflows: end − submission.
-        missed: Workflows that ended after their deadline.
-        tail_s: Mean response of the slowest quarter: a steadier figure than p95 where workflows are few, for training.
-    """
-
-    energy_j: float
-    mean_s: float
-    p95_s: float
-    makespan_s: float
-    missed: frozenset[int] = frozenset()
-    tail_s: float = math.nan
-
-
-def tail_of(response_s: Floats) -> float:
-    """Mean of the largest quarter."""
-    return float(np.sort(response_s)[-max(1, len(response_s) // 4) :].mean())
-
-
-def measure(
-    workload: Workload, cluster: Cluster, policy: str | Policy, seed: int, options: SimOptions | None = None
-) -> Result:
-    """Simulate one policy; estimates are the workload's (or drawn by the options with the seed)."""
-    run = simulate(workload, cluster, policy, seed=seed, options=options)
-    end_s = np.zeros(len(workload.workflow_names))
-    # A task that was given up (a time limit, its tries) ends with the run, and its workflow is late.
-    task_end_s = run.end_s_by_task()
-    given_up = np.isnan(task_end_s)
-    np.maximum.at(end_s, workload.workflow, np.where(given_up, run.start_s + run.span_s, task_end_s))
-    due_s = np.full(len(end_s), np.inf)
-    np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
-    response_s = end_s - workload.workflow_submit_s
-    late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())
-    p95_s, tail_s = float(np.quantile(response_s, 0.95)), tail_of(response_s)
-    return Result(run.total_j, float(response_s.mean()), p95_s, run.makespan_s, late, tail_s)
-
-
-def mean(results: Sequence[Result]) -> Result:
-    """Means over seeds; deadlines are judged by seed, so none are kept."""
-    energy_j, mean_s, p95_s, makespan_s = (
-        float(np.mean([getattr(r, name) for r in results])) for name in ("energy_j", "mean_s", "p95_s", "makespan_s")
-    )
-    return Result(energy_j, mean_s, p95_s, makespan_s)
+def typed(dials: Mapping[str, float]) -> str:
+    """A setting of the flagship as it is typed."""
+    return ":".join(["wattflow", *(f"{name}={value:.4g}" for name, value in dials.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +108,8 @@ def judged(setting: str, where: tuple[str, str, float], ours: Sequence[Result], 
     """Ours beside the baseline's and the punctual policy's results on the same seeds."""
     baseline, punctual = others
     mine, base = mean(ours), mean(baseline)
-    slower = max(mine.mean_s / base.mean_s, mine.p95_s / base.p95_s, mine.makespan_s / base.makespan_s)
     missed = sum(len(a.missed - b.missed) for a, b in zip(ours, punctual, strict=True))
-    return Judged(setting, *where, mine.energy_j / base.energy_j, slower, missed)
+    return Judged(setting, *where, mine.energy_j / base.energy_j, slower(mine, base), missed)
 
 
 def tuned(load: float, held_out: Collection[str] = (), rows: Iterable[Judged] | None = None) -> tuple[Tuned, ...]:
@@ -196,3 +147,9 @@ def shipped() -> tuple[Judged, ...]:
         )
         for row in csv.DictReader(lines)
     )  # fmt: skip
+
+
+__all__ = [
+    "BASELINE", "BOUND", "PUNCTUAL", "Judged", "Result", "Tuned",
+    "judged", "mean", "measure", "settings", "shipped", "tail_of", "tuned",
+]  # fmt: skip

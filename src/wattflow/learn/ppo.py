@@ -141,7 +141,7 @@ class Trainer:
         self.optimiser = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(settings.rate))
         self.memory = self.optimiser.init(self.theta)
         seen, info = self.env.reset(seed=10_000 * settings.seed)
-        self.seen, self.mask = seen.copy(), info["action_mask"]
+        self.seen, self.mask = seen.copy(), info["action_mask"].copy()
         self._slope = jax.jit(jax.value_and_grad(lambda t, p: loss(t, p, settings.clip, settings.entropy)))
 
     def collect(self) -> tuple[Batch, Any]:
@@ -152,7 +152,7 @@ class Trainer:
             action, log_p, value = (np.asarray(x) for x in act(self.theta, now, self.seen, self.mask))
             seen, reward, ended, _, info = self.env.step(action)
             rows.append((self.seen, self.mask, action, log_p, value, reward, ended.astype(np.float64)))
-            self.seen, self.mask = seen.copy(), info["action_mask"]
+            self.seen, self.mask = seen.copy(), info["action_mask"].copy()
         _, last = network(self.theta, self.seen, self.mask)
         return Batch(*(np.stack(column) for column in zip(*rows, strict=True))), last
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.learn import portfolio
 from wattflow.learn.portfolio import Result
-from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import learned, registry, weights
@@ -35,8 +35,10 @@ class Trial:
         self.workload = workload
         self.simulation = Simulation(workload, cluster, policy, seed=seed, options=options)
         sim = self.simulation
-        self._world = build.build_world(sim.state, workload, cluster, sim.options, seed)
-        self._state = sim.state.copy()
+        world = build.build_world(sim.state, workload, cluster, sim.options, seed)
+        # In one piece of memory each, so that a restart is two copies of bytes.
+        self._state, self._world = sim.state.copy(), world.copy()
+        sim.state, sim.world = self._state.copy(), self._world.copy()
         self._learns = sim.policy.prepare is learned.prepare
         self._due_s = np.full(len(workload.workflow_submit_s), np.inf)
         np.minimum.at(self._due_s, workload.workflow, workload.deadline_s)
@@ -97,6 +99,17 @@ class Wish:
         return registry.load("learned", energy=energy, response=self.response, makespan=self.makespan, wait=self.wait)
 
 
+class Drawn(Protocol):
+    """What can be judged: a cluster, the errors of what is known there, and the workload of a seed."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def options(self) -> SimOptions: ...
+    def draw(self, seed: int) -> Workload:
+        """The workload of a seed."""
+
+
 class Judge:
     """A scenario and a seed with what others did there: the reward of weights is measured against them."""
 
@@ -105,11 +118,11 @@ class Judge:
     first: breaking it by a few times ``WIDTH`` costs ``STEP``, more than most joules there are to win, and each further
     per cent ``PRICE``. A seed alone is judged a little harder than the mean of several (1.02)."""
 
-    def __init__(self, scenario: Scenario, seed: int, wish: Wish | None = None) -> None:
+    def __init__(self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None) -> None:
         self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
         workload = scenario.draw(seed)
         cluster, options = scenario.cluster, scenario.options
-        self.trial = Trial(workload, cluster, self.wish.policy(), seed, options)
+        self.trial = Trial(workload, cluster, policy or self.wish.policy(), seed, options)
         self.baseline, self.punctual, self.reference = (
             portfolio.measure(workload, cluster, policy, seed, options)
             for policy in (

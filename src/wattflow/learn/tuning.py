@@ -32,6 +32,7 @@ from wattflow.learn import portfolio, scenarios, streams
 from wattflow.learn.portfolio import Judged, Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
 
 PRESETS = ("mixed", "edge-cloud", "ichnos")
 RANDOM = "random-"
@@ -108,7 +109,7 @@ def table(rows: Sequence[Judged], about: str) -> str:
 
 def jobs(options: argparse.Namespace, end: float) -> list[Job]:
     """Every scenario, its settings in chunks."""
-    settings = portfolio.settings()
+    settings = measured_again(options.again)
     chunks = [settings[i : i + CHUNK] for i in range(0, len(settings), CHUNK)]
     clusters = [*options.clusters.split(","), *(f"{RANDOM}{FIRST_SEED + i}" for i in range(options.random_clusters))]
     return [
@@ -118,6 +119,12 @@ def jobs(options: argparse.Namespace, end: float) -> list[Job]:
         for cluster in clusters
         for load in streams.LOADS
     ]
+
+
+def measured_again(names: str) -> tuple[str, ...]:
+    """The settings to measure: all, or those of some policies."""
+    some = set(names.split(",")) if names else set()
+    return tuple(s for s in portfolio.settings() if not some or s.split(":")[0] in some)
 
 
 def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
@@ -131,6 +138,7 @@ def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--applications", default=",".join(streams.APPLICATIONS))
     parser.add_argument("--clusters", default=",".join(PRESETS))
     parser.add_argument("--random-clusters", type=int, default=4)
+    parser.add_argument("--again", default="", help="only these policies; the rest as in the shipped table")
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args(given)
 
@@ -143,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kept = options.out.parent / f"{options.out.name}.parts"
     kept.mkdir(parents=True, exist_ok=True)
     open_jobs = [job for job in todo if not (options.resume and (kept / f"{job.name}.json").is_file())]
-    judge(Job(todo[0].application, PRESETS[0], 0.3, ("heft:sleep=0",), 1, 30))  # compiles once for all processes
+    judge(Job(todo[0].application, PRESETS[0], 0.3, (todo[0].settings[0],), 1, 30))  # compiles once for all processes
     with ProcessPoolExecutor(options.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         for done, ready in enumerate(as_completed([pool.submit(judge, job) for job in open_jobs]), 1):
             job, found = ready.result()
@@ -162,12 +170,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write(options: argparse.Namespace, todo: Sequence[Job], kept: Path, seconds: float) -> None:
     """The table, in the order of the settings."""
     rows = [Judged(**row) for job in todo for row in json.loads((kept / f"{job.name}.json").read_text())]
+    there = {(row.application, row.cluster, row.load) for row in rows}
+    known = {row.setting for row in rows}
+    rows += [r for r in portfolio.shipped() if r.setting not in known and (r.application, r.cluster, r.load) in there]
+    rows = [row for row in rows if row.setting in portfolio.settings()]
     rows.sort(key=lambda row: (row.application, row.cluster, row.load, portfolio_place(row.setting)))
     settings = portfolio.settings()
+    if len(rows) != len(settings) * len(there):
+        raise InvalidInput("--again", "the shipped table lacks settings or streams of this one; measure all")
+    again = f" --again {options.again}" if options.again else ""
     about = (
         f"python -m wattflow.learn.tuning --seeds {options.seeds} --tasks {options.tasks} --random-clusters "
-        f"{options.random_clusters}: {len(settings)} settings on {len(rows) // len(settings)} streams, seeds from "
-        f"{FIRST_SEED}: {len(rows) * options.seeds} simulations in {seconds:.0f} s with {options.workers} processes; "
+        f"{options.random_clusters}{again}: {len(settings)} settings on {len(there)} streams, seeds "
+        f"from {FIRST_SEED}: {len(known) * len(there) * options.seeds} simulations in {seconds:.0f} s with "
+        f"{options.workers} processes; "
         f"energy and slower are ratios to {portfolio.BASELINE}, all nodes on"
     )
     with whole_file(options.out) as place:

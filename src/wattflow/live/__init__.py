@@ -3,6 +3,7 @@
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import (
     CANCEL,
+    COLD,
     EDGE,
     ESTIMATE,
     FAILED,
@@ -47,8 +48,9 @@ from wattflow.live.protocol import (
 )
 
 __all__ = [
-    "CANCEL", "EDGE", "ESTIMATE", "FAILED", "FINISHED", "GONE", "LOAD", "LOOSE", "NODE", "PLACEHOLDER", "PREEMPT",
-    "REFUSED", "RESIZE", "SEAL", "STARTED", "TASK", "Act", "Action", "Apart", "BadEvent", "Busy", "Constraint",
-    "Driver", "Ended", "Engine", "Event", "Explained", "Kind", "LiveError", "Match", "NotLive", "Outcome", "Placement",
-    "Power", "Rejected", "Spread", "Step", "Taint", "TimeWentBack", "Together", "Toleration", "UnknownId", "Why",
+    "CANCEL", "COLD", "EDGE", "ESTIMATE", "FAILED", "FINISHED", "GONE", "LOAD", "LOOSE", "NODE", "PLACEHOLDER",
+    "PREEMPT", "REFUSED", "RESIZE", "SEAL", "STARTED", "TASK", "Act", "Action", "Apart", "BadEvent", "Busy",
+    "Constraint", "Driver", "Ended", "Engine", "Event", "Explained", "Kind", "LiveError", "Match", "NotLive",
+    "Outcome", "Placement", "Power", "Rejected", "Spread", "Step", "Taint", "TimeWentBack", "Together", "Toleration",
+    "UnknownId", "Why",
 ]  # fmt: skip

@@ -26,6 +26,7 @@ from wattflow.live.wanted import Wanted
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Workload
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
@@ -265,6 +266,15 @@ class Engine:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
 
+    def known(self, workflows: Sequence[int]) -> Workload | None:
+        """Workflows as the engine knows them, with estimates for runtimes; None without any task."""
+        return self._places.known(workflows)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nodes that are there now."""
+        return self._places.cluster()
+
     def pin(self, task: int, node: int) -> None:
         """From now on only this node may take a task that waits; for work that is found running there."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
@@ -344,10 +354,10 @@ class Engine:
             self._places.nodes_changed()
             if self.policy.prepare is not None and self._nodes.facts:
                 self.policy.prepare(state, self._places.cluster())
-        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 64
+        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 65
         if wanted > len(state.timers):
             state.replace(timers=growth.grown(state.timers, 2 * wanted))
-        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 64
+        self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 65
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
@@ -433,6 +443,10 @@ class Engine:
     def functions(self) -> dict[str, Function]:
         """What is known of each function, by name."""
         return {function.name: function for function in self._shapes.functions}
+
+    def function_name(self, number: int) -> str:
+        """The function that a WARM action names."""
+        return self._shapes.functions[number].name
 
     @property
     def counts(self) -> dict[str, int]:

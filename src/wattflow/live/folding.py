@@ -10,7 +10,7 @@ from wattflow.kernel.jit import inner
 OK, GROW_EDGES, GROW_ATTEMPTS, BAD_COST = 0, 1, 2, 3
 # Kinds of events, as in `protocol.Kind`
 TASK, EDGE, ESTIMATE, STARTED, FINISHED, FAILED, REFUSED, PREEMPT = 0, 1, 2, 3, 4, 5, 6, 7
-NODE, GONE, LOAD, RESIZE, CANCEL, SEAL, KINDS = 8, 9, 10, 11, 12, 13, 14
+NODE, GONE, LOAD, RESIZE, CANCEL, SEAL, COLD, KINDS = 8, 9, 10, 11, 12, 13, 14, 15
 _NODE_ID, _TASK_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 2, 3, 5
 _ROWS = 0xFFFFFFFF
 _GENERATIONS = 0x7FFFFFF
@@ -167,6 +167,8 @@ def _fold_node(state, event, node, priority):
     kind = event.kind
     if kind == GONE:
         reports.node_state(state, node, 4, priority)
+    elif kind == COLD:
+        reports.cold(state, node, event.other)
     elif kind == LOAD and event.other > 0:
         if event.b == 1:
             reports.add_count(state, node, event.other - 1, event.a)

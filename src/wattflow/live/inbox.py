@@ -162,6 +162,14 @@ class Inbox:
         self._task_or_workflow(what)
         self.write(13, what, 0, 0, 0, 0.0)
 
+    def _put_cold(self, node: int, function: str) -> None:
+        self.row(node, p.NODE_ID, self.node_generation)
+        known = self.nodes.functions.get(function)
+        if known is None:
+            raise p.BadEvent(f"COLD: no function named {function!r} is known here")
+        if self.state.rules.cold[0]:  # else there is nothing that could be warm
+            self.write(14, node, known, 0, 0, 0.0)
+
     def _task_or_workflow(self, what: int) -> None:
         if p.what_of(what) == p.WORKFLOW_ID:
             self.row(what, p.WORKFLOW_ID, self.workflow_generation)

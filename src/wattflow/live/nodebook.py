@@ -90,7 +90,7 @@ class NodeBook:
         rows.power_state[row] = tables.DOWN
         for name in ("used_u", "alloc_u", "used_mem", "running", "frequency", "generation", "falls", "wake_wanted"):
             rows[name][row] = 0
-        rows.idle_since[row] = rows.on_at[row] = rows.placed_count[row] = 0
+        rows.idle_since[row] = rows.on_at[row] = 0
         rows.first_attempt[row] = rows.first_container[row] = -1
         self.state.node_counts[row] = 0
         for name, count in counts.items():
@@ -111,10 +111,11 @@ class NodeBook:
     def become(self, row: int, node: Node) -> None:
         """A known node has another speed, curve or sleep state now: it moves to the class of those like it.
 
-        What runs there goes on; its devices stay those that it came with.
+        What runs there goes on. Its devices stay those that it came with; how much tasks disturb each other on them is
+        as told now.
         """
         known = self.facts[row].node
-        node = replace(node, devices=known.devices)
+        node = replace(node, devices=_disturbed(known.devices, node.devices))
         self.facts[row] = replace(self.facts[row], node=node)
         old_key = _key(known)
         if _key(node) == old_key:
@@ -123,8 +124,12 @@ class NodeBook:
         with np.errstate(over="ignore"):
             groups.leave_for_good(state.handle(), row)
             self._close_ranks(row, old)
+            for d, device in enumerate(node.devices, int(state.nodes.device_first[row])):
+                state.devices.cls[d] = self._device_class(device)
             kind = self._class(node, row)
             self._stand(row, kind)
+            if node.devices:
+                state.nodes.device_key[row] = groups.device_key(state.handle(), row)
             state.nodes.frequency[row] = min(int(state.nodes.frequency[row]), len(node.frequencies) - 1)
             self.raise_room(row, int(state.nodes.request_u[row]), int(state.nodes.capacity_mem[row]))
             self.rules.node_added(row, self.facts[row], int(state.classes.first[kind.row]))
@@ -354,3 +359,10 @@ def intern_bit(names: dict[str, int], name: str, what: str) -> int:
             raise BadEvent(f"at most 63 different {what} are supported; {name!r} is one too many")
         names[name] = len(names)
     return names[name]
+
+
+def _disturbed(known: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Known devices with the interference of those that were told, where they are as many."""
+    if len(known) != len(told):
+        return known
+    return tuple(replace(one, interference=other.interference) for one, other in zip(known, told, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -109,6 +109,13 @@ class Places:
             extra.typical[rows], extra.path[rows] = found.seconds, found.path
         if policy.rank is not None:
             extra.rank[rows] = arrivals.ranks(policy, workload, cluster)
+
+    def known(self, workflows: Sequence[int]) -> Workload | None:
+        """These workflows as they are estimated; None without any task."""
+        flows = [flow for flow in (tasks_of(self.state, w) for w in workflows) if flow]
+        if not flows:
+            return None
+        return self._workload(flows, np.array([task for flow in flows for task in flow], np.int64))
 
     def _plan(self, policy: Policy, flow: list[int], add_lane: Callable[[int, int], None]) -> None:
         """Plan a workflow's tasks that are not placed yet, with what was planned before committed."""

@@ -30,11 +30,12 @@ class Kind(enum.IntEnum):
     RESIZE = 11
     CANCEL = 12
     SEAL = 13
+    COLD = 14
 
 
 TASK, EDGE, ESTIMATE, STARTED, FINISHED = Kind.TASK, Kind.EDGE, Kind.ESTIMATE, Kind.STARTED, Kind.FINISHED
 FAILED, REFUSED, PREEMPT, NODE, GONE = Kind.FAILED, Kind.REFUSED, Kind.PREEMPT, Kind.NODE, Kind.GONE
-LOAD, RESIZE, CANCEL, SEAL = Kind.LOAD, Kind.RESIZE, Kind.CANCEL, Kind.SEAL
+LOAD, RESIZE, CANCEL, SEAL, COLD = Kind.LOAD, Kind.RESIZE, Kind.CANCEL, Kind.SEAL, Kind.COLD
 
 PLACEHOLDER = 0
 """In place of a shape: a task that stands for work not known yet. It is never placed; SEAL ends it."""
@@ -61,7 +62,9 @@ class Act(enum.IntEnum):
     WAKE = 2
     """Wake the node; report NODE with ON when it is on."""
     WARM = 3
-    """Make a warm container of function ``value`` on the node; −1 is one that can take any function."""
+    """Make a warm container of function ``value`` on the node; −1 is one that can take any function.
+
+    It counts as warm after the function's cold start; report COLD when it could not be made or is gone early."""
     FREQUENCY = 4
     """Set the node's frequency level to ``value``."""
     STOP = 5

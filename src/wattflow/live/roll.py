@@ -59,6 +59,7 @@ class Forecast:
         late: Tasks past their deadline: ended after it, or still open when it has passed.
         ended, open: Tasks that end until then, and that do not.
         unknown: Open tasks without an estimate; they were given the mean of the others.
+        joules: Of each seed, for comparing policies draw by draw.
     """
 
     policy: str
@@ -68,6 +69,7 @@ class Forecast:
     ended: Spread
     open: Spread
     unknown: int
+    joules: tuple[float, ...] = ()
 
 
 def roll(
@@ -152,7 +154,8 @@ def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
     energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
-    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown)
+    joules = tuple(row[0] for row in rows)
+    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown, joules)
 
 
 def _again(copy: Engine, made: World, state: State, world: World) -> None:

@@ -2,10 +2,10 @@
 
 Every member decides about the same open tasks under the same draws of their runtimes (`roll`). The first member is the
 reference: of those that make nobody wait longer than it would (mean response, tasks ended by the horizon) and miss no
-more deadlines, the one with the fewest joules is used until the next planning point, if it saves enough to be worth a
-change. So the outcome is no worse than the reference, up to the error of the model: estimates, unknown arrivals.
+more deadlines, the one with the fewest joules is used until the next planning point, if it saves `WORTH` for sure. So
+the outcome is no worse than the reference, up to the error of the model: estimates, unknown arrivals.
 
-Roll-outs go to the end of all that is known; on more than 64 nodes or 2,000 open tasks to a horizon (`HORIZON_S`).
+Roll-outs go to the end of all that is known; on more than 64 nodes or 2,000 open tasks as far as `HORIZON_S`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from wattflow.live.engine import Engine
 from wattflow.live.roll import Forecast, roll
@@ -37,8 +39,10 @@ SPREAD = 0.2
 HORIZON_S = 600.0
 MOST_NODES, MOST_TASKS = 64, 2_000
 WAIT = 0.02
-WORTH = 0.005
+WORTH = 0.02
 """How much longer people may wait than under the reference, and the saving below which nothing changes."""
+SURE = 2.0
+"""Standard errors, over the draws that all members share, by which a saving must exceed `WORTH`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,30 @@ class Twin:
         found = tuple(roll(engine, self.members, self.until_s(engine), self.seeds, self.spread))
         names = [member.name for member in self.members]
         allowed = [i for i, each in enumerate(found) if _keeps(each, found[0])]
-        best = min(allowed, key=lambda i: (found[i].energy_j.mean, i))
         present = names.index(engine.policy.name) if engine.policy.name in names else 0
-        if present in allowed and found[best].energy_j.mean > (1 - WORTH) * found[present].energy_j.mean:
-            best = present
-        return Choice(self.members[best], found)
+        best = present if present in allowed else 0
+        leads = {i: lead(found[best].joules, found[i].joules) for i in allowed}
+        ahead = max(allowed, key=lambda i: (leads[i], -i))
+        return Choice(self.members[ahead if leads[ahead] > 0.0 else best], found)
 
     def until_s(self, engine: Engine) -> float:
         """How far roll-outs go: to the end, or to the horizon where that would take too long."""
         small = len(engine.state.nodes) <= MOST_NODES and int(engine.state.counts.open[0]) <= MOST_TASKS
         return math.inf if small else float(engine.state.clock.now[0]) + HORIZON_S
+
+
+def lead(present_j: Sequence[float], other_j: Sequence[float]) -> float:
+    """By how much more than `WORTH` another saves for sure, as a share; below 0 where it does not.
+
+    Both were rolled under the same draws, so their differences say more than their means. Choosing by means alone was
+    tried: members then changed places at every other planning point, and one stream in twenty took 3 % more joules.
+    """
+    before, after = np.asarray(present_j), np.asarray(other_j)
+    if not ((before > 0.0) & (after > 0.0)).all():
+        return -math.inf
+    won = np.log(before / after)
+    error = float(won.std(ddof=1)) / math.sqrt(len(won)) if len(won) > 1 else 0.0
+    return float(won.mean()) - SURE * error - WORTH
 
 
 def _keeps(one: Forecast, reference: Forecast) -> bool:
@@ -114,4 +132,4 @@ def _keeps(one: Forecast, reference: Forecast) -> bool:
     return not slower and one.late.mean <= reference.late.mean and one.ended.mean >= reference.ended.mean * (1 - WAIT)
 
 
-__all__ = ["EVERY_S", "MEMBERS", "Choice", "Twin"]
+__all__ = ["EVERY_S", "MEMBERS", "Choice", "Twin", "lead"]

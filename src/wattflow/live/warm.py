@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from wattflow.clusters import load_cluster
+from wattflow.generate import benchmark_workload
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import FINISHED, STARTED, TASK, NotLive
 from wattflow.model.workflow import Variant
@@ -14,9 +16,11 @@ from wattflow.testing.sample_states import sample_states
 
 def warm(names: list[str]) -> None:
     """One small simulation and one live task under each policy."""
-    plain, device_sample, *_ = sample_states()
+    usual, device_sample, *_ = sample_states()
+    # What a plain workload needs is a kernel of its own.
+    Simulation(benchmark_workload(8), load_cluster("bench-64x4"), "fifo").run()
     for name in names or registry.names():
-        for sample in (plain, device_sample):
+        for sample in (usual, device_sample):
             Simulation(sample.workload, sample.cluster, name).run()
         try:
             _live(name)

@@ -8,7 +8,7 @@ def greenest(state, task, variant, out):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,6 +82,7 @@ class Plan:
 
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
+Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ class Policy:
         compiled: False runs the functions as plain Python inside the compiled kernel.
         prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
             fills the policy's memory.
+        tailor: What arrived at the first instant (one workload for each workflow, as estimated) and the cluster, to the
+            policy that is used from then on. A driver that cannot ask uses the policy as it stands.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
     """
 
@@ -123,6 +126,7 @@ class Policy:
     prepare: Prepare | None = None
     slack: bool = False
     knows_future: bool = False
+    tailor: Tailor | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
 
     @property

@@ -51,6 +51,8 @@ POLICIES = {
     "hpe-sleep": "wattflow.policy.hpe:HPE_SLEEP",
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
+    "rehearsed": "wattflow.plan.rehearsal:REHEARSED",
+    "distilled": "wattflow.policy.distilled:DISTILLED",
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",
     "cpop": "wattflow.policy.cpop:CPOP",

@@ -34,6 +34,7 @@ from wattflow.engine.view import (
     bytes_to,
     cold_start_s,
     crowding_w,
+    data_latency_s,
     device_added_w,
     device_watts,
     idle_w,
@@ -132,22 +133,22 @@ from wattflow.policy.node_view import variant_device as variant_needs_device
 __all__ = [
     "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "WHOLE_U", "added_j", "added_w", "all_ask", "asks_cores", "asks_memory",
     "asleep", "attempt_variant", "awake_j", "bounded", "busy_cores", "busy_until_s", "bytes_to", "can_sleep",
-    "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
-    "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w", "deadline_s",
-    "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns", "device_watts",
-    "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_in_s", "first_attempt",
-    "free_cores", "free_u", "frequencies_of", "frequency_power", "function_arrived", "function_of", "function_running",
-    "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w",
-    "is_asleep", "is_gone", "is_gpu", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s",
-    "lay_out", "load", "mean_w", "memory_share", "next_attempt", "next_room", "node_added_w", "node_cores",
-    "node_idle_w", "node_memory", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s",
-    "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "priced_w", "rank", "ready_in_s",
-    "ready_s", "recall", "request_cores", "requested", "running", "runtime_s", "shape_seen", "slack_s",
-    "sleep_after_s", "sleep_cycle_j", "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on",
-    "throughput", "transfer_j", "transfer_s", "typical_s", "unasked", "variant_cores", "variant_devices",
-    "variant_frequency", "variant_guarantee", "variant_guaranteed", "variant_need_u", "variant_needs_device",
-    "variant_share_u", "variants_of", "wait_s", "waited_s", "waiting", "wake_j", "wants_gpu", "warm", "warming_s",
-    "watts_at", "worth_j", "zone_of",
+    "candidate_room", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
+    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
+    "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns",
+    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_and_worth",
+    "finish_in_s", "first_attempt", "first_variants", "free_cores", "free_u", "frequencies_of", "frequency_power",
+    "function_arrived", "function_of", "function_running", "function_waiting", "functions_n", "has_estimate",
+    "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_gpu", "is_on",
+    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
+    "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of",
+    "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of",
+    "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "requested",
+    "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on", "throughput", "transfer_j", "transfer_s",
+    "typical_s", "unasked", "variant_cores", "variant_devices", "variant_frequency", "variant_guarantee",
+    "variant_guaranteed", "variant_need_u", "variant_needs_device", "variant_share_u", "variants_of", "wait_s",
+    "waited_s", "waiting", "wake_j", "wants_gpu", "warm", "warming_s", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -175,6 +176,21 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
     state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
+
+
+def shape_count(state: Any) -> int:
+    """How many task shapes there are; for ``prepare``."""
+    return len(state.shapes)
+
+
+def first_variants(state: Any, shapes: Any) -> Any:
+    """The first variant of each of these shapes; for ``prepare``."""
+    return np.asarray(state.shapes.variant_first[shapes])
+
+
+def candidate_room(state: Any) -> int:
+    """The most candidates that a score can be asked about at once; for ``prepare``."""
+    return len(state.candidates)
 
 
 @jit
@@ -412,14 +428,20 @@ def added_j(state, task, variant, candidate):
 
 # --- nodes that are shared and may sleep -----------------------------------------------------------------------------
 @jit
-def crowded_finish_s(state, task, variant, candidate):
-    """`finish_in_s` with as many busy threads on the node as there are now, the task's own included."""
-    run_s = runtime_s(state, task, variant, candidate)
+def crowded_run_s(state, variant, candidate, run_s):
+    """Run seconds with as many busy threads on the node as there are now, the task's own included."""
     wanted = variant_cores(state, variant)
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         node = node_of(state, candidate)
         busy = busy_cores(state, node) + wanted
         run_s *= busy / throughput(state, node, busy)
+    return run_s
+
+
+@jit
+def crowded_finish_s(state, task, variant, candidate):
+    """`finish_in_s` with as many busy threads on the node as there are now, the task's own included."""
+    run_s = crowded_run_s(state, variant, candidate, runtime_s(state, task, variant, candidate))
     return ready_in_s(state, task, variant, candidate) + run_s
 
 
@@ -431,6 +453,8 @@ def crowding_s(state, task, variant, candidate):
     before = busy_cores(state, node)
     if state.candidates[candidate].device >= 0 or wanted <= 0.0 or before <= 0.0:
         return 0.0
+    if before + wanted <= node_cores(state, node):
+        return 0.0  # a core for each
     slower = (before + wanted) / throughput(state, node, before + wanted) - before / throughput(state, node, before)
     return runtime_s(state, task, variant, candidate) * before * slower
 
@@ -441,17 +465,29 @@ def worth_j(state, task, variant, candidate):
 
     c threads that add less than c cores' worth of work (X(D + c) − X(D) < c) cost as much more.
     """
+    run_w = added_w(state, task, variant, candidate)
+    return finish_and_worth(state, task, variant, candidate, run_w, runtime_s(state, task, variant, candidate))[1]
+
+
+@jit
+def finish_and_worth(state, task, variant, candidate, run_w, run_s):
+    """(`crowded_finish_s`, `worth_j`) by added watts and run seconds; what both need is looked up once."""
     node = node_of(state, candidate)
+    kind = state.classes[state.nodes[node].cls]
+    cold_s = cold_start_s(state, task, variant, candidate)
+    size = bytes_to(state, task, node)
+    moved_s = 0.0 if size <= 0.0 else data_latency_s(state, task, node) + size / kind.bandwidth
+    finish_s = wait_s(state, candidate) + cold_s + moved_s + crowded_run_s(state, variant, candidate, run_s)
     wanted = variant_cores(state, variant)
     dear = 1.0
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         before = busy_cores(state, node)
         gained = throughput(state, node, before + wanted) - throughput(state, node, before)
         dear = wanted / max(gained, 0.05 * wanted)
-    run_w = node_added_w(state, variant, node, state.candidates[candidate].device)
-    joules = run_w * runtime_s(state, task, variant, candidate) * dear
-    joules += node_added_w(state, variant, node, -1) * cold_start_s(state, task, variant, candidate)
-    return joules + transfer_j(state, task, node)
+    joules = run_w * run_s * dear
+    if cold_s > 0.0:
+        joules += node_added_w(state, variant, node, -1) * cold_s
+    return finish_s, joules + size * kind.j_per_byte
 
 
 @jit

@@ -73,10 +73,11 @@ def companions(state, variant, node):
 @jit
 def price_j(state, task, variant, candidate, due):
     """The whole cost of a candidate, but for what it takes from those that run there."""
-    if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
+    run_w = view.added_w(state, task, variant, candidate)
+    if run_w >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
-    finish_s = view.crowded_finish_s(state, task, variant, candidate)
-    joules = view.worth_j(state, task, variant, candidate)
+    run_s = view.runtime_s(state, task, variant, candidate)
+    finish_s, joules = view.finish_and_worth(state, task, variant, candidate, run_w, run_s)
     joules += view.awake_j(state, candidate, finish_s) / companions(state, variant, view.node_of(state, candidate))
     joules += view.param(state, DIAL.second) * finish_s
     late_s = view.now_s(state) + finish_s - due

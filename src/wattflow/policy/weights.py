@@ -2,6 +2,7 @@
 
 A file is an ``.npz`` of plain arrays, read without pickle: ``theta`` (the vector), ``layout`` (the sizes below) and
 ``card`` (JSON: data, seeds, seconds and joules spent). ``WATTFLOW_WEIGHTS`` names another file than the shipped one.
+Weights of the larger variant have those of set attention (`attending`) behind the others, and a layout that says so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
-from wattflow.policy import placing
+from wattflow.policy import attending, placing
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +34,12 @@ SLEEP = DOZE + placing.DOZE_N + 1
 SIZE = SLEEP + 9
 LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 9)
 """What a file must agree with."""
+ATTEND = SIZE
+LARGE_SIZE = SIZE + attending.SIZE
+LARGE_LAYOUT = (*LAYOUT, attending.IN, attending.SIZE_OF)
+"""The variant with attention: where its weights begin, and all sizes."""
+SIZES = {"mlp": SIZE, "attention": LARGE_SIZE}
+"""Networks by name."""
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
@@ -49,7 +56,7 @@ def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
         np.savez(
             stream,
             theta=np.asarray(theta, np.float64),
-            layout=np.array(LAYOUT, np.int64),
+            layout=np.array(LAYOUT if len(theta) == SIZE else LARGE_LAYOUT, np.int64),
             card=np.array(json.dumps(card)),
         )
 
@@ -65,8 +72,11 @@ def load(path: Path) -> tuple[Floats, dict[str, Any]]:
             theta, layout, card = content["theta"], tuple(content["layout"].tolist()), str(content["card"])
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(str(path), f"holds no weights of the learned policy: {error}") from error
-    if layout != LAYOUT or theta.shape != (SIZE,) or not np.isfinite(theta).all():
-        raise InvalidInput(str(path), f"has weights of the layout {layout}; this version reads {LAYOUT}")
+    known = {LAYOUT: SIZE, LARGE_LAYOUT: LARGE_SIZE}
+    if theta.shape != (known.get(layout),) or not np.isfinite(theta).all():
+        raise InvalidInput(
+            str(path), f"has weights of the layout {layout}; this version reads {LAYOUT} and {LARGE_LAYOUT}"
+        )
     return np.ascontiguousarray(theta, np.float64), json.loads(card)
 
 

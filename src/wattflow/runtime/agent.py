@@ -16,13 +16,15 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.forking import Unfit
 from wattflow.runtime.executors.process import Finish, Work
+from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import Denied, Transport, Unreachable
@@ -35,6 +37,7 @@ TELL_START_S = 0.25
 CACHED_OBJECTS = 256
 KNOWN_FENCES = 65_536
 WARM_UP_TRIES = 5
+NEWS = ("started", "ended", "energy", "windows", "warmed")
 
 
 class Executor(Protocol):
@@ -51,6 +54,13 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """End everything."""
+
+
+@runtime_checkable
+class Warmth(Protocol):
+    """An executor that can hold functions ready ahead of need."""
+
+    templates: Templates
 
 
 class Loads(Protocol):
@@ -92,6 +102,10 @@ class Agent:
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._outbox = _Outbox()
         self._news = asyncio.Event()
+        self._warming: set[asyncio.Task[None]] = set()
+        self._name_of: OrderedDict[str, str] = OrderedDict()
+        if isinstance(executor, Warmth):
+            executor.templates.on_gone = self._cooled
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -125,9 +139,9 @@ class Agent:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        for task in list(self._tasks.values()):
+        for task in [*self._tasks.values(), *self._warming]:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._warming, return_exceptions=True)
         await self._executor.close()
         await self._devices.close()
         self._energy.close()
@@ -148,7 +162,7 @@ class Agent:
             out = self._outbox.take()
             if out.empty:
                 continue
-            sync = self._sync(started=out.started, ended=out.ended, energy=out.energy, windows=out.windows)
+            sync = self._sync(**{name: getattr(out, name) for name in NEWS})
             if not await self._turn(sync):
                 self._outbox.put_back(out)
                 self._news.set()
@@ -156,6 +170,7 @@ class Agent:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_S)
+            self._devices.sample()
             used = {**self._executor.cpu_s(), **self._devices.cpu_s()}
             joules, window = self._energy.sample(self._clock.now(), used)
             joules = self._devices.with_device_energy(joules)
@@ -178,6 +193,10 @@ class Agent:
             self._take(lease)
         for fence in orders.stop:
             self._stop(fence)
+        for order in orders.warm:
+            warming = asyncio.create_task(self._warm(order))
+            self._warming.add(warming)
+            warming.add_done_callback(self._warming.discard)
         if orders.power == "sleep" and self._on_sleep is not None:
             self._on_sleep()
         return not orders.announce
@@ -196,6 +215,38 @@ class Agent:
             except Unreachable as error:
                 log.warning("%s; trying again", error)
                 await asyncio.sleep(0.2)
+
+    # ---- functions held ready
+
+    async def _warm(self, order: m.Warm) -> None:
+        """Hold a function ready, with all its variants, and tell what became of it."""
+        executor, seconds, problem = self._executor, 0.0, ""
+        if not isinstance(executor, Warmth):
+            problem = "this node cannot hold functions ready"
+        elif order.python != self.node.python:
+            problem = f"it was made by Python {order.python}, this node runs {self.node.python}"
+        else:
+            try:
+                for name in order.objects:
+                    self._note_name(name, order.function_name)
+                    seconds += await executor.templates.warm(name, await self._object(name))
+            except (Unfit, Denied, Unreachable, KeyError, ValueError, OSError) as error:
+                problem = str(error)
+        self._outbox.warmed.append(m.Warmed(order.function_name, not problem, seconds, problem))
+        self._news.set()
+
+    def _cooled(self, function: str) -> None:
+        """What was warm is not any more, or could not be made so after a cold start."""
+        name = self._name_of.get(function)
+        if name is not None:
+            self._outbox.warmed.append(m.Warmed(name, False, reason="given up after its keep-alive, or not fit for it"))
+            self._news.set()
+
+    def _note_name(self, function: str, name: str) -> None:
+        self._name_of[function] = name
+        self._name_of.move_to_end(function)
+        while len(self._name_of) > CACHED_OBJECTS:
+            self._name_of.popitem(last=False)
 
     # ---- attempts
 
@@ -237,6 +288,7 @@ class Agent:
             finish = Finish("refused", 0.0, 0.0, reason=f"its data could not be brought: {error}")
         except Unreachable as error:
             finish = Finish("refused", 0.0, 0.0, reason=str(error))
+        use = self._devices.use(lease.fence)
         await output.flush()
         result = None
         if finish.result is not None:
@@ -246,7 +298,7 @@ class Agent:
             fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
             started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
             ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
-            peak_bytes=finish.peak_bytes, result=result, reason=finish.reason,
+            peak_bytes=finish.peak_bytes, result=result, reason=finish.reason, gpu=use,
         )  # fmt: skip
 
     def _started(self, fence: int, began_s: float) -> None:
@@ -259,6 +311,7 @@ class Agent:
         function = variant.function or spec.function
         blobs: list[bytes] = []
         if function is not None and spec.call is not None:
+            self._note_name(function, spec.function_name)
             blobs = [await self._object(function), await self._bytes(spec.call)]
             blobs += [await self._bytes(blob) for blob in lease.inputs]
         environment = {**spec.environment, "WATTFLOW_TASK": str(lease.task), "WATTFLOW_ATTEMPT": str(lease.number),
@@ -311,22 +364,23 @@ class _Outbox:
         self.ended: list[m.Ended] = []
         self.energy: list[m.TaskEnergy] = []
         self.windows: list[m.Window] = []
+        self.warmed: list[m.Warmed] = []
 
     @property
     def empty(self) -> bool:
-        return not (self.started or self.ended or self.energy or self.windows)
+        return not any(getattr(self, name) for name in NEWS)
 
     def take(self) -> _Outbox:
         """Everything so far; the box is empty then."""
         taken = _Outbox()
-        for name in ("started", "ended", "energy", "windows"):
+        for name in NEWS:
             setattr(taken, name, getattr(self, name))
             setattr(self, name, [])
         return taken
 
     def put_back(self, taken: _Outbox) -> None:
         """What was taken did not arrive: it goes first next time."""
-        for name in ("started", "ended", "energy", "windows"):
+        for name in NEWS:
             setattr(self, name, getattr(taken, name) + getattr(self, name))
 
 

@@ -7,7 +7,7 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,13 @@ import msgspec
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
-from wattflow.model.profile import PowerProfile, Provenance, Scope
+from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function
 from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.runtime import messages as m
 
 if TYPE_CHECKING:
+    from wattflow.live.rehearsing import Rehearsing
     from wattflow.live.twin import Twin
 
 POLICY_OF = {
@@ -46,7 +47,7 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0, twin: Twin | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, twin: Twin | Rehearsing | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = policy
         self.twin = twin
@@ -68,17 +69,28 @@ class Decider:
         self._note("node", node)
         return identity
 
-    def shape(self, variants: list[m.Variant], function: str) -> int:
-        """What a kind of task needs. The engine gives the same id for the same values, so each is asked once."""
-        key = m.pack((variants, function))
+    def shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
+        """What a kind of task needs. The engine gives the same id for the same values, so each is asked once.
+
+        ``duties`` are those of the variants on their GPUs, as measured; empty where none is known.
+        """
+        key = m.pack((variants, function, duties))
         if key not in self._shapes:
-            self._shapes[key] = self._shape(variants, function)
-            self._note("shape", variants, function)
+            self._shapes[key] = self._shape(variants, function, duties)
+            self._note("shape", variants, function, *([duties] if duties else []))
         return self._shapes[key]
 
     def cold_start_s(self, function: str) -> float:
         """Seconds of a cold start that the engine counts with; 0 while it was told none."""
         return self.engine.functions.get(function, Function(function)).cold_start_s
+
+    def knows(self, function: str) -> bool:
+        """Whether the engine has seen a function."""
+        return function in self.engine.functions
+
+    def function_name(self, number: int) -> str:
+        """The function that the engine's number stands for."""
+        return self.engine.function_name(number)
 
     def cold_start(self, function: str, seconds: float) -> None:
         """The engine counts with this cold start from now on."""
@@ -130,7 +142,7 @@ class Decider:
             elif name == "node":
                 self._node(msgspec.convert(args[0], m.Node))
             elif name == "shape":
-                self._shape(msgspec.convert(args[0], list[m.Variant]), args[1])
+                self._shape(msgspec.convert(args[0], list[m.Variant]), *args[1:])
             elif name == "cold start":
                 self._cold_start(*args)
             elif name == "workflow":
@@ -162,8 +174,9 @@ class Decider:
         known = self.engine.functions.get(function, Function(function))
         self.engine.function(replace(known, cold_start_s=seconds))
 
-    def _shape(self, variants: list[m.Variant], function: str) -> int:
-        return self.engine.shape([model_variant(variant) for variant in variants], function=function)
+    def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
+        known = duties or [1.0] * len(variants)
+        return self.engine.shape([model_variant(*pair) for pair in zip(variants, known, strict=True)], function)
 
 
 def model_node(node: m.Node) -> model.Node:
@@ -172,15 +185,23 @@ def model_node(node: m.Node) -> model.Node:
     if node.busy:
         curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
         power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(
-        model.Device(kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
-                     slots=device.slots) for device in node.devices
-    )  # fmt: skip
+    devices = tuple(model_device(device) for device in node.devices)
     sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
         architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
-        sleep=sleep,
+        sleep=sleep, keep_alive_s=node.keep_alive_s,
+    )  # fmt: skip
+
+
+def model_device(device: m.Device) -> model.Device:
+    """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
+    power = DeviceProfile()
+    if device.idle_w is not None and device.full_w is not None:
+        power = DeviceProfile((0.0, 1.0), (device.idle_w, device.full_w), Provenance.GUESSED)
+    return model.Device(
+        kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
+        slots=device.slots, interference=device.interference, power=power,
     )  # fmt: skip
 
 
@@ -191,8 +212,8 @@ def asleep_w(node: m.Node) -> float:
     return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
 
 
-def model_variant(variant: m.Variant) -> ModelVariant:
-    """A variant's needs as the engine's."""
+def model_variant(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
+    """A variant's needs as the engine's, with the duty that was measured on its GPU (1 where none was)."""
     device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
     whole = variant.gpu >= 1
     return ModelVariant(
@@ -200,4 +221,5 @@ def model_variant(variant: m.Variant) -> ModelVariant:
         devices=0 if device is None else int(variant.gpu) if whole else 1,
         device_share=variant.gpu if device == "gpu" and not whole else 1.0,
         device_memory_bytes=variant.gpu_memory_bytes, runtime_factor=variant.runtime_factor,
+        device_duty=duty, device_duty_from="measured" if duty < 1 else "assumed",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What starts, ends, wakes and meters teach the engine: cold starts, runtimes, nodes' speeds, wake times and curves."""
+"""What starts, ends, wakes and meters teach the engine: cold starts, runtimes, GPUs, nodes' speeds, wakes, curves."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from wattflow.predict.curve_online import CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.estimates import Estimates
+from wattflow.runtime.gpu_learning import GpuLearning
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord
 
@@ -34,13 +35,14 @@ class Learning:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self.estimates = Estimates()
+        self.gpus = GpuLearning()
         self._news: dict[str, dict[str, Any]] = {}
         self._curves: dict[str, CurveCorrector] = {}
         self._busy: dict[str, float] = {}
 
     def as_learned(self, node: m.Node) -> m.Node:
         """A node with what was learned of it in place of what it says."""
-        return msgspec.structs.replace(node, **self._news.get(node.name, {}))
+        return self.gpus.as_learned(msgspec.structs.replace(node, **self._news.get(node.name, {})))
 
     def began(self, attempt: AttemptRecord, cold_s: float) -> None:
         """An attempt took so long from its order to its start, as whoever ran it measured. It counts once.
@@ -65,6 +67,18 @@ class Learning:
         if speed is not None:
             log.info("node %s has the speed %.3g, not %.3g", node.name, speed, node.speed)
             self._tell(node, speed=speed)
+        if end.gpu is not None and end.started_s is not None and end.ended_s is not None:
+            self.on_gpu(attempt.task.spec, attempt.lease.variant, node, attempt.lease.device,
+                        end.ended_s - end.started_s, end.gpu)  # fmt: skip
+            if (found := self.gpus.news(node.name)) is not None:
+                log.info("tasks on GPUs of %s disturb each other: interference %.2g", node.name, found)
+                self._tell(node)
+
+    def on_gpu(
+        self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse
+    ) -> None:  # fmt: skip
+        """A task ended well on a GPU, now or before the last restart."""
+        self.gpus.ended(spec.function_name, spec.variants[variant], node, device, runtime_s, use)
 
     def woke(self, node: NodeRecord, wake_s: float | None) -> None:
         """The engine counts with the time that waking really took."""

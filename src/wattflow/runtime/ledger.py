@@ -81,6 +81,8 @@ class Ledger:
         self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
+            "gpu_duty": end.gpu.duty if end.gpu else None, "gpu_beside": end.gpu.beside if end.gpu else None,
+            "gpu_samples": end.gpu.samples if end.gpu else None,
         })  # fmt: skip
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:

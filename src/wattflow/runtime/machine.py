@@ -20,6 +20,7 @@ def this_node(
     memory_bytes: int | None = None,
     devices: tuple[Device, ...] = (),
     curve: PowerProfile = DEMO_CURVE,
+    keep_alive_s: float = 600.0,
 ) -> Node:
     """This machine as a node: usable CPUs and nine tenths of its memory unless told otherwise."""
     threads = cpus or float(len(os.sched_getaffinity(0)))
@@ -27,6 +28,7 @@ def this_node(
         name=name or socket.gethostname(), cpus=threads, memory_bytes=memory_bytes or int(0.9 * total_memory_bytes()),
         python=f"{sys.version_info[0]}.{sys.version_info[1]}", architecture=platform.machine(), devices=list(devices),
         busy=list(curve.busy), watts=list(curve.watts), provenance=curve.provenance.value,
+        keep_alive_s=keep_alive_s,
     )  # fmt: skip
 
 

@@ -112,6 +112,20 @@ class Energy(Struct, frozen=True, omit_defaults=True):
     marginal_j: Joules = 0.0
 
 
+class GpuUse(Struct, frozen=True, omit_defaults=True):
+    """What an attempt made of its GPU, over its whole run.
+
+    Attributes:
+        duty: Part of the time for which it kept its share busy.
+        beside: Busy share of the others on the GPU, on average; 0 where it was alone.
+        samples: Readings that this comes from.
+    """
+
+    duty: Annotated[float, Meta(ge=0, le=1)]
+    beside: Annotated[float, Meta(ge=0, le=1024)] = 0.0
+    samples: Annotated[int, Meta(ge=0, le=2**40)] = 0
+
+
 class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt's end, as whoever ran it tells it. Telling it twice is the same as once."""
 
@@ -124,6 +138,7 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     peak_bytes: Bytes = 0
     result: Blob | None = None
     reason: str | None = None
+    gpu: GpuUse | None = None
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -142,20 +157,24 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
-    """A GPU or FPGA of a node, as its agent found it."""
+    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them."""
 
     kind: Literal["gpu", "fpga"]
     model: str = "generic"
     memory_bytes: Bytes = 0
     sharing: Literal["exclusive", "time-slice", "mps", "mig"] = "exclusive"
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
+    interference: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    idle_w: Seconds | None = None
+    full_w: Seconds | None = None
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node as it announces itself.
 
     ``busy`` and ``watts`` are the points of its P(k), where known; ``wake_w`` is what it draws while it wakes,
-    ``sleep_w`` while it sleeps, where somebody measured that.
+    ``sleep_w`` while it sleeps, where somebody measured that. ``keep_alive_s`` is how long it holds a function warm
+    that nobody uses; 0 says that nothing stays warm there.
     """
 
     name: Name
@@ -173,6 +192,7 @@ class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     wake_s: Seconds = 0.0
     wake_w: Seconds | None = None
     sleep_w: Seconds | None = None
+    keep_alive_s: Seconds = 600.0
 
 
 class TaskEnergy(Struct, frozen=True):
@@ -205,6 +225,23 @@ class Load(Struct, frozen=True, omit_defaults=True):
     gpu_busy: list[float] = []
 
 
+class Warm(Struct, frozen=True, omit_defaults=True):
+    """An order to hold a function ready: its objects, one for each variant that has its own."""
+
+    function_name: Name
+    objects: list[Hash]
+    python: str
+
+
+class Warmed(Struct, frozen=True, omit_defaults=True):
+    """What became of a `Warm`, or of a function that was warm: ready after so many seconds, or not (any more)."""
+
+    function_name: Name
+    ready: bool
+    seconds: Seconds = 0.0
+    reason: str = ""
+
+
 class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One turn of an agent: what happened since the last, and how long it will wait for leases.
 
@@ -218,6 +255,7 @@ class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ended: list[Ended] = []
     energy: list[TaskEnergy] = []
     windows: list[Window] = []
+    warmed: list[Warmed] = []
     load: Load | None = None
     wait_s: Annotated[float, Meta(ge=0, le=30)] = 0.0
 
@@ -229,6 +267,7 @@ class Orders(Struct, frozen=True, omit_defaults=True):
     stop: list[int] = []
     announce: bool = False
     power: Literal["", "sleep"] = ""
+    warm: list[Warm] = []
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -10,8 +10,10 @@ from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.executors.devices import DeviceExecutor, Devices
+from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups
-from wattflow.runtime.executors.process import ProcessExecutor, Zygote
+from wattflow.runtime.executors.process import ProcessExecutor
+from wattflow.runtime.executors.templates import KEEP_S
 from wattflow.runtime.machine import this_node
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.pcp_load import load_reader
@@ -28,6 +30,7 @@ def make_agent(
     curve: PowerProfile = DEMO_CURVE,
     preload: tuple[str, ...] = ("cloudpickle",),
     executors: tuple[DeviceExecutor, ...] = (),
+    keep_alive_s: float = KEEP_S,
 ) -> Agent:
     """An agent for this machine.
 
@@ -35,10 +38,11 @@ def make_agent(
         folder: Where its tasks run and its virtual meter lives.
         preload: Modules that the zygote holds ready.
         executors: For devices that were found here.
+        keep_alive_s: How long a function is held warm that nobody uses.
     """
     devices = Devices(executors)
-    node = this_node(name, cpus, memory_bytes, devices.found(), curve)
+    node = this_node(name, cpus, memory_bytes, devices.found(), curve, keep_alive_s)
     groups = Groups.find(f"{node.name}-{os.getpid()}")
-    processes = ProcessExecutor(Zygote(preload=preload), max(1, math.ceil(node.cpus)), groups)
+    processes = ProcessExecutor(Zygote(preload=preload), max(1, math.ceil(node.cpus)), groups, keep_alive_s)
     energy = NodeEnergy(curve, folder / "meter")
     return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wattflow.runtime.messages import Load, Node
 
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node: what it announced, its id in the engine, its state (on, down, asleep, waking, falling)."""
+    """A node: what it announced, its id in the engine, its state (on, down, asleep, waking, falling).
+
+    ``warm`` are the functions that were ordered to be held ready there, and are.
+    """
 
     spec: Node
     engine: int
     state: str = "on"
     load: Load | None = None
+    warm: set[str] = field(default_factory=set)
 
 
 class Nodes:

@@ -29,8 +29,12 @@ def restore(
 ) -> Service:
     """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
     decider, after, last_s = rebuilt(database, folder, policy)
-    if twin:
-        from wattflow.live.twin import Twin  # the simulator with it, which a server without a twin does without
+    if policy.split(":")[0] == "rehearsed":
+        from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
+
+        decider.twin = Rehearsing(policy)
+    elif twin:
+        from wattflow.live.twin import Twin
 
         decider.twin = Twin.beside(policy)
     if after == 0:
@@ -61,6 +65,18 @@ def _fill(service: Service, database: sa.Engine) -> None:
         _workflow(service, database, row)
     for row in reads.open_attempts(database):
         _attempt(service, row)
+    for row in reads.gpu_uses(database):
+        _gpu_use(service, row)
+
+
+def _gpu_use(service: Service, row: Found) -> None:
+    """What was learned on GPUs before is learned again, from the ends that taught it."""
+    node = service.nodes.get(row["node"])
+    _, spec = _TASK.decode(row["spec"])
+    if node is not None:
+        use = m.GpuUse(row["gpu_duty"], row["gpu_beside"] or 0.0, row["gpu_samples"] or 0)
+        runtime_s = row["ended_s"] - row["started_s"]
+        service.learning.on_gpu(spec, row["variant"], node.spec, row["device"], runtime_s, use)
 
 
 def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
@@ -80,6 +96,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
                           failures.get(found["id"], 0), _BLOB.decode(found["result"]) if found["result"] else None,
                           found["reason"])  # fmt: skip
         service.tasks[task.id] = task
+        service.warming.seen(spec)
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +28,9 @@ from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
-from wattflow.runtime.turns import UnderWay, call_in, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
+from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
@@ -68,10 +68,11 @@ class Service:
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
+        self.warming = Warming(decider, driver, self.nodes)
         self._cancelling: set[asyncio.Task[None]] = set()
         self._under_way: UnderWay | None = None
         self._turn_planned = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._soon)
         self._closed = False
 
     # ---- life
@@ -91,8 +92,7 @@ class Service:
         self._finish_turn()
         self._closed = True
         self.waking.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         await self.driver.stop()
         self.ledger.commit()
         loop = asyncio.get_running_loop()
@@ -155,9 +155,7 @@ class Service:
             return task.reason or task.state
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
-        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
-        parents = [self.tasks[task.workflow.keys[key]] for key in keys]
-        return waits_for(parents) or str(self.decider.why(task.engine))
+        return waits_for(self._parents(task)) or str(self.decider.why(task.engine))
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -195,6 +193,7 @@ class Service:
         for attempt in [a for a in self.attempts.values() if a.node == node]:
             self._end_attempt(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
             self._back_in_queue(attempt.task, now_s)
+        known.warm.clear()
         self.decider.put(NODE, known.engine, state=int(Power.DOWN))
         self._node_state(node, "down")
 
@@ -256,6 +255,11 @@ class Service:
             self.nodes[node].load = load
             self.learning.drew(self.nodes[node].spec, load)
 
+    def warmed(self, node: str, told: m.Warmed) -> None:
+        """A function is held ready on a node, or is not (any more)."""
+        self.warming.told(node, told)
+        self._soon()
+
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
         key = self._key_of(fence)
@@ -291,20 +295,21 @@ class Service:
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
         now_s = self.now()
         deadline_s = spec.deadline_s or submission.deadline_s
-        shape = self.decider.shape(list(spec.variants), spec.function_name)
+        duties = self.learning.gpus.duties(spec.function_name, spec.variants)
+        shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
         engine = self.decider.put(
             TASK, shape, workflow=workflow.engine, tag=self.next_task,
             estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
             deadline_s=now_s + deadline_s if deadline_s else None,
         )  # fmt: skip
         assert engine is not None
-        wanted = tuple(workflow.keys[key] for key in spec.results)
-        task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s, wanted)
+        task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
+                          tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
         self.next_task += 1
-        for key in dict.fromkeys([*spec.parents, *spec.results]):
-            self.decider.put(EDGE, self.tasks[workflow.keys[key]].engine, engine)
-        self.tasks[task.id] = task
-        workflow.keys[spec.key] = task.id
+        for parent in self._parents(task):
+            self.decider.put(EDGE, parent.engine, engine)
+        self.warming.seen(spec)
+        self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)
 
@@ -349,7 +354,7 @@ class Service:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
         self.ledger.commit()
         self._act(step, turn.leases, outcomes)
-        self._wake_at(step.wake_at, turn.now_s)
+        self._alarm.set(step.wake_at - turn.now_s)
 
     def _act(
         self, step: Step, leases: Sequence[AttemptRecord], outcomes: Sequence[tuple[WorkflowRecord, m.Outcome]]
@@ -392,6 +397,8 @@ class Service:
                 self.waking.order(node.spec.name, node.spec.wake_s)
             elif node is not None:
                 self.driver.power(node.spec.name, on=False)
+        elif action.kind == Act.WARM:
+            self.warming.order(action)
 
     def _place(self, placement: Placement, now_s: float) -> AttemptRecord:
         task = self.tasks[placement.tag]
@@ -417,7 +424,7 @@ class Service:
             return None
         workflow = task.workflow
         task.state = STATE_OF[end.outcome]
-        if task.state != "done" and task.attempts == 0 and self._parent_failed(task):
+        if task.state != "done" and task.attempts == 0 and any(p.state == "failed" for p in self._parents(task)):
             task.state, task.reason = "failed", "a task that it waits for failed"
         self.sequence += 1
         outcome = m.Outcome(key=task.spec.key, task=task.id, state=task.state, sequence=self.sequence,  # type: ignore[arg-type]
@@ -452,10 +459,6 @@ class Service:
                 await asyncio.sleep(0)
         self._soon()
 
-    def _parent_failed(self, task: TaskRecord) -> bool:
-        keys = {*task.spec.parents, *task.spec.results}
-        return any(self.tasks[task.workflow.keys[key]].state == "failed" for key in keys)
-
     def _close_if_over(self, workflow: WorkflowRecord) -> None:
         if workflow.sealed and workflow.open == 0 and workflow.state == "open":
             states = {self.tasks[i].state for i in workflow.keys.values()}
@@ -464,6 +467,10 @@ class Service:
             self.ledger.workflow_state(workflow, self.now())
 
     # ---- small parts
+
+    def _parents(self, task: TaskRecord) -> list[TaskRecord]:
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
         del self.attempts[attempt.fence]
@@ -491,10 +498,3 @@ class Service:
     def _sane(self, time_s: float, at_least_s: float) -> float:
         """Another machine's time, kept within what can be: not before its cause, not in the future."""
         return max(at_least_s, min(time_s, self.now()))
-
-    def _wake_at(self, wake_at: float, now_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if math.isfinite(wake_at):
-            self._timer = asyncio.get_running_loop().call_later(max(0.001, wake_at - now_s), self._soon)

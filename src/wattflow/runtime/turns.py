@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -49,3 +50,23 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *a
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
         log.debug("the loop is closed")
+
+
+class Alarm:
+    """Rings once after a while; setting it anew forgets the time before."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, after_s: float) -> None:
+        """Ring after so long; never where that is no number."""
+        self.cancel()
+        if math.isfinite(after_s):
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, after_s), self._ring)
+
+    def cancel(self) -> None:
+        """Ring not."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

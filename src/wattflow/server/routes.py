@@ -198,8 +198,22 @@ async def nodes(request: Request) -> Response:
         running[attempt.node] = running.get(attempt.node, 0) + 1
     return answer(request, [
         {"name": node.spec.name, "state": node.state, "cpus": node.spec.cpus, "memory_bytes": node.spec.memory_bytes,
-         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load}
+         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load,
+         "interference": service.learning.gpus.interference(node.spec.name), "warm": sorted(node.warm)}
         for node in service.nodes
+    ])  # fmt: skip
+
+
+@router.get("/functions")
+async def functions(request: Request) -> Response:
+    """What was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
+    allowed(request, "user")
+    service = house_of(request).service
+    learned = service.learning
+    return answer(request, [
+        {"name": name, "runtime_s": learned.estimates.runtime_s(name), "cold_start_s": about.cold_start_s,
+         "gpu_duty": learned.gpus.duties_of(name)}
+        for name, about in service.decider.engine.functions.items()
     ])  # fmt: skip
 
 

@@ -7,6 +7,7 @@ rate is 1, V(t) = t − lag and lag is 0 on a domain that was never crowded, so 
 
 from __future__ import annotations
 
+from wattflow.kernel import heaps
 from wattflow.kernel.jit import inner, jit
 
 
@@ -30,38 +31,20 @@ def _real(world, d, v):
 
 
 @inner
-def _before(state, world, a, b):
+def _before(both, a, b):
+    state, world = both
     va = world.runs[a].finish_v
     vb = world.runs[b].finish_v
     return va < vb or (va == vb and state.attempts[a].sequence < state.attempts[b].sequence)
 
 
+_merged = heaps.skew(_before)
+
+
 @inner
 def _merge(state, world, a, b):
-    """Merge two skew heaps of attempts."""
-    if a < 0:
-        return b
-    if b < 0:
-        return a
-    if _before(state, world, b, a):
-        a, b = b, a
-    root = a
-    left = world.runs.left
-    right = world.runs.right
-    while b >= 0:
-        r = right[a]
-        right[a] = left[a]
-        if r < 0:
-            left[a] = b
-            break
-        if _before(state, world, b, r):
-            left[a] = b
-            a = b
-            b = r
-        else:
-            left[a] = r
-            a = r
-    return root
+    """Merge two heaps of attempts."""
+    return _merged((state, world), world.runs.left, world.runs.right, a, b)
 
 
 @inner
@@ -74,39 +57,22 @@ def _earlier(world, a, b):
 
 
 @inner
-def _up(world, at):
-    heap = world.domain_heap
-    d = heap[at]
-    while at > 0:
-        parent = (at - 1) >> 1
-        if not _earlier(world, d, heap[parent]):
-            break
-        heap[at] = heap[parent]
-        world.domains[heap[at]].place = at
-        at = parent
+def _put(world, heap, at, d):
     heap[at] = d
     world.domains[d].place = at
-    return at
+
+
+_rise, _sink = heaps.of_numbers(_earlier, _put)
+
+
+@inner
+def _up(world, at):
+    return _rise(world, world.domain_heap, at)
 
 
 @inner
 def _down(world, at):
-    heap = world.domain_heap
-    n = world.pulse[0].domain_n
-    d = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        if child + 1 < n and _earlier(world, heap[child + 1], heap[child]):
-            child += 1
-        if not _earlier(world, heap[child], d):
-            break
-        heap[at] = heap[child]
-        world.domains[heap[at]].place = at
-        at = child
-    heap[at] = d
-    world.domains[d].place = at
+    _sink(world, world.domain_heap, world.pulse[0].domain_n, at)
 
 
 @inner
@@ -240,6 +206,9 @@ def _move_event(world, to, source):
     event.who = event_source.who
 
 
+_enter, _drop_first = heaps.of_rows(_event_before, _move_event)
+
+
 @jit
 def push_event(world, time, order, what, who, gen):
     """Add an event. The row behind the last is scratch space, so capacity is one less than the table."""
@@ -255,32 +224,12 @@ def push_event(world, time, order, what, who, gen):
     event.what = what
     event.who = who
     pulse.sequence += 1
-    at = n
-    while at > 0:
-        parent = (at - 1) >> 1
-        if not _event_before(world, hole, parent):
-            break
-        _move_event(world, at, parent)
-        at = parent
-    _move_event(world, at, hole)
+    _enter(world, n, hole)
 
 
 @inner
 def pop_event(world):
     """Remove the first event (row 0); read it before."""
     pulse = world.pulse[0]
-    n = pulse.event_n - 1
-    pulse.event_n = n
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        if child + 1 < n and _event_before(world, child + 1, child):
-            child += 1
-        if not _event_before(world, child, n):
-            break
-        _move_event(world, at, child)
-        at = child
-    if at != n:
-        _move_event(world, at, n)
+    pulse.event_n -= 1
+    _drop_first(world, pulse.event_n)

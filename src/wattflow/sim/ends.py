@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import fold
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO
-from wattflow.kernel.jit import inner
+from wattflow.kernel import attempts
+from wattflow.kernel.jit import inner, optional
+from wattflow.kernel.power import COLD_J, LOST_J, RUN_J
 from wattflow.sim import clocks, faults, gangs, running, sleep
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
-    COLD_J,
     DATA,
     HOLD,
     LATENCY,
-    LOST_J,
     MESSAGE,
     NODE_LOST,
     OK,
     RUN,
-    RUN_J,
     TIME_LIMIT,
     WAKE,
 )
@@ -48,7 +48,7 @@ def run_ended(state, world, a, priority):
     retry(state, world, task, outcome, priority)
 
 
-@inner
+@optional(RICH)
 def time_is_up(state, world, a, priority):
     """The platform's time limit has passed and the attempt still runs: its task is given up."""
     task = state.attempts[a].task
@@ -58,7 +58,7 @@ def time_is_up(state, world, a, priority):
     retry(state, world, task, TIME_LIMIT, priority)
 
 
-@inner
+@optional(RICH)
 def retry(state, world, task, outcome, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
@@ -69,7 +69,7 @@ def retry(state, world, task, outcome, priority):
         world.pulse[0].last_end = state.clock[0].now
 
 
-@inner
+@optional(RICH)
 def cancel_siblings(state, world, task, lost):
     """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
     for b in range(state.attempts.size):
@@ -77,7 +77,7 @@ def cancel_siblings(state, world, task, lost):
             stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
-@inner
+@optional(RICH)
 def stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
     run = world.runs[a]
@@ -130,28 +130,13 @@ def _close(state, world, a, outcome):
         used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
     k = pulse.record_n
-    record = world.records[k]
     pulse.record_n = k + 1
-    record.task = attempt.task
-    record.part = attempt.part
-    record.attempt = attempt.attempt
-    record.node = node
+    records = world.records
     device = attempt.device
-    record.device = device - node_row.device_first if device >= 0 else -1
-    record.variant = needs.origin
-    record.outcome = outcome
-    record.ready_s = attempt.ready
-    record.placed_s = attempt.placed
-    record.start_s = run.start
-    record.end_s = clock.now
-    record.message_s = run.message_s
-    record.wake_s = run.wake_s
-    record.cold_s = run.cold_s
-    record.data_s = run.data_s
-    record.hold_s = run.hold_s
-    record.run_j = run.run_j
-    record.cold_j = run.cold_j
-    record.transfer_j = run.transfer_j
-    record.marginal_j = attempt.marginal_j
-    record.guarantee = needs.guarantee
+    on_node = device - node_row.device_first if device >= 0 else -1
+    attempts.write_who(records, k, attempt.task, attempt.part, attempt.attempt, outcome)
+    attempts.write_where(records, k, node, on_node, needs.origin, needs.guarantee)
+    attempts.write_when(records, k, attempt.ready, attempt.placed, run.start, clock.now)
+    attempts.write_stages(records, k, run.message_s, run.wake_s, run.cold_s, run.data_s, run.hold_s)
+    attempts.write_joules(records, k, run.run_j, run.cold_j, run.transfer_j, attempt.marginal_j)
     sleep.check_later(state, world, node, fold.end_attempt(state, a))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from wattflow.engine import devices, view
-from wattflow.kernel.jit import inner
+from wattflow.engine.parts import RICH
+from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.random import at_counter
 from wattflow.sim import clocks
 from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
@@ -72,7 +73,7 @@ def note_progress(state, world, a):
     _save(state, world, a, max(0.0, run.planned - left))
 
 
-@inner
+@optional(RICH)
 def keep_checkpoint(state, world, a):
     """Called when an attempt failed by itself: keep what its last checkpoint holds."""
     _save(state, world, a, world.runs[a].planned)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.kernel.jit import inner
+from wattflow.engine.parts import RICH
+from wattflow.kernel.jit import inner, optional
 
 
 @inner
@@ -33,7 +34,7 @@ def oldest_first(world, b):
     return after
 
 
-@inner
+@optional(RICH)
 def forget_held(world, task):
     world.gangs[task].first_held = -1
     world.gangs[task].held = 0

@@ -10,6 +10,7 @@ import numpy as np
 from numba import types
 
 from wattflow.engine import containers, decide, fold, groups, release, view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import (
     ACT_CAP,
     ACT_FREQUENCY,
@@ -24,7 +25,7 @@ from wattflow.engine.tables import (
     WAKING,
 )
 from wattflow.kernel import jit
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.jit import jit as entry
 from wattflow.sim import clocks, ends, faults, power, running, sleep, stages
 from wattflow.sim.world import (
@@ -111,7 +112,7 @@ def _lose_node(state, world, node, priority):
     faults.schedule_repair(state, world, node)
 
 
-@inner
+@optional(RICH, types.boolean)
 def _node_event(state, world, what, node, gen, priority):
     """Fold a change of a node; False if it is out of date."""
     node_row = state.nodes[node]
@@ -195,7 +196,7 @@ def _fold(state, world, priority):
     return count
 
 
-@inner
+@optional(RICH, types.boolean)
 def _event_first(state, world):
     """Whether the first timed stage end was created before the attempt that ends first."""
     who = world.events[0].who
@@ -210,7 +211,7 @@ def _start_placed(state, world):
     counts.placed_n = 0
 
 
-@inner
+@optional(RICH)
 def _schedule_ramp(state, world):
     """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
     pulse = world.pulse[0]
@@ -240,7 +241,7 @@ def _is_round(state, world):
     return False
 
 
-@inner
+@optional(RICH)
 def _apply_actions(state, world):
     clock = state.clock[0]
     counts = state.counts[0]
@@ -406,14 +407,15 @@ def open_world(state, world):
 
 
 @functools.cache
-def _compiled_advance(state_type: Any, world_type: Any, functions_type: Any) -> Any:
+def _compiled_advance(state_type: Any, world_type: Any, functions_type: Any, lacks: tuple[str, ...]) -> Any:
+    state_type, world_type = state_type.without(*lacks), world_type.without(*lacks)
     signature = types.int64(state_type, world_type, functions_type, types.float64, types.int64)
     return jit.direct(jit.compiled(signature, advance))
 
 
-def kernel(state: Any, world: Any, functions: Any) -> Any:
-    """`advance`, compiled once for the types of State and World (or as it is, uncompiled)."""
-    return _compiled_advance(state.kind, world.kind, functions.kind) if jit.COMPILED else advance
+def kernel(state: Any, world: Any, functions: Any, lacks: tuple[str, ...] = ()) -> Any:
+    """`advance`, compiled once for the types of State and World, without the parts they lack (or uncompiled)."""
+    return _compiled_advance(state.kind, world.kind, functions.kind, lacks) if jit.COMPILED else advance
 
 
 __all__ = ["BAD_COST", "DONE", "GROW", "LIMIT", "STUCK", "UNTIL", "advance", "kernel", "open_world", "settle"]

@@ -12,8 +12,9 @@ nothing: it takes an idle lane where there is one, and any of them otherwise.
 from __future__ import annotations
 
 from wattflow.engine import view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import optional
 from wattflow.kernel.random import at_counter
 from wattflow.sim import clocks
 
@@ -21,7 +22,7 @@ _SALT = 41
 """Tells this draw from those of failures."""
 
 
-@inner
+@optional(RICH)
 def start(state, world, node, a, work):
     """A run begins on the lowest of the lanes with the fewest jobs; one without a guarantee, with none idle, on any."""
     first = world.nodes[node].lane_first
@@ -36,7 +37,7 @@ def start(state, world, node, a, work):
     clocks.join(state, world, lane, a, work)
 
 
-@inner
+@optional(RICH)
 def balance(state, world, node, lane):
     """A run on this lane is over. If the lane is idle now, the job placed last on the longest lane moves over."""
     load = world.nodes[node]
@@ -60,7 +61,7 @@ def balance(state, world, node, lane):
     clocks.join(state, world, lane, pick, left)
 
 
-@inner
+@optional(RICH)
 def set_rates(state, world, node):
     """Every busy thread goes at the node's speed for so many of them, and its jobs take turns."""
     load = world.nodes[node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattflow.engine import devices, view
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, MICRO, ON, WAKING
 from wattflow.kernel.jit import inner
-from wattflow.sim.world import COLD_J, IDLE_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J
+from wattflow.kernel.power import COLD_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J, book
 
 
 @inner
@@ -66,16 +66,14 @@ def account(state, world, n):
         return
     power_state = state.nodes[n].power_state
     if power_state == ON or power_state == DRAINING:
-        world.energy[n, IDLE_J] += load.idle_w * dt
-        weight = load.weight_u
-        if weight > 0:
-            each = load.dynamic_w * dt / weight
-            load.integral += each
-            world.energy[n, RUN_J] += each * (weight - load.cold_u - load.warming_u)
+        apart = load.cold_u + load.warming_u
+        each = book(world.energy, n, load.idle_w, load.dynamic_w, load.weight_u, apart, dt)
+        if apart > 0:
             if load.cold_u > 0:
                 world.energy[n, COLD_J] += each * load.cold_u
             if load.warming_u > 0:
                 world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
+        load.integral += each
         world.energy[n, RUN_J] += load.device_w * dt
     elif power_state == ASLEEP:
         world.energy[n, SLEEP_J] += load.watts * dt

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from wattflow.engine import devices, fold, view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO, MPS, NO_DEVICE, TIME_SLICE
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
 from wattflow.sim import clocks, faults, pinned, power
 from wattflow.sim.world import COLD, FAIL, RUN, TIME_UP
 
@@ -91,12 +93,7 @@ def start_run(state, world, a):
     load.busy_u += needs.cores_u
     load.weight_u += weight
     if needs.device != NO_DEVICE:
-        _use_devices(state, world, a, 1)
-        device = attempt.device
-        run.device_mark = _device_integral(state, world, a)
-        d = state.nodes.size + device
-        clocks.join(state, world, d, a, work)
-        clocks.set_rate(state, world, d, device_rate(state, world, device))
+        _join_device(state, world, a, work)
     elif load.lane_first >= 0:
         run.in_lane = 1
         pinned.start(state, world, node, a, work)
@@ -107,6 +104,29 @@ def start_run(state, world, a):
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
         clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
+
+
+@optional(RICH)
+def _join_device(state, world, a, work):
+    """Begin the run on the attempt's device; it may hold others besides."""
+    device = state.attempts[a].device
+    _use_devices(state, world, a, 1)
+    world.runs[a].device_mark = _device_integral(state, world, a)
+    d = state.nodes.size + device
+    clocks.join(state, world, d, a, work)
+    clocks.set_rate(state, world, d, device_rate(state, world, device))
+
+
+@optional(RICH, types.float64)
+def _leave_device(state, world, a):
+    """The run on the attempt's devices is over; joules of theirs that are its own."""
+    attempt = state.attempts[a]
+    device = attempt.device
+    share = devices.busy_share(state, attempt.variant, state.devices[device].cls)
+    joules = share * (_device_integral(state, world, a) - world.runs[a].device_mark)
+    _use_devices(state, world, a, -1)
+    clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
+    return joules
 
 
 @inner
@@ -155,11 +175,7 @@ def leave_run(state, world, a):
     load.busy_u -= needs.cores_u
     load.weight_u -= weight
     if needs.device != NO_DEVICE:
-        device = attempt.device
-        share = devices.busy_share(state, variant, state.devices[device].cls)
-        joules += share * (_device_integral(state, world, a) - run.device_mark)
-        _use_devices(state, world, a, -1)
-        clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
+        joules += _leave_device(state, world, a)
     if run.in_lane == 1:
         run.in_lane = 0
         pinned.balance(state, world, node, run.domain)

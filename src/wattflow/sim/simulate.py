@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import build, kernel
+from wattflow.sim import build, kernel, lacking
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
 
@@ -108,6 +108,7 @@ class Simulation:
         if self.options.runtime_error > 0:
             noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
             known = workload.with_estimates(workload.estimate_s * np.exp(noise))
+        self._tailor(known)
         with jit.compiling():
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
@@ -115,6 +116,15 @@ class Simulation:
             with np.errstate(over="ignore"):
                 kernel.open_world(self.state.handle(), self.world.handle())
             self.functions = bind.bind(self.policy, self.state)
+        self.lacks = lacking.parts(self.state, self.world)
+
+    def _tailor(self, known: Workload) -> None:
+        """With a policy that fits itself to what arrives first: let it see that, as estimated."""
+        if self.policy.tailor is None:
+            return
+        started = time.perf_counter()
+        self.policy = self.policy.tailor(self.policy, arrivals.first(known), self.cluster)
+        self.plan_seconds = time.perf_counter() - started
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -123,7 +133,7 @@ class Simulation:
             return known
         started = time.perf_counter()
         self.planned = arrivals.plans(self.policy, known, self.cluster)
-        self.plan_seconds = time.perf_counter() - started
+        self.plan_seconds += time.perf_counter() - started
         return known if self.planned.after is None else _with_lanes(known, self.planned.after)
 
     def _build_state(self, known: Workload, seen: Workload) -> State:
@@ -146,7 +156,7 @@ class Simulation:
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
         """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
-        step = kernel.kernel(self.state, self.world, self.functions)
+        step = kernel.kernel(self.state, self.world, self.functions, self.lacks)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         left, at_once = limit, 1 if jit.CHECKED else limit
         while True:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import fold, view
+from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
-from wattflow.kernel.jit import inner
+from wattflow.kernel.jit import inner, optional
+from wattflow.kernel.power import TRANSFER_J
 from wattflow.sim import clocks, gangs, power, running, sleep
-from wattflow.sim.world import COLD, DATA, FINISH, HOLD, LATENCY, MESSAGE, OK, STAGE_END, TRANSFER_J, WAKE
+from wattflow.sim.world import COLD, DATA, FINISH, HOLD, LATENCY, MESSAGE, OK, STAGE_END, WAKE
 
 
 @inner
@@ -37,7 +39,7 @@ def begin(state, world, a):
         _enter_wake(state, world, a)
 
 
-@inner
+@optional(RICH)
 def _timed(state, world, a, stage, seconds):
     run = world.runs[a]
     clock = state.clock[0]
@@ -47,7 +49,7 @@ def _timed(state, world, a, stage, seconds):
     clocks.push_event(world, end, FINISH, STAGE_END, a, state.attempts[a].sequence)
 
 
-@inner
+@optional(RICH)
 def stage_ended(state, world, a):
     """A timed stage is over."""
     run = world.runs[a]
@@ -66,21 +68,26 @@ def stage_ended(state, world, a):
 
 @inner
 def _enter_wake(state, world, a):
-    run = world.runs[a]
-    node = state.attempts[a].node
-    node_row = state.nodes[node]
-    power_state = node_row.power_state
+    power_state = state.nodes[state.attempts[a].node].power_state
     if power_state == ASLEEP or power_state == FALLING or power_state == WAKING:
-        run.stage = WAKE
-        run.since = state.clock[0].now
-        sleep.wake(state, world, node)
-        if node_row.power_state == ON:
-            node_is_on(state, world, node)
+        _wait_for_node(state, world, a)
     else:
         _enter_cold(state, world, a)
 
 
-@inner
+@optional(RICH)
+def _wait_for_node(state, world, a):
+    """The node sleeps, or is on its way: wake it."""
+    run = world.runs[a]
+    node = state.attempts[a].node
+    run.stage = WAKE
+    run.since = state.clock[0].now
+    sleep.wake(state, world, node)
+    if state.nodes[node].power_state == ON:
+        node_is_on(state, world, node)
+
+
+@optional(RICH)
 def node_is_on(state, world, node):
     """The attempts that waited for the node go on, oldest first."""
     last = np.int64(-1)
@@ -103,14 +110,20 @@ def node_is_on(state, world, node):
 @inner
 def _enter_cold(state, world, a):
     """Take a warm container, or make one; load the FPGA where another function's kernel is in it."""
+    seconds = fold.enter(state, a)
+    if seconds <= 0.0:
+        _enter_data(state, world, a)
+    else:
+        _start_cold(state, world, a, seconds)
+
+
+@optional(RICH)
+def _start_cold(state, world, a, seconds):
+    """The cold start keeps the attempt's cores busy."""
     run = world.runs[a]
     attempt = state.attempts[a]
     node = attempt.node
     load = world.nodes[node]
-    seconds = fold.enter(state, a)
-    if seconds <= 0.0:
-        _enter_data(state, world, a)
-        return
     world.pulse[0].cold_starts += 1
     power.account(state, world, node)
     weight = running.weight_of(state, a)
@@ -125,14 +138,18 @@ def _enter_cold(state, world, a):
 
 @inner
 def _enter_data(state, world, a):
+    world.runs[a].since = state.clock[0].now
+    if state.rules[0].has_data == 0:
+        _enter_run(state, world, a)
+    else:
+        _fetch(state, world, a)
+
+
+@optional(RICH)
+def _fetch(state, world, a):
+    """Bring the attempt's data to its node, where any lies elsewhere."""
     attempt = state.attempts[a]
     run = world.runs[a]
-    clock = state.clock[0]
-    rules = state.rules[0]
-    run.since = clock.now
-    if rules.has_data == 0:
-        _enter_run(state, world, a)
-        return
     node = attempt.node
     task = attempt.task
     size = view.bytes_to(state, task, node)
@@ -166,7 +183,7 @@ def _enter_transfer(state, world, a):
     clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
 
 
-@inner
+@optional(RICH)
 def data_arrived(state, world, a):
     """A transfer is over; it was taken out of its link's domain."""
     run = world.runs[a]
@@ -197,7 +214,13 @@ def _enter_run(state, world, a):
     parts = state.shapes[state.tasks[task].form].parts
     if parts == 1:
         running.start_run(state, world, a)
-        return
+    else:
+        _join_gang(state, world, a, task, parts)
+
+
+@optional(RICH)
+def _join_gang(state, world, a, task, parts):
+    """The last part of a gang that is ready starts them all."""
     run = world.runs[a]
     gang = world.gangs[task]
     run.stage = HOLD

@@ -14,7 +14,6 @@ FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
 # What an event is about
 STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND, TIME_UP = range(12)
 # Accounts, in the order of model.run.ACCOUNTS
-IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J, UNATTRIBUTED_J = 0, 1, 2, 3, 4, 5, 6, 7
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 

@@ -11,7 +11,15 @@ import sqlalchemy as sa
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
 from wattflow.store import schema
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+
+def _gpu_columns(connection: sa.Connection) -> None:
+    columns = {"gpu_duty": "DOUBLE PRECISION", "gpu_beside": "DOUBLE PRECISION", "gpu_samples": "INTEGER"}
+    for name, kind in columns.items():
+        connection.execute(sa.text(f"ALTER TABLE attempts ADD COLUMN {name} {kind}"))
+    connection.execute(sa.text("CREATE INDEX attempts_on_gpus ON attempts (ended_s) WHERE gpu_duty IS NOT NULL"))
+
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _gpu_columns}
 """From a version to the next one."""
 
 
@@ -53,7 +61,7 @@ def _settings(connection: sqlite3.Connection, _: object) -> None:
     """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoints` copies the log back, not a commit
 
 
 def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-VERSION = 1
+VERSION = 2
 """Of the layout below. A change brings a step in `migrations` and raises it."""
 
 metadata = sa.MetaData()
@@ -76,6 +76,11 @@ attempts = sa.Table(
     sa.Column("high_j", sa.Float),
     sa.Column("marginal_j", sa.Float),
     sa.Column("provenance", sa.Text),
+    sa.Column("gpu_duty", sa.Float),
+    sa.Column("gpu_beside", sa.Float),
+    sa.Column("gpu_samples", sa.Integer),
+    sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
+             postgresql_where=sa.text("gpu_duty IS NOT NULL")),
 )  # fmt: skip
 
 nodes = sa.Table(
@@ -143,7 +148,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         ),
         Change.ATTEMPT_STARTED: _update(attempts, one_attempt, "started_s", "cold_s"),
         Change.ATTEMPT_ENDED: _update(attempts, one_attempt, "outcome", "started_s", "ended_s", "cold_s", "cpu_s",
-                                      "peak_bytes", "reason"),
+                                      "peak_bytes", "reason", "gpu_duty", "gpu_beside", "gpu_samples"),
         Change.ATTEMPT_ENERGY: _update(attempts, one_attempt, "energy_j", "low_j", "high_j", "marginal_j",
         "provenance"),
         Change.TASK_STATE: _update(tasks, tasks.c.id == sa.bindparam("b_id"), "state", "attempts", "ended_s",

@@ -1,8 +1,9 @@
 """The group writer: one thread, one connection, one transaction for everything that gathered since the last.
 
 `put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
-disk. A group closes by itself: what comes while a commit runs forms the next one. ``most`` bounds it so that no commit
-grows long.
+disk. A group closes by itself: what comes while a commit runs forms the next one. It is bounded so that no commit grows
+long: by as many rows as lately fitted into two milliseconds of statements, since beside a busy loop a row takes many
+times what it takes alone. Of several changes of one row in a group the last is written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from wattflow.store import schema
+from wattflow.store.checkpoints import Checkpoints
 from wattflow.store.database import told
 from wattflow.store.durations import Durations
 from wattflow.store.schema import Change, Row
@@ -25,6 +27,16 @@ from wattflow.store.schema import Change, Row
 log = logging.getLogger(__name__)
 Batch = tuple[tuple[Change, Row], ...]
 RETRY_S = 0.25
+AIM_S = 0.002
+"""How long a group's statements may take; the disk's part comes on top."""
+LEAST, MOST = 32, 256
+"""Rows in a group, whatever they take: below, the disk's part is all there is; a batch is never split."""
+WEIGHT = 0.2
+KEYS = {
+    Change.ATTEMPT_STARTED: ("b_task", "b_number"), Change.ATTEMPT_ENDED: ("b_task", "b_number"),
+    Change.ATTEMPT_ENERGY: ("b_task", "b_number"), Change.TASK_STATE: ("b_id",), Change.WORKFLOW_STATE: ("b_id",),
+}  # fmt: skip
+"""Changes that write the same columns of a row each time, and what names the row."""
 
 
 @dataclass(slots=True)
@@ -49,7 +61,7 @@ class Writer:
 
     Args:
         database: An opened store.
-        most: Rows in one group.
+        most: Rows in one group at most.
         trouble: Called with a message when a commit fails, and with None when one succeeds again. A failed group is
             kept and tried until it succeeds: nothing that was put is dropped.
         fatal: Called, once, when a group can never be written (a row that breaks a rule of the tables). Whoever owns
@@ -59,13 +71,15 @@ class Writer:
     def __init__(
         self,
         database: sa.Engine,
-        most: int = 256,
+        most: int = MOST,
         trouble: Callable[[str | None], None] | None = None,
         fatal: Callable[[], None] = lambda: None,
     ) -> None:
         self.figures = Figures()
         self.message: str | None = None
         self._database, self._most, self._trouble, self._fatal = database, most, trouble, fatal
+        self._row_s = AIM_S / most
+        self._checkpoints = Checkpoints(database)
         self._statements = schema.DriverStatements(database)
         # Not under a lock: the writer would hold it while it sorts rows, and whoever puts would wait.
         self._given: queue.SimpleQueue[Batch | Callable[[], None] | None] = queue.SimpleQueue()
@@ -93,6 +107,7 @@ class Writer:
         self._closing = True
         self._given.put(None)
         self._thread.join(timeout_s)
+        self._checkpoints.close()
 
     def _loop(self) -> None:
         while self._fetch():
@@ -122,8 +137,8 @@ class Writer:
         """The next group: whole batches, in order, until it is large enough."""
         rows: dict[Change, list[Row]] = {}
         callbacks: list[Callable[[], None]] = []
-        count = 0
-        while self._waiting and (count < self._most or callable(self._waiting[0])):
+        count, most = 0, max(1, min(self._most, max(LEAST, int(AIM_S / self._row_s))))
+        while self._waiting and (count < most or callable(self._waiting[0])):
             item = self._waiting.popleft()
             if callable(item):
                 callbacks.append(item)
@@ -131,7 +146,7 @@ class Writer:
             count += len(item)
             for change, row in item:
                 rows.setdefault(change, []).append(row)
-        return rows, callbacks
+        return {change: last_of_each(change, given) for change, given in rows.items()}, callbacks
 
     def _commit_until_it_holds(self, rows: dict[Change, list[Row]]) -> bool:
         """Commit the group, again and again while the store refuses; False when closing without success."""
@@ -147,7 +162,9 @@ class Writer:
                     for change in sorted(rows):
                         connection.exec_driver_sql(self._statements.sql(change, rows[change][0]), rows[change])
                     executed = time.perf_counter()
-                self.figures.add(sum(map(len, rows.values())), executed - began, time.perf_counter() - began)
+                count = sum(map(len, rows.values()))
+                self.figures.add(count, executed - began, time.perf_counter() - began)
+                self._row_s += WEIGHT * ((executed - began) / count - self._row_s) if count >= LEAST else 0.0
                 self._tell(None)
                 return True
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
@@ -179,3 +196,11 @@ class Writer:
             log.info("the store takes changes again")
         if self._trouble is not None:
             self._trouble(message)
+
+
+def last_of_each(change: Change, rows: list[Row]) -> list[Row]:
+    """The last change of each row, where later ones write all that earlier ones wrote."""
+    names = KEYS.get(change)
+    if names is None or len(rows) < 2:
+        return rows
+    return list({tuple(row[name] for name in names): row for row in rows}.values())

@@ -37,6 +37,7 @@ class HearingSink:
     starts: list[int] = field(default_factory=list)
     logs: dict[int, bytearray] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    warm: list[m.Warmed] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def announce(self, node: m.Node) -> None:
@@ -71,6 +72,11 @@ class HearingSink:
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
+
+    def warmed(self, node: str, told: m.Warmed) -> None:
+        """A function is held ready, or cannot be."""
+        self.warm.append(told)
+        self.changed.set()
 
     def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output from a place on; repeated bytes are skipped, as in the service."""

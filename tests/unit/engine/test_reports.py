@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wattflow.live import FAILED, FINISHED, LOAD, NODE, PREEMPT, REFUSED, TASK, Act, Engine, Kind, Power
+from wattflow.engine.tables import ASSUMED, WAITS
+from wattflow.engine.tables import STARTED as STAGE_STARTED
+from wattflow.live import FAILED, FINISHED, LOAD, NODE, PREEMPT, REFUSED, STARTED, TASK, Act, Engine, Kind, Power
 from wattflow.live.protocol import Placement
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.profile import DeviceProfile
@@ -17,7 +19,7 @@ BOARD = Device("fpga", reconfigure_s=2.0, power=DeviceProfile((0.0, 1.0), (1.0, 
 def fpga_engine(**more: object) -> tuple[Engine, int, list[int]]:
     """A node with one FPGA, and a shape for each of two functions whose kernels it may hold."""
     engine = Engine("least-loaded")
-    node = engine.node(Node("n", 4, 8 * GIB, devices=(BOARD,), **more))  # type: ignore[arg-type]
+    node = engine.node(Node("n", 4, 8 * GIB, **({"devices": (BOARD,)} | more)))  # type: ignore[arg-type]
     offer = Variant(cores=1, device="fpga", devices=1)
     return engine, node, [engine.shape([offer], Function(name)) for name in ("f", "g")]
 
@@ -57,6 +59,34 @@ def test_a_refusal_before_the_node_was_awake_leaves_the_kernel() -> None:
     engine.put(REFUSED, placement.attempt, until_s=50.0)
     engine.step(4.0)
     assert loaded(engine) == first
+
+
+def test_what_waited_for_a_node_goes_on_when_it_is_on() -> None:
+    """Two attempts load a board each, and not before the node is awake; one that was under way is left alone."""
+    engine, node, (f, g) = fpga_engine(devices=(BOARD,) * 3, sleep=Sleep(2.0, wake_s=5.0))
+    engine.put(TASK, f)
+    (first,) = engine.step(0.0).placements
+    engine.put(FINISHED, first.attempt)
+    engine.step(1.0)
+    engine.put(NODE, node, state=Power.ASLEEP)
+    engine.step(2.0)
+    for shape in (f, g):
+        engine.put(TASK, shape)
+    step = engine.step(3.0)
+    assert len(step.placements) == 2 and [a.kind for a in step.actions] == [Act.WAKE]
+    assert sorted(engine.state.devices.loaded[:3].tolist()) == [-1, -1, 0]
+    taken = [row for row in range(len(engine.state.attempts)) if engine.state.attempts.task[row] >= 0]
+    assert [int(engine.state.attempts.stage[row]) for row in taken] == [WAITS, WAITS]
+    engine.put(NODE, node, state=Power.ON)
+    assert engine.step(8.0).placements == []
+    assert [int(engine.state.attempts.stage[row]) for row in taken] == [ASSUMED, ASSUMED]
+    assert {int(engine.state.devices.loaded[int(engine.state.attempts.device[row])]) for row in taken} == {0, 1}
+    engine.put(STARTED, step.placements[0].attempt)
+    engine.put(NODE, node, state=Power.DRAINING)
+    engine.step(9.0)
+    engine.put(NODE, node, state=Power.ON)
+    engine.step(10.0)
+    assert sorted(int(engine.state.attempts.stage[row]) for row in taken) == [ASSUMED, STAGE_STARTED]
 
 
 def gang(nodes: int, cores: int, parts: int) -> tuple[Engine, list[int], list[Placement]]:

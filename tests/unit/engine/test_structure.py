@@ -8,8 +8,10 @@ from reference.hand import node, nodes, tasks
 from wattflow.engine import queue, structure
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import (
+    CANCEL,
     CANCELLED,
     DONE,
+    ENDED,
     FAILED,
     GHOST,
     LINKS,
@@ -27,7 +29,7 @@ from wattflow.kernel.records import record_table
 
 
 @jit.jit
-def seal(state, task):  # type: ignore[no-untyped-def]
+def seal(state, task):
     structure.seal_placeholder(state, task)
 
 
@@ -51,7 +53,7 @@ def test_a_placeholder_is_sealed_once_and_other_tasks_never() -> None:
 
 
 @jit.jit
-def add_edge(state, parent, child, size_bytes):  # type: ignore[no-untyped-def]
+def add_edge(state, parent, child, size_bytes):
     return structure.add_edge(state, parent, child, size_bytes)
 
 
@@ -97,5 +99,32 @@ def test_an_edge_with_bytes_makes_places_old_and_a_ready_child_wait() -> None:
 
 
 @jit.jit
-def enqueue(state, task):  # type: ignore[no-untyped-def]
+def enqueue(state, task):
     queue.push(state, task)
+
+
+@jit.jit
+def cancel(state, task):
+    return structure.cancel(state, task)
+
+
+@jit.jit
+def enter(state, task):
+    queue.push(state, task)
+
+
+def test_what_is_open_can_be_cancelled_and_what_has_ended_cannot() -> None:
+    """States in turn: what runs is asked to stop and goes later; what waits goes at once; what is over stays."""
+    states = [PLACED, READY, WAITING, UNKNOWN, PARKED, DONE, FAILED, CANCELLED]
+    state = one_workflow(len(states) + 1)
+    state.replace(ended=record_table(ENDED, 16))
+    state.tasks.state[: len(states)] = states
+    state.marks.attempt[0] = 0
+    state.attempts.sibling[0] = -1
+    enter(state.handle(), 1)
+    before = int(state.counts.open[0])
+    assert [bool(cancel(state.handle(), task)) for task in range(len(states))] == [True] * 5 + [False] * 3
+    assert state.tasks.state[: len(states)].tolist() == [PLACED, *[CANCELLED] * 4, DONE, FAILED, CANCELLED]
+    assert (int(state.marks.fate[0]), int(state.attempts.stopping[0])) == (CANCEL, 1)
+    assert (int(state.counts.waiting[0]), int(state.counts.open[0]), int(state.counts.ended_n[0])) == (0, before - 4, 4)
+    assert [int(row.outcome) for row in state.ended[:4]] == [CANCELLED] * 4

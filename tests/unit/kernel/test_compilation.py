@@ -63,7 +63,7 @@ def test_the_change_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_a_numba_that_has_changed_is_left_as_it_is(tmp_path: Path) -> None:
     spoil = (
-        "usual = numba.core.codegen.CPUCodeLibrary.finalize\nlinking._link_only = lambda library: library.no_such_name"
+        "usual = numba.core.codegen.CPUCodeLibrary.finalize\nlinking._all_called = lambda library: library.no_such_name"
     )
     after = "\nassert numba.core.codegen.CPUCodeLibrary.finalize is usual"
     done = _python(_USER.format(prepare=spoil) + after, tmp_path)
@@ -179,3 +179,51 @@ def test_compiled_code_serves_a_package_that_lies_elsewhere(tmp_path: Path) -> N
         hits.append(done.stdout.strip())
         assert done.returncode == 0, done.stderr
     assert hits == ["0", "1"]
+
+
+_OPTIONAL = """
+import numpy as np
+from wattflow.kernel import jit
+from wattflow.kernel.handle import Tables
+from wattflow.kernel.records import record_table
+from numba import types
+
+class Pair(Tables):
+    __slots__ = NAMES = ("rows",)
+
+@jit.optional("rare", types.int64)
+def rare(pair, x):
+    return pair.no_such_table[x].a
+
+@jit.inner
+def reached(pair, x):
+    return rare(pair, x) if pair.rows[0].a == 7 else x + 1
+
+def entry(pair, x):
+    return reached(pair, x)
+
+def compiled(kind):
+    return jit.direct(jit.compiled(types.int64(kind, types.int64), entry, cache=False))
+
+pair = Pair(rows=record_table(np.dtype([("a", "i8")]), 1))
+print(compiled(pair.kind.without("rare"))(pair.handle(), 4))
+try:
+    compiled(pair.kind)
+except Exception as error:
+    print(type(error).__name__)
+pair.rows["a"] = 7
+try:
+    print(compiled(pair.kind.without("rare"))(pair.handle(), 4) if jit.CHECKED else "unchecked")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_part_that_tables_lack_is_not_even_compiled(tmp_path: Path) -> None:
+    done = _python(_OPTIONAL, tmp_path, WATTFLOW_CHECK="0")
+    assert done.stdout.split() == ["5", "TypingError", "unchecked"], done.stderr
+
+
+def test_where_tables_are_checked_a_part_that_was_said_to_be_lacking_is_an_error(tmp_path: Path) -> None:
+    done = _python(_OPTIONAL, tmp_path, WATTFLOW_CHECK="1")
+    assert done.stdout.splitlines()[2].startswith("a part of the code was called"), done.stderr

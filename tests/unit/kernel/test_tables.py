@@ -32,7 +32,7 @@ class Pair(Tables):
 
 
 @jit.jit
-def add(pair, amount):  # type: ignore[no-untyped-def]
+def add(pair, amount):
     for i in range(pair.rows.size):
         pair.rows[i].a += amount
     for i in range(pair.grid.shape[0]):
@@ -50,7 +50,7 @@ def _pause() -> None:
 
 
 @numba.njit
-def pause(pair):  # type: ignore[no-untyped-def]
+def pause(pair):
     """Stays inside until the test lets it go."""
     with numba.objmode():
         _pause()
@@ -178,7 +178,7 @@ def test_a_second_entry_is_refused_while_a_kernel_runs() -> None:
     add(tables.handle(), 1)
 
 
-def _greedy(state, task, variant, out):  # type: ignore[no-untyped-def]
+def _greedy(state, task, variant, out):
     state.replace(memory=np.zeros(64))
 
 
@@ -196,7 +196,7 @@ def test_a_plain_policy_cannot_replace_tables_under_the_kernel() -> None:
 def test_a_plain_policy_sees_the_state_that_asks() -> None:
     seen: list[int] = []
 
-    def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    def score(state, task, variant, out):
         seen.append(id(state))
         out[:] = 0.0
 
@@ -210,3 +210,20 @@ def test_a_plain_policy_sees_the_state_that_asks() -> None:
     seen.clear()
     second.advance()
     assert set(seen) == {id(second.state)}
+
+
+def test_copies_of_copies_are_taken_over_as_one_piece_until_a_table_is_replaced() -> None:
+    first = Pair(rows=record_table(ROW, 3), grid=np.arange(4.0).reshape(2, 2))
+    second = first.copy()
+    third = second.copy()
+    second.rows.a[1], second.grid[1, 0] = 7, 9.0
+    third.copy_from(second)
+    assert third.rows.a.tolist() == [0, 7, 0] and third.grid.tolist() == [[0.0, 1.0], [9.0, 3.0]]
+    assert first.rows.a.tolist() == [0, 0, 0]
+    third.replace(grid=np.zeros((2, 2)))
+    second.grid[:] = 5.0
+    third.copy_from(second)
+    assert third.grid.tolist() == [[5.0, 5.0], [5.0, 5.0]]
+    third.replace(grid=np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="another size"):
+        third.copy_from(second)

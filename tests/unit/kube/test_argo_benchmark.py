@@ -58,6 +58,7 @@ def test_a_task_lasts_its_runtime_divided_by_the_speed_of_its_node(bench: Module
     for task, planned in zip(workflow.tasks, dag):
         values = {one["name"]: one["value"] for one in planned["arguments"]["parameters"]}
         seconds = json.loads(values["rig-seconds"])
+        assert task.runtime_s is not None
         for one in bench.CLASSES:
             assert seconds[one.name] == pytest.approx(2 * task.runtime_s / one.speed, abs=1e-3)
 

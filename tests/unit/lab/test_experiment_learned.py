@@ -44,6 +44,21 @@ def test_a_run_that_breaks_the_bound_is_counted_and_left_out_of_the_second_compa
     assert "learned_against_portfolio_both_within_bound" not in found
 
 
+def test_rivals_are_listed_where_they_were_judged_everywhere() -> None:
+    judged = [
+        Row(p, "dqn-placement", "file", tuple(Result(60.0 + s, 11.0, 20.0, 30.0) for s in range(2))) for p in PLACES
+    ]
+    partly = [Row(PLACES[0], "distilled", "rule", judged[0].results)]
+    outcome = learned.outcome([*rows(48.0), *judged, *partly], 1.0)
+    names = [row[0] for row in outcome.sheets[-1].rows]
+    assert names == ["dqn-placement", "portfolio", OURS]
+    found = {f.name: (f.value, f.ok) for f in outcome.figures}
+    value, ok = found["learned_against_dqn_placement"]
+    assert value == pytest.approx(-19.8, abs=0.3) and ok
+    assert found["learned_within_bound_beyond_dqn_placement"] == (len(PLACES), True)
+    assert "learned_against_distilled" not in found
+
+
 def test_every_application_is_judged_with_weights_that_have_not_seen_it() -> None:
     for name, fold in evaluate.held_out():
         assert name in streams.FOLDS[fold]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,10 @@ pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env
 
-from wattflow.learn.environment import SchedulingEnv, SchedulingVectorEnv
+from wattflow.learn import episode, scenarios
+from wattflow.learn.environment import Episode, SchedulingEnv, SchedulingVectorEnv
 from wattflow.learn.scenarios import Scenario
+from wattflow.live import wanted
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -38,6 +42,18 @@ def test_the_first_row_is_the_flagship_and_waiting_is_borne(small: Scenario) -> 
     assert env._episode.state.counts.open[0] == 0
 
 
+@pytest.mark.parametrize("seed", [0, 16, 20])
+def test_the_first_row_is_the_flagship_where_it_lets_tasks_wait(small: Scenario, seed: int) -> None:
+    cluster = scenarios.random_cluster(np.random.default_rng(seed), "other")
+    one = Episode(replace(small, cluster=cluster, stream=replace(small.stream, load=0.3)), seed, joint=False)
+    nothing = np.zeros((0, episode.WIDTH), np.float32)
+    shown = one.step(wanted.NONE, nothing)
+    while shown > 0:
+        shown = one.step(0, nothing)
+    one.closing_reward()
+    assert one.judge.trial.result() == one.judge.reference
+
+
 def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
     many = SchedulingVectorEnv(lambda _: small, 3)
     seen, info = many.reset(seed=7)
@@ -51,3 +67,22 @@ def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
     assert info["action_mask"].any(axis=1).all()
     lost = [-one.judge.penalty(one.judge.reference) for one in many.episodes]
     assert returns == pytest.approx(lost, abs=0.02)
+
+
+def test_streams_do_not_depend_on_threads_and_unpriced_rows_come_in_the_engines_order(small: Scenario) -> None:
+    rewards = []
+    for threads in (1, 2):
+        many = SchedulingVectorEnv(lambda _: small, 4, threads=threads)
+        many.reset(seed=3)
+        rewards.append([many.step(np.zeros(4, np.int64))[1] for _ in range(150)])
+        many.close()
+    assert np.array_equal(rewards[0], rewards[1])
+    plain = SchedulingVectorEnv(lambda _: small, 2, features=False, priced=False)
+    seen, _ = plain.reset(seed=3)
+    assert seen.shape[1] == 0
+    ended = np.zeros(2, np.int64)
+    for _ in range(400):
+        assert plain.shown.min() > 0
+        ended += plain.step(np.zeros(2, np.int64))[2]
+    assert ended.min() >= 1
+    assert all((one.ask.rows["cost"] == 0.0).any() for one in plain.episodes)

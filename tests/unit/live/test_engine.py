@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ GIB = 1 << 30
 CURVE = PowerProfile((0.0, 4.0), (50.0, 130.0))
 
 
-def engine_with(*cores: int, policy: str = "least-loaded", **settings: int) -> tuple[Engine, list[int]]:
+def engine_with(*cores: int, policy: str = "least-loaded", **settings: Any) -> tuple[Engine, list[int]]:
     """An engine and its nodes, on since time 0."""
     engine = Engine(policy, **settings)
     nodes = [engine.node(Node(f"n{i}", c, 8 * GIB, power=CURVE)) for i, c in enumerate(cores)]

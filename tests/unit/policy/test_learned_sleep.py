@@ -77,6 +77,33 @@ def test_the_doze_head_lets_an_idle_node_sleep_sooner() -> None:
     assert simulation.state.nodes.power_state.tolist() == [ASLEEP]
 
 
+def test_idle_nodes_of_a_worse_class_sleep_sooner_where_the_doze_head_says_so() -> None:
+    """The head weighs how much worse a class is, so that it is −2, softly −1, for the worse of two: a factor of e^−2.
+
+    Each node runs a task until 5 s; the better one keeps its time-out.
+    """
+    kinds = [
+        node(1, power=PowerProfile((0.0, 1.0), (10.0, full_w)), sleep=Sleep(2.0, 30.0, 0.0, wake_w=wake_w))
+        for full_w, wake_w in ((30.0, 10.0), (60.0, 40.0))
+    ]
+    cluster, work = nodes(*kinds), tasks([5.0, 5.0, 1.0], release=[0.0, 0.0, 1e5])
+    plain = prepared(heads(), cluster)
+    rows = plain.memory[int(plain.memory[learned.NOTES.classes]) :][: 2 * learned.CLASS_N].reshape(2, -1)
+    assert rows[0, 0] == 0.0 < rows[1, 0]
+    theta = np.zeros(weights.SIZE)
+    theta[weights.DOZE + 3] = -2.0 / rows[1, 0]
+    simulation = Simulation(work, cluster, learned.with_weights(theta))
+    usual = rows[:, -1].tolist()
+    due = sorted([(5.0 + usual[0], 0), (5.0 + usual[1] * math.exp(-2.0), 1)])
+    asleep: set[int] = set()
+    for at_s, place in due:
+        simulation.advance(until_s=0.999 * at_s)
+        assert set(np.flatnonzero(simulation.state.nodes.power_state == ASLEEP).tolist()) == asleep
+        simulation.advance(until_s=1.001 * at_s)
+        asleep.add(place)
+        assert set(np.flatnonzero(simulation.state.nodes.power_state == ASLEEP).tolist()) == asleep
+
+
 def test_features_of_classes_are_relative_and_finite() -> None:
     """Three nodes of 4 threads, one of 2 that neither sleeps nor is measured."""
     big = node(4, power=PowerProfile((0.0, 4.0), (20.0, 100.0)), sleep=SLEEPS)

@@ -68,6 +68,20 @@ def test_around_holds_its_numbers_within_bounds() -> None:
     assert state.memory[[1, 4, 5, 6, 7]].tolist() == [2.0, 1.0, 2.0, 2.0, 2.0]
 
 
+def test_short_paths_are_told_in_their_own_seconds() -> None:
+    """A path of half a second, of which the task is half; only thousandths are rounded up."""
+    state = looked_at()
+    state.extra["path"], state.extra["typical"], state.extra["rank"], state.extra["slack"] = 0.5, 0.25, 20.1, 0.1
+    state.workflows["submit"], state.tasks["ready"] = 20.0, 19.8
+    placing.around(state.handle(), 0, 0, FIRST, FACTS)
+    assert state.memory[[3, 4, 5, 6, 11]].tolist() == pytest.approx([3.0, 0.5, 0.2, 0.4, 1.0])
+    placing.order(state.handle(), 0, FIRST, FACTS)
+    assert state.memory[:4].tolist() == pytest.approx([-1.0, 0.5, 0.2, 0.2])
+    state.extra["path"] = state.extra["typical"] = 0.0
+    placing.order(state.handle(), 0, FIRST, FACTS)
+    assert state.memory[:4].tolist() == pytest.approx([-1.0, 1.0, 1.0, 2.0])
+
+
 def candidate(state: State, price: float, least: float, longest: float = 1.0) -> list[float]:
     """Features of node 0 for a task that is due at 30 s, on a class of merit 0.5."""
     state.candidates.node[0], state.candidates.device[0] = 0, -1

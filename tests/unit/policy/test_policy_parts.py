@@ -183,7 +183,7 @@ def test_quantiles_of_weibull_distributions_with_known_shapes() -> None:
     assert daydream.weibull_quantile(3.0, 3.0, 0.5) == pytest.approx(3.0 * math.log(2))
     spread, scale = 3.0 * math.sqrt(4 / math.pi - 1), 3.0 / (math.sqrt(math.pi) / 2)
     assert daydream.weibull_quantile(3.0, spread, 0.9) == pytest.approx(scale * math.sqrt(math.log(10)))
-    assert daydream.weibull_quantile(3.0, 0.0, 0.9) == 3.0
+    assert [daydream.weibull_quantile(mean, spread, 0.9) for mean, spread in ((3.0, 0.0), (0.0, 2.0))] == [3.0, 0.0]
 
 
 def test_daydream_sizes_its_pool_by_the_widths_of_phases_that_are_over() -> None:

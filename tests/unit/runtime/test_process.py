@@ -12,8 +12,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work, Zygote
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

@@ -32,6 +32,7 @@ class Hand:
         self.leases: list[m.Lease] = []
         self.resumed: list[m.Lease] = []
         self.cancelled: list[int] = []
+        self.warmed: list[tuple[str, m.Warm]] = []
 
     async def start(self, sink: Sink) -> None:
         return None
@@ -50,6 +51,9 @@ class Hand:
 
     def power(self, node: str, *, on: bool) -> None:
         return None
+
+    def warm(self, node: str, order: m.Warm) -> None:
+        self.warmed.append((node, order))
 
 
 def task(key: str, *parents: str, **about: object) -> m.Task:

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
-from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
+from wattflow.engine import view
+from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel import jit
-from wattflow.model.cluster import Sleep
-from wattflow.model.profile import PowerProfile
+from wattflow.model.cluster import Device, Network, Sleep
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Shape
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.adopt import adopt
@@ -20,7 +24,7 @@ from wattflow.sim.simulate import Simulation, _grow
 from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
 
 
-def count_acts(state):  # type: ignore[no-untyped-def]
+def count_acts(state):
     state.memory[0] += 1.0
 
 
@@ -51,6 +55,58 @@ def test_pinned_jobs_fill_lanes_from_the_lowest() -> None:
     """
     run = simulate(tasks([10.0, 10.0, 2.0, 4.0, 2.0]), nodes(node(3, allocatable_cores=5, sharing="pinned")), "fifo")
     assert run.end_s_by_task().tolist() == pytest.approx([11.0, 12.0, 2.0, 5.0, 4.0])
+
+
+def test_a_device_task_beside_pinned_jobs_slows_them_while_it_runs() -> None:
+    """A core of two threads, which together do 1.25 of its work. The card's task keeps one thread busy for 4 s, so that
+    the job beside it has done 2.5 of its 10 s; it is alone from there on, and so is one that comes later."""
+    card = Device("gpu", "a", power=DeviceProfile((0.0, 1.0), (0.0, 10.0)))
+    pinned = node(1, threads_per_core=2, smt_slowdown=1.6, sharing="pinned", devices=(card,))
+    shapes = (Shape(0, (Variant("gpu", 1, 0, "gpu", 1),)), Shape(0, (Variant(),)))
+    work = tasks([4.0, 10.0, 3.0], release=[0.0, 0.0, 20.0], shapes=shapes, shape=np.array([0, 1, 1], np.int32))
+    assert simulate(work, nodes(pinned), "fifo").end_s_by_task().tolist() == pytest.approx([4.0, 11.5, 23.0])
+
+
+def test_pinned_nodes_take_tasks_of_one_core_and_those_of_devices() -> None:
+    pinned = node(4, sharing="pinned", devices=(Device("gpu", "a"),))
+    wide = Variant(cores=1.5)
+    with pytest.raises(InvalidInput, match="at most one core"):
+        simulate(tasks([1.0], variants=(wide,)), nodes(pinned), "fifo")
+    for fitting in (Variant(cores=1), Variant("gpu", 1.5, 0, "gpu", 1)):
+        assert simulate(tasks([1.0], variants=(fitting,)), nodes(pinned), "fifo").makespan_s == 1.0
+    assert simulate(tasks([1.0], variants=(wide,)), nodes(node(4)), "fifo").makespan_s == 1.0
+
+
+def test_a_run_counts_its_cold_starts_and_transfers() -> None:
+    """Two cold starts, the third task finds the first one's container; its parents' bytes come from the other node."""
+    work = tasks(
+        [1.0, 1.0, 1.0], function=Function("f", cold_start_s=2.0), edges=edges((0, 2), (1, 2)),
+        edge_bytes=np.array([30.0, 20.0]),
+    )  # fmt: skip
+    kind = node(1, keep_alive_s=100.0, network=Network(10.0, 1.0))
+    run = simulate(work, nodes(kind, kind), "fifo")
+    assert [run.scalars[name] for name in ("cold_starts", "transfers", "moved_bytes")] == [2.0, 1.0, 20.0]
+    assert run.end_s_by_task().tolist() == [3.0, 3.0, 7.0]
+
+
+def wake_once(state):
+    if state.memory[0] == 0.0:
+        state.memory[0] = 1.0
+        view.request_action(state, ACT_TIMER, 0, 0, 10.0)
+    elif state.memory[0] == 1.0 and state.clock[0].now >= 10.0:
+        state.memory[0] = 2.0
+        view.request_action(state, ACT_WAKE, 1, 0, 0.0)
+
+
+def test_a_node_woken_for_nothing_sleeps_again_after_its_time() -> None:
+    """Node 1 sleeps after 5 s, is woken at 10 s, is on at 40 s, and sleeps again at 45 s; node 0 is busy throughout."""
+    kind = node(power=PowerProfile((0.0, 1.0), (10.0, 20.0)), sleep=Sleep(1.0, 30.0, after_s=5.0))
+    simulation = Simulation(tasks([200.0]), nodes(kind, kind), Policy("wakes", act=wake_once))
+    found = []
+    for until_s in (4.0, 6.0, 39.0, 41.0, 44.0, 46.0):
+        simulation.advance(until_s=until_s)
+        found.append(int(simulation.state.nodes.power_state[1]))
+    assert found == [ON, ASLEEP, WAKING, ON, ON, ASLEEP]
 
 
 def test_tables_grow_only_where_room_ran_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import reads, schema
+from wattflow.store.checkpoints import Checkpoints
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
 from wattflow.store.schema import Change
-from wattflow.store.writer import Writer
+from wattflow.store.writer import LEAST, MOST, Writer, last_of_each
 
 
 def workflow(name: str) -> dict[str, object]:
@@ -112,6 +114,22 @@ def test_a_store_that_refuses_is_tried_until_it_takes(tmp_path: Path, monkeypatc
     writer.close()
 
 
+def test_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with open_store(path).begin() as connection:  # as the first layout was
+        connection.execute(sa.text("DROP INDEX attempts_on_gpus"))
+        for name in ("gpu_duty", "gpu_beside", "gpu_samples"):
+            connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {name}"))
+        connection.execute(sa.text("UPDATE meta SET value = '1' WHERE key = 'version'"))
+    with pytest.raises(InvalidInput, match="older layout 1"):
+        open_store(path)
+    database = open_store(path, upgrade=True)
+    fresh = open_store(tmp_path / "fresh.db")
+    columns = [[column["name"] for column in sa.inspect(one).get_columns("attempts")] for one in (database, fresh)]
+    assert columns[0] == columns[1]
+    assert reads.gpu_uses(database) == []
+
+
 def test_older_and_newer_layouts_are_refused_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
     open_store(path).dispose()
@@ -185,3 +203,38 @@ def test_durations_tell_quantiles_that_are_never_too_short() -> None:
     assert found.longest_s == 0.1
     found.add(1e9)
     assert found.longest_s == found.quantile(1.0) == 1e9
+
+
+def test_of_several_changes_of_a_row_in_a_group_the_last_is_written() -> None:
+    states = [{"b_id": n % 2, "state": str(n)} for n in range(4)]
+    assert last_of_each(Change.TASK_STATE, list(states)) == [{"b_id": 0, "state": "2"}, {"b_id": 1, "state": "3"}]
+    same = [{"sequence": 1}, {"sequence": 1}]
+    assert last_of_each(Change.JOURNAL, list(same)) == same  # never silently: the store is to refuse it
+
+
+def test_groups_shrink_while_rows_are_slow_and_grow_again(tmp_path: Path) -> None:
+    writer = Writer(open_store(tmp_path / "s.db"))
+    writer._row_s = 1.0
+    writer._waiting.extend([((Change.WORKFLOW, workflow(f"w{n}")),) for n in range(300)])
+    rows, _ = writer._take()
+    assert len(rows[Change.WORKFLOW]) == LEAST
+    writer._row_s = 1e-9
+    rows, _ = writer._take()
+    assert len(rows[Change.WORKFLOW]) == MOST
+    writer._waiting.clear()
+    writer.close()
+
+
+def test_the_log_is_copied_back_by_a_thread_and_not_by_commits(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    checkpoints = Checkpoints(database, every_s=0.01, worth_bytes=1)
+    size = (tmp_path / "s.db").stat().st_size
+    end_s = time.monotonic() + 30
+    number = 0
+    while (tmp_path / "s.db").stat().st_size == size:
+        assert time.monotonic() < end_s
+        with database.begin() as connection:
+            connection.execute(sa.insert(schema.journal), {"sequence": number, "entry": b"x" * 10_000})
+        number += 1
+    checkpoints.close()
+    database.dispose()

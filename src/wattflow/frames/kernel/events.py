@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import EVENT_N, NOW, O_MESSAGE, SEQUENCE, SOON_FIRST, SOON_NEXT
+from wattflow.kernel import heaps
 
 _ORDER = 1 << 56
 
 
 @jit
+def _before(s, a, b):
+    return s.e_time[a] < s.e_time[b] or (s.e_time[a] == s.e_time[b] and s.e_key[a] < s.e_key[b])
+
+
+@jit
+def _move(s, to, source):
+    s.e_time[to] = s.e_time[source]
+    s.e_key[to] = s.e_key[source]
+    s.e_what[to] = s.e_what[source]
+    s.e_who[to] = s.e_who[source]
+    s.e_other[to] = s.e_other[source]
+
+
+_enter, _drop_first = heaps.of_rows(_before, _move)
+
+
+@jit
 def push_as(s, time, key, what, who, other):
-    """Add an event with its full key."""
+    """Add an event with its full key. The row behind the last is scratch space."""
     at = s.i[EVENT_N]
     s.i[EVENT_N] = at + 1
-    times = s.e_time
-    keys = s.e_key
-    while at > 0:
-        parent = (at - 1) >> 1
-        if times[parent] < time or (times[parent] == time and keys[parent] < key):
-            break
-        times[at] = times[parent]
-        keys[at] = keys[parent]
-        s.e_what[at] = s.e_what[parent]
-        s.e_who[at] = s.e_who[parent]
-        s.e_other[at] = s.e_other[parent]
-        at = parent
-    times[at] = time
-    keys[at] = key
-    s.e_what[at] = what
-    s.e_who[at] = who
-    s.e_other[at] = other
+    hole = at + 1
+    s.e_time[hole] = time
+    s.e_key[hole] = key
+    s.e_what[hole] = what
+    s.e_who[hole] = who
+    s.e_other[hole] = other
+    _enter(s, at, hole)
 
 
 @jit
@@ -73,30 +81,5 @@ def order_of(s):
 @jit
 def pop(s):
     """Remove the first event; read it before."""
-    n = s.i[EVENT_N] - 1
-    s.i[EVENT_N] = n
-    times = s.e_time
-    keys = s.e_key
-    time = times[n]
-    key = keys[n]
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        right = child + 1
-        if right < n and (times[right] < times[child] or (times[right] == times[child] and keys[right] < keys[child])):
-            child = right
-        if time < times[child] or (time == times[child] and key < keys[child]):
-            break
-        times[at] = times[child]
-        keys[at] = keys[child]
-        s.e_what[at] = s.e_what[child]
-        s.e_who[at] = s.e_who[child]
-        s.e_other[at] = s.e_other[child]
-        at = child
-    times[at] = time
-    keys[at] = key
-    s.e_what[at] = s.e_what[n]
-    s.e_who[at] = s.e_who[n]
-    s.e_other[at] = s.e_other[n]
+    s.i[EVENT_N] -= 1
+    _drop_first(s, s.i[EVENT_N])

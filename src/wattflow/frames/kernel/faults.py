@@ -53,9 +53,9 @@ from wattflow.frames.kernel.tables import (
     SCALE_S,
     SEED,
     STARVED,
-    TRANSFER_J,
 )
 from wattflow.kernel import random
+from wattflow.kernel.power import TRANSFER_J
 
 
 @jit

@@ -33,7 +33,6 @@ from wattflow.frames.kernel.tables import (
     IN_RUN,
     KEEP_RECORDS,
     LEAST_NEED,
-    LOST_J,
     NOW,
     O_MESSAGE,
     O_TIMER,
@@ -44,19 +43,18 @@ from wattflow.frames.kernel.tables import (
     PREEMPTED,
     RECORD_N,
     RESUME_S,
-    RUN_J,
     RUNNING,
     SEED,
     SLOW_FACTOR,
     SLOW_SHARE,
     SPECULATE,
     TASKS,
-    TRANSFER_J,
     WAIT_DATA,
     WAIT_HOST,
     WAIT_MESSAGE,
 )
-from wattflow.kernel import random
+from wattflow.kernel import attempts, random
+from wattflow.kernel.power import LOST_J, RUN_J, TRANSFER_J
 
 
 @jit
@@ -236,23 +234,11 @@ def _write(s, a, outcome, run_j):
     k = s.i[RECORD_N]
     s.i[RECORD_N] = k + 1
     t = s.a_task[a]
-    r = s.records[k]
-    r.task = t
-    r.part = s.a_part[a]
-    r.attempt = s.t_tries[t]
-    r.node = s.a_host[a]
-    r.device = -1
-    r.outcome = outcome
-    r.ready_s = s.t_ready[t]
-    r.placed_s = s.a_placed[a]
-    r.start_s = s.a_start[a]
-    r.end_s = s.f[NOW]
-    r.message_s = s.a_message_s[a]
-    r.data_s = s.a_data_s[a]
-    r.run_j = run_j
-    r.transfer_j = s.a_transfer_j[a]
-    r.marginal_j = s.a_marginal[a]
-    r.guarantee = 1.0
+    attempts.write_who(s.records, k, t, s.a_part[a], s.t_tries[t], outcome)
+    attempts.write_where(s.records, k, s.a_host[a], -1, 0, 1.0)
+    attempts.write_when(s.records, k, s.t_ready[t], s.a_placed[a], s.a_start[a], s.f[NOW])
+    attempts.write_stages(s.records, k, s.a_message_s[a], 0.0, 0.0, s.a_data_s[a], 0.0)
+    attempts.write_joules(s.records, k, run_j, 0.0, s.a_transfer_j[a], s.a_marginal[a])
 
 
 @jit

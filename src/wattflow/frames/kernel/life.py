@@ -44,6 +44,7 @@ from wattflow.frames.kernel.tables import (
     SUPERSEDED,
     UNBORN,
 )
+from wattflow.kernel import dag
 
 
 @jit
@@ -58,7 +59,9 @@ def arrive(s, t):
 
 @jit
 def _one_less(s, t):
-    """One of the things a task waited for is there."""
+    """One of the things a task waited for is there; what was given up stays so."""
+    if s.t_state[t] == ABANDONED:
+        return
     s.t_pending[t] -= 1
     if s.t_pending[t] == 0 and s.t_state[t] == ARRIVED:
         placers.submit(s, t)
@@ -72,8 +75,16 @@ def _pass_barrier(s, t):
     if s.group_left[g] == 0:
         for at in range(s.group_start[g + 1], s.group_start[g + 2]):
             member = s.group_member[at]
-            if s.group[member] == g + 1 and s.t_state[member] != ABANDONED:
+            if s.group[member] == g + 1:
                 _one_less(s, member)
+
+
+@jit
+def _edges(s, t):
+    return s.child_start[t], s.child_start[t + 1]
+
+
+_done = dag.release(_edges, _one_less)
 
 
 @jit
@@ -85,9 +96,7 @@ def complete(s, t, h):
     if s.i[HAS_DAG] == 0:
         return
     s.t_node[t] = h
-    for e in range(s.child_start[t], s.child_start[t + 1]):
-        if s.t_state[s.child[e]] != ABANDONED:
-            _one_less(s, s.child[e])
+    _done(s, s.child, t)
     if s.i[HAS_BARRIERS] == 1:
         _pass_barrier(s, t)
 
@@ -100,25 +109,28 @@ def _abandon(s, t):
 
 
 @jit
+def _is_abandoned(s, t):
+    """Abandon a task that was not handed in yet; whether it was so."""
+    if s.t_state[t] > ARRIVED:
+        return False
+    _abandon(s, t)
+    return True
+
+
+_walk = dag.downstream(_edges, _is_abandoned)
+
+
+@jit
 def give_up(s, t):
     """A task failed for good: it and all that wait for it leave the open tasks."""
     _abandon(s, t)
     s.f[LAST_END] = s.f[NOW]
     if s.i[HAS_DAG] == 0:
         return
-    n = 1
-    s.scratch[0] = t
-    while n > 0:
-        n -= 1
-        parent = s.scratch[n]
-        for e in range(s.child_start[parent], s.child_start[parent + 1]):
-            child = s.child[e]
-            if s.t_state[child] <= ARRIVED:
-                _abandon(s, child)
-                s.scratch[n] = child
-                n += 1
-        if s.i[HAS_BARRIERS] == 1:
-            _pass_barrier(s, parent)
+    n = _walk(s, s.child, s.scratch, t)
+    if s.i[HAS_BARRIERS] == 1:
+        for at in range(n):
+            _pass_barrier(s, s.scratch[at])
 
 
 @jit

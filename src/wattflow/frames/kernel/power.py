@@ -1,4 +1,4 @@
-"""Joules of hosts, with the core's arithmetic: close the interval before each change, then set the new watts."""
+"""Joules of hosts, with the simulator's arithmetic: close the interval before each change, then set the new watts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from wattflow.frames.kernel.tables import (
     BUSY_CORE_S,
     DOWN,
     DRAINING,
-    IDLE_J,
     MICRO,
     NOW,
     OFF,
     ON,
     PEAK_W,
-    RUN_J,
-    SLEEP_J,
     TOTAL_W,
-    WAKE_J,
 )
+from wattflow.kernel.power import SLEEP_J, WAKE_J, book, curve_w
 
 
 @jit
@@ -26,13 +23,7 @@ def watts(s, h, busy):
     """P(k) of a host with ``busy`` hardware threads busy."""
     if busy > s.h_threads[h]:
         busy = s.h_threads[h]
-    at = busy * s.h_per_core[h]
-    cell = int(at)
-    first = s.h_grid[h]
-    if cell >= s.h_grid_n[h] - 1:
-        return s.grid[first + s.h_grid_n[h] - 1]
-    low = s.grid[first + cell]
-    return low + (s.grid[first + cell + 1] - low) * (at - cell)
+    return curve_w(s.grid, s.h_grid[h], s.h_grid_n[h], busy * s.h_per_core[h])
 
 
 @jit
@@ -44,12 +35,9 @@ def account(s, h):
         return
     state = s.h_state[h]
     if state in (ON, DRAINING):
-        s.energy[h, IDLE_J] += s.h_idle_w[h] * dt
         busy = s.h_busy[h]
+        s.h_integral[h] += book(s.energy, h, s.h_idle_w[h], s.h_dynamic[h], busy, 0, dt)
         if busy > 0:
-            each = s.h_dynamic[h] * dt / busy
-            s.h_integral[h] += each
-            s.energy[h, RUN_J] += each * busy
             s.f[BUSY_CORE_S] += busy * dt / MICRO
     elif state == OFF:
         s.energy[h, SLEEP_J] += s.h_off_w[h] * dt

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wattflow.frames.kernel.jit import jit
 from wattflow.frames.kernel.tables import PLACERS, QUEUED, SJF, TASKS
+from wattflow.kernel import heaps
 
 
 @jit
@@ -38,29 +39,12 @@ def _before(s, a, b):
     return ea < eb or (ea == eb and ta < tb)
 
 
+_merged = heaps.skew(_before)
+
+
 @jit
 def _merge(s, a, b):
-    if a < 0:
-        return b
-    if b < 0:
-        return a
-    if _before(s, b, a):
-        a, b = b, a
-    root = a
-    while b >= 0:
-        r = s.t_right[a]
-        s.t_right[a] = s.t_next[a]
-        if r < 0:
-            s.t_next[a] = b
-            break
-        if _before(s, b, r):
-            s.t_next[a] = b
-            a = b
-            b = r
-        else:
-            s.t_next[a] = r
-            a = r
-    return root
+    return _merged(s, s.t_next, s.t_right, a, b)
 
 
 @jit

@@ -70,7 +70,6 @@ O_FINISH, O_HOST, O_ARRIVAL, O_MESSAGE, O_TIMER = range(5)
     E_SCALE, E_BOOTED, E_EMPTIED, E_FREED,
 ) = range(30)  # fmt: skip
 # Accounts, in the order of model.run.ACCOUNTS
-IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J = range(7)
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED, PREEMPTED, SUPERSEDED = range(7)
 MICRO = 1_000_000

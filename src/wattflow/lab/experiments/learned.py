@@ -1,4 +1,4 @@
-"""Kind ``learned``: the learned policy against its opponents on applications, clusters and loads that it has not seen.
+"""Kind ``learned``: the learned policy, and the rehearsed one, against their opponents on what they have not seen.
 
 Every application is judged with the weights of the fold that held it out. See docs/learned.md for what each figure is.
 """
@@ -15,21 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.files.strict_table import StrictTable
+from wattflow.lab.experiments import learned_rivals
+from wattflow.lab.experiments.learned_rivals import Table, compare, keeps
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.learn import curves, evaluate, paired, portfolio
-from wattflow.learn.evaluate import FLAGSHIP, OURS, PORTFOLIO, SWEEP, Place, Plan, Row
+from wattflow.learn.evaluate import FLAGSHIP, OURS, PORTFOLIO, REHEARSED, SWEEP, Place, Plan, Row
 from wattflow.learn.paired import Paired
 from wattflow.model.errors import InvalidInput
 
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""
 AGAINST = {PORTFOLIO: 3.0, SWEEP: 5.0, FLAGSHIP: 0.0}
-Table = dict[tuple[Place, str], Row]
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedSettings:
-    """What the file says. ``folder`` names other workflows: a folder with one for each application."""
+    """What the file says. ``folder`` names other workflows: a folder with one for each application; ``rivals``: whether
+    the literature's and the distilled rule are judged too."""
 
     clusters: tuple[str, ...]
     random_clusters: int
@@ -37,6 +39,7 @@ class LearnedSettings:
     plan: Plan
     workers: int
     folder: str
+    rivals: bool = True
 
 
 def read(table: StrictTable) -> LearnedSettings:
@@ -56,6 +59,7 @@ def read(table: StrictTable) -> LearnedSettings:
         plan=plan,
         workers=table.whole("workers", 2) or os.cpu_count() or 1,
         folder=table.text("folder", ""),
+        rivals=table.choice("rivals", ("yes", "no"), "yes") == "yes",
     )
     if plan.seeds < 1 or plan.tasks < 1:
         table.problem("seeds", "seeds and tasks must be at least 1")
@@ -68,6 +72,8 @@ def run(settings: LearnedSettings, progress: Progress) -> Outcome:
     """Judge every scenario and compare."""
     started = time.perf_counter()
     rows = evaluate.judge_all(places(settings), settings.plan, settings.workers, progress)
+    if settings.rivals:
+        rows += learned_rivals.judged(places(settings), settings.plan, settings.workers, progress)
     return outcome(rows, time.perf_counter() - started)
 
 
@@ -88,49 +94,41 @@ def outcome(rows: Sequence[Row], seconds: float) -> Outcome:
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-    found = {name: compare(table, there, name) for name in names}
-    kept = [p for p in there if keeps(table, p, OURS)]
-    both = {
-        name: compare(table, [p for p in kept if keeps(table, p, name)], name)
-        for name in names
-        if any(keeps(table, p, name) for p in kept)
-    }
-    corrected = paired.holm({name: one.p for name, one in found.items()})
-    sheets = (
-        against(found, both, corrected),
-        by_cluster(table, there),
-        bounds_kept(table, there, [OURS, *names]),
-    )
+    ours = [name for name in (OURS, REHEARSED) if (there[0], name) in table]
+    sheets: list[Sheet] = []
+    made: list[Figure] = []
+    for mine in ours:
+        found = {name: compare(table, there, name, mine) for name in names}
+        kept = [p for p in there if keeps(table, p, mine)]
+        both = {
+            name: compare(table, [p for p in kept if keeps(table, p, name)], name, mine)
+            for name in names
+            if any(keeps(table, p, name) for p in kept)
+        }
+        corrected = paired.holm({name: one.p for name, one in found.items()})
+        sheets += [against(mine, found, both, corrected), by_cluster(mine, table, there)]
+        made += figures(mine, table, there, found, both)
+    made += seeds(table, there)
+    sheets.append(bounds_kept(table, there, [*ours, *names]))
+    rivals = learned_rivals.present(table, there)
+    if rivals:
+        sheets.append(learned_rivals.sheet(table, there, rivals))
+        made += learned_rivals.figures(table, there, rivals)
     results = {"rows": [evaluate.as_data(row) for row in rows], "seconds": seconds}
     pictures = {"curves": curves.draw} if curves.shipped() else {}
-    return Outcome(sheets, figures(table, there, found, both), results, NOTES, pictures)
-
-
-def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
-    """Paired log-ratios of joules, by application, scenario and seed."""
-    logs: dict[str, list[list[float]]] = {}
-    for place in there:
-        pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
-        logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
-    return paired.compare(logs)
-
-
-def keeps(table: Table, place: Place, name: str) -> bool:
-    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
-    within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
-    return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
+    return Outcome(tuple(sheets), tuple(made), results, NOTES, pictures)
 
 
 def figures(
-    table: Table, there: Sequence[Place], found: dict[str, Paired], both: dict[str, Paired]
-) -> tuple[Figure, ...]:
-    """Every bar, those that are missed included."""
+    ours: str, table: Table, there: Sequence[Place], found: dict[str, Paired], both: dict[str, Paired]
+) -> list[Figure]:
+    """Every bar for one of ours, those that are missed included."""
     made: list[Figure] = []
     for load in sorted({place.load for place in there}):
-        one = compare(table, [place for place in there if place.load == load], portfolio.BASELINE)
+        one = compare(table, [place for place in there if place.load == load], portfolio.BASELINE, ours)
         gate = min(GATES.items(), key=lambda item: abs(item[0] - load))[1]
         good = one.percent <= -gate and one.high < 0
-        made.append(Figure(f"learned_below_kubernetes_load_{load:g}", one.percent, "%", f"≤-{gate:g}", good))
+        made.append(Figure(f"{ours}_below_kubernetes_load_{load:g}", one.percent, "%", f"≤-{gate:g}", good))
     for name, gate in AGAINST.items():
         if name not in found:
             continue
@@ -138,20 +136,19 @@ def figures(
             if name in where:
                 one = where[name]
                 good = one.percent <= -gate and one.high < 0
-                label = f"learned_against_{name}{word}".replace("-", "_")
+                label = f"{ours}_against_{name}{word}".replace("-", "_")
                 made.append(Figure(label, one.percent, "%", f"≤-{gate:g}", good))
                 made.append(Figure(f"{label}_high_end", one.high, "%", "<0", one.high < 0))
     count = len(there)
-    within = sum(keeps(table, place, OURS) for place in there)
+    within = sum(keeps(table, place, ours) for place in there)
     theirs = sum(keeps(table, place, PORTFOLIO) for place in there)
-    missed = sum(evaluate.newly_missed(table[p, OURS], table[p, portfolio.PUNCTUAL]) for p in there)
-    made.append(Figure("learned_scenarios_within_bound", within, f"of_{count}", str(count), within == count))
-    made.append(Figure("learned_scenarios_within_bound_beyond_portfolio", within - theirs, "", "≥0", within >= theirs))
-    made.append(Figure("learned_deadlines_newly_missed", missed, "workflows", "0", missed == 0))
-    made += seeds(table, there)
-    worst = max(worst_of(table, place) for place in there)
-    made.append(Figure("learned_worst_scenario_against_portfolio", worst, "%", "≤2", worst <= 2.0))
-    return tuple(made)
+    missed = sum(evaluate.newly_missed(table[p, ours], table[p, portfolio.PUNCTUAL]) for p in there)
+    made.append(Figure(f"{ours}_scenarios_within_bound", within, f"of_{count}", str(count), within == count))
+    made.append(Figure(f"{ours}_scenarios_within_bound_beyond_portfolio", within - theirs, "", "≥0", within >= theirs))
+    made.append(Figure(f"{ours}_deadlines_newly_missed", missed, "workflows", "0", missed == 0))
+    worst = max(worst_of(table, place, ours) for place in there)
+    made.append(Figure(f"{ours}_worst_scenario_against_portfolio", worst, "%", "≤2", worst <= 2.0))
+    return made
 
 
 def seeds(table: Table, there: Sequence[Place]) -> list[Figure]:
@@ -169,23 +166,23 @@ def seeds(table: Table, there: Sequence[Place]) -> list[Figure]:
     return made
 
 
-def worst_of(table: Table, place: Place) -> float:
+def worst_of(table: Table, place: Place, mine: str) -> float:
     """Joules above the portfolio's in one scenario, in per cent."""
-    ours, theirs = (portfolio.mean(table[place, name].results).energy_j for name in (OURS, PORTFOLIO))
+    ours, theirs = (portfolio.mean(table[place, name].results).energy_j for name in (mine, PORTFOLIO))
     return 100.0 * (ours / theirs - 1.0)
 
 
-def against(found: dict[str, Paired], both: dict[str, Paired], corrected: dict[str, float]) -> Sheet:
+def against(mine: str, found: dict[str, Paired], both: dict[str, Paired], corrected: dict[str, float]) -> Sheet:
     """Ours beside each opponent."""
     rows = []
     for name, one in found.items():
         within = both[name].text if name in both else "–"
         rows.append((name, one.text, within, f"{one.wins}/{one.ties}/{one.losses}", f"{corrected[name]:.2g}"))
     columns = ("opponent", "joules, % (95 %)", "where both keep the bound", "win/tie/loss", "p (Holm)")
-    return Sheet("The learned policy against", columns, tuple(rows))
+    return Sheet(f"{mine} against", columns, tuple(rows))
 
 
-def by_cluster(table: Table, there: Sequence[Place]) -> Sheet:
+def by_cluster(mine: str, table: Table, there: Sequence[Place]) -> Sheet:
     """Against the portfolio, cluster by cluster and load by load."""
     loads = sorted({place.load for place in there})
     rows = []
@@ -193,10 +190,12 @@ def by_cluster(table: Table, there: Sequence[Place]) -> Sheet:
         cells = []
         for load in loads:
             some = [p for p in there if p.cluster == cluster and p.load == load]
-            logs = [math.log(1.0 + worst_of(table, place) / 100.0) for place in some]
+            logs = [math.log(1.0 + worst_of(table, place, mine) / 100.0) for place in some]
             cells.append(f"{paired.percent(float(np.mean(logs))):+.1f}")
         rows.append((cluster, *cells))
-    return Sheet("Joules against the portfolio, %", ("cluster", *(f"load {load:g}" for load in loads)), tuple(rows))
+    return Sheet(
+        f"Joules of {mine} against the portfolio, %", ("cluster", *(f"load {load:g}" for load in loads)), tuple(rows)
+    )
 
 
 def bounds_kept(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:
@@ -214,6 +213,8 @@ def bounds_kept(table: Table, there: Sequence[Place], names: Sequence[str]) -> S
 NOTES = (
     "Joules are simulated. Each application is judged with weights trained without it and without any of these "
     "clusters; the portfolio's setting was tuned without the application but on the presets among the clusters.",
+    "rehearsed: the flagship with dials chosen, at the first arrival, by simulating streams of that one workflow at "
+    "the usual load, which the portfolio is tuned for too; the settings it tries were chosen without the application.",
     "Intervals resample applications, their scenarios and their seeds; signed ranks over scenarios, corrected by Holm; "
     "a tie is within half a per cent.",
     "Bound: mean and p95 response of workflows and makespan at most 1.02 × kubernetes with all nodes on, means over "

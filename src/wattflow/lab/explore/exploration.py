@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.lab.explore.design import Design
-from wattflow.lab.explore.point import DesignPoint, code_hash
+from wattflow.lab.explore.point import DesignPoint, Runner, attempt, warm_up
 from wattflow.lab.explore.store import Row, Store, write_rows
-from wattflow.lab.run import workers as explore_workers
+from wattflow.lab.run.code import code_hash
+from wattflow.lab.run.crew import cores, crew_for
+from wattflow.model.errors import WattflowError
 
 Progress = Callable[[float, str], None]
 SMALL = 2
 """Fewer points than this run in this process."""
+
+Found = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def explore(
     """Run the points that have no result yet, and write all results to ``results.parquet`` of the folder.
 
     Args:
-        workers: Processes of this machine (all cores by default), or ``dask://host:port``.
+        workers: Processes of this machine (all cores by default), or a Dask scheduler at ``dask://host:port``.
         progress: Called with the share done and what is running; may raise KeyboardInterrupt. Finished points stay.
     """
     store = Store(folder)
@@ -54,17 +58,39 @@ def explore(
 
 
 def _run(left: list[DesignPoint], workers: int | str | None, job: _Job) -> None:
-    if isinstance(workers, str):
-        from wattflow.lab.run.dask_workers import run_dask
-
-        if left:
-            run_dask(left, workers, job.deliver, job.wait)
+    if not left:
         return
-    wanted = workers or explore_workers.cores()
-    if wanted == 1 or len(left) < SMALL:
-        explore_workers.run_here(left, job.deliver, job.wait)
-    else:
-        explore_workers.run_processes(left, wanted, job.deliver, job.wait)
+    wanted = workers or cores()
+    if isinstance(wanted, int) and len(left) < SMALL:
+        wanted = 1
+    with crew_for(_Points(), wanted) as crew:
+        crew.run(left, job.deliver, job.wait)
+
+
+class _Points:
+    """The work of an exploration: a point that cannot be run has an error for its result."""
+
+    def ready(self) -> Callable[[DesignPoint], Found]:
+        runner = Runner()
+        return lambda point: attempt(runner, point)
+
+    def compiled(self) -> bool:
+        return False
+
+    def warm_up(self) -> None:
+        warm_up()
+
+    def key(self, point: DesignPoint) -> str:
+        return point.key
+
+    def title(self, point: DesignPoint) -> str:
+        return point.title
+
+    def load(self, point: DesignPoint) -> tuple[str, int]:
+        return point.source.content, point.seed
+
+    def failed(self, point: DesignPoint, error: Exception) -> Found:
+        return {"error": str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"}
 
 
 class _Job:
@@ -74,7 +100,7 @@ class _Job:
         self.store, self.total, self.progress = store, total, progress
         self.done, self.failed = 0, list[tuple[str, str]]()
 
-    def deliver(self, point: DesignPoint, found: dict[str, object]) -> None:
+    def deliver(self, point: DesignPoint, found: Found) -> None:
         if "error" in found:
             where = f"{point.title} / {point.policy} / {point.source.label} / seed {point.seed}"
             self.failed.append((where, str(found["error"])))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from wattflow.frames.frame import Frame
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.energy import carbon_g, energy_figures
+from wattflow.lab.run.code import code_hash
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
@@ -29,9 +28,6 @@ LEVELS = np.round(10.0 ** np.linspace(0.0, 6.0, 121), 9)
 """Slowdowns, 20 to a decade, at which the share of slower tasks is kept: shares of equal points can be averaged."""
 BINS = 96
 """Slices of a run for its utilisation over time."""
-
-SOURCES = ("model", "traces", "generate", "clusters", "engine", "frames")
-"""Packages whose code decides what a point gives."""
 
 Values = dict[str, float | None]
 
@@ -105,19 +101,6 @@ class DesignPoint:
     def title(self) -> str:
         """For people: the frame with its axes."""
         return ", ".join([self.design, *self.factors.values()])
-
-
-@functools.cache
-def code_hash() -> str:
-    """Hash of the sources that decide a result, so that points of other code are not taken for this one's."""
-    import wattflow
-
-    home = Path(wattflow.__file__).parent
-    digest = hashlib.sha256(wattflow.__version__.encode())
-    sources = [path for package in SOURCES for path in sorted((home / package).rglob("*.py"))]
-    for path in [*sources, Path(__file__)]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def described(frame: Frame) -> dict[str, object]:

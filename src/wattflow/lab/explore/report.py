@@ -364,7 +364,7 @@ def _heat_maps(found: Exploration) -> str:
 
 def _footer(found: Exploration) -> str:
     from wattflow import __version__
-    from wattflow.lab.explore.point import code_hash
+    from wattflow.lab.run.code import code_hash
 
     notes = [
         "Slowdown is response time over the runtime on the fastest host.",

@@ -1,32 +1,26 @@
-"""Runs the points of an experiment one by one, or on several processes where the work left is worth their start."""
+"""Runs the points of a comparison one by one, and elsewhere where the work left is worth their start."""
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import pickle
-import signal
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import TimeoutError, get_context
 from typing import TYPE_CHECKING
 
 from wattflow.generate.jitter import Drawable
 from wattflow.lab.figures.ideal import ideal_s
 from wattflow.lab.figures.metrics import Floats, Values, metrics
+from wattflow.lab.run.crew import cores, crew_for
 from wattflow.model.cluster import Cluster
-from wattflow.model.errors import MissingExtra
+from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 
 if TYPE_CHECKING:
-    from multiprocessing.pool import IMapIterator
-
     from wattflow.policy import Policy
     from wattflow.sim import SimOptions
 
@@ -63,13 +57,14 @@ class Setup:
     Attributes:
         options: The simulator's options, errors of estimates among them; None means its defaults.
         keep_runs: Keep the run of the first seed of each workload and policy, with its power over time.
-        workers: Processes; None means one, or all cores where the work left takes longer than their start.
+        workers: Processes; None means one, or all cores where the work left takes longer than their start. Or the
+            address of a Dask scheduler, ``dask://host:port``.
         progress: Called with the share done and what is running; may raise KeyboardInterrupt.
     """
 
     options: SimOptions | None = None
     keep_runs: bool = False
-    workers: int | None = None
+    workers: int | str | None = None
     progress: Progress | None = field(default=None, compare=False)
 
     def about(self) -> dict[str, object]:
@@ -155,44 +150,28 @@ class Results:
 
 
 def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Results:
-    """Run all jobs. With ``optional`` a policy that lacks an optional package is left out and named in the notes."""
+    """Run all jobs. With ``optional`` a policy that lacks an optional package is left out and named in the notes.
+
+    The first ones run in this process; the rest goes to several where that pays, and all of them to a Dask cluster
+    where one is named.
+    """
     keep = frozenset((job.title, jobs[0].seed) for job in jobs) if setup.keep_runs else frozenset[tuple[str, int]]()
-    bench, results = Bench(setup, keep), Results()
-    took: list[float] = []
-    for number, job in enumerate(jobs):
-        rest = jobs[number:]
-        if len(took) >= TRIED and _pays(rest, setup, statistics.median(took[-9:])):
-            _run_parallel(rest, bench, results, optional)
-            break
-        if job.policy_name in results.left_out or results.known(job):
-            continue
-        began = time.perf_counter()
-        try:
-            values, run = bench.run(job, _share_of(setup.progress, number, len(jobs), job))
-            results.add(job, values, run)
-            if bench.draws_nothing(job):
-                results.repeat(job, jobs)
-        except MissingExtra as error:
-            if not optional:
-                raise
-            results.left_out[job.policy_name] = str(error)
-        took.append(time.perf_counter() - began)
+    course = _Course(Points(tuple(jobs), setup, keep), optional)
+    if isinstance(setup.workers, str):
+        if not _travel(jobs):
+            raise InvalidInput(f"--workers {setup.workers}", "a policy of this script cannot be sent there; drop it")
+        course.elsewhere(setup.workers)
+    else:
+        course.here()
+        course.elsewhere(_workers(setup, jobs))
     if setup.progress is not None:
         setup.progress(1.0, "done")
-    return results
-
-
-def _share_of(progress: Progress | None, number: int, total: int, job: Job) -> Callable[[float], None] | None:
-    if progress is None:
-        return None
-    text = f"{job.title} · {job.policy_name} · seed {job.seed}"
-    progress(number / total, text)
-    return lambda share: progress((number + share) / total, text)
+    return course.results
 
 
 def _workers(setup: Setup, rest: Sequence[Job]) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(setup.workers or cores, len(rest))
+    assert not isinstance(setup.workers, str)
+    return min(setup.workers or cores(), len(rest))
 
 
 def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
@@ -213,78 +192,126 @@ def _travel(jobs: Sequence[Job]) -> bool:
     return True
 
 
-_bench: Bench | None = None
-Answer = tuple[int, "tuple[Values, Run | None] | MissingExtra", bool]
+Answer = tuple["tuple[Values, Run | None] | MissingExtra", bool]
+"""Figures and perhaps the run, or the package that is missing; and whether every seed would give the same."""
 
 
-def _start_worker(setup: Setup, keep: frozenset[tuple[str, int]]) -> None:
-    global _bench
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _bench = Bench(setup, keep)
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The work of a comparison; a piece is a job's number, so that workloads travel once."""
+
+    jobs: tuple[Job, ...]
+    setup: Setup
+    keep: frozenset[tuple[str, int]]
+
+    def ready(self) -> Callable[[int], Answer]:
+        bench = Bench(self.setup, self.keep)
+
+        def run(number: int) -> Answer:
+            job = self.jobs[number]
+            try:
+                found = bench.run(job, self._share_of(number))
+                return found, bench.draws_nothing(job)
+            except MissingExtra as error:
+                return error, False
+
+        return run
+
+    def compiled(self) -> bool:
+        return True  # the first points ran in this process
+
+    def warm_up(self) -> None:
+        return None
+
+    def key(self, number: int) -> str:
+        return str(number)
+
+    def title(self, number: int) -> str:
+        job = self.jobs[number]
+        return f"{job.title} · {job.policy_name} · seed {job.seed}"
+
+    def load(self, number: int) -> tuple[str, int]:
+        return self.jobs[number].title, self.jobs[number].seed
+
+    def failed(self, number: int, error: Exception) -> Answer:
+        raise error
+
+    def _share_of(self, number: int) -> Callable[[float], None] | None:
+        progress = self.setup.progress
+        if progress is None:
+            return None
+        text, total = self.title(number), len(self.jobs)
+        progress(number / total, text)
+        return lambda share: progress((number + share) / total, text)
 
 
-def _run_in_worker(numbered: tuple[int, Job]) -> Answer:
-    assert _bench is not None
-    try:
-        return numbered[0], _bench.run(numbered[1]), _bench.draws_nothing(numbered[1])
-    except MissingExtra as error:
-        return numbered[0], error, False
+@dataclass(slots=True)
+class _Course:
+    """What is done and what is left of a comparison."""
+
+    points: Points
+    optional: bool
+    results: Results = field(default_factory=Results)
+
+    def here(self) -> None:
+        """One by one in this process, until the work left pays for others."""
+        with crew_for(self.points, 1) as crew:
+            crew.run(self._tries(), self._deliver, lambda text: None)
+
+    def elsewhere(self, workers: int | str) -> None:
+        """The rest on others; leaving them early, by Ctrl-C or an error, ends them at once."""
+        if not self._left():
+            return
+        setup = self.points.setup
+        away = replace(self.points, setup=replace(setup, progress=None))
+        with crew_for(away, workers) as crew:
+            while left := self._left():
+                crew.run(_first_of_each(left, self.points), self._deliver, self._wait)
+
+    def _tries(self) -> Iterator[int]:
+        jobs, setup, took = self.points.jobs, self.points.setup, list[float]()
+        for number in range(len(jobs)):
+            if len(took) >= TRIED and _pays(jobs[number:], setup, statistics.median(took[-9:])):
+                return
+            if self._waits(number):
+                began = time.perf_counter()
+                yield number
+                took.append(time.perf_counter() - began)
+
+    def _waits(self, number: int) -> bool:
+        job = self.points.jobs[number]
+        return job.policy_name not in self.results.left_out and not self.results.known(job)
+
+    def _left(self) -> list[int]:
+        return [number for number in range(len(self.points.jobs)) if self._waits(number)]
+
+    def _deliver(self, number: int, answer: Answer) -> None:
+        job, (found, fixed) = self.points.jobs[number], answer
+        if isinstance(found, MissingExtra):
+            if not self.optional:
+                raise found
+            self.results.left_out[job.policy_name] = str(found)
+            return
+        self.results.add(job, *found)
+        if fixed:
+            self.results.repeat(job, self.points.jobs)
+
+    def _wait(self, text: str) -> None:
+        """The progress bar hears of the wait, and so does Ctrl-C."""
+        progress = self.points.setup.progress
+        if progress is not None:
+            progress(len(self.results.values) / len(self.points.jobs), text or "on several processes")
 
 
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C, which a terminal sends to all of them: the parent ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _run_parallel(jobs: Sequence[Job], bench: Bench, results: Results, optional: bool) -> None:
-    """The rest of the jobs on a pool; leaving it early, by Ctrl-C or an error, ends the workers at once."""
-    setup, total = bench.setup, len(results.values) + len(jobs)
-    with deaf_to_interrupts():
-        pool = get_context("spawn").Pool(
-            _workers(setup, jobs), _start_worker, (replace(setup, progress=None), bench.keep)
-        )
-    with pool:
-        while left := [job for job in jobs if job.policy_name not in results.left_out and not results.known(job)]:
-            batch = _first_of_each(left, setup)
-            answers = pool.imap_unordered(_run_in_worker, enumerate(batch))
-            for _ in batch:
-                number, answer, fixed = _next(answers, setup.progress, len(results.values) / total)
-                if isinstance(answer, MissingExtra):
-                    if not optional:
-                        raise answer
-                    results.left_out[batch[number].policy_name] = str(answer)
-                    continue
-                results.add(batch[number], *answer)
-                if fixed:
-                    results.repeat(batch[number], jobs)
-
-
-def _first_of_each(jobs: Sequence[Job], setup: Setup) -> list[Job]:
+def _first_of_each(numbers: Sequence[int], points: Points) -> list[int]:
     """All jobs, but one seed only of a pair that may prove the same for every seed."""
     seen: set[tuple[str, str]] = set()
     chosen = []
-    for job in jobs:
+    for number in numbers:
+        job = points.jobs[number]
         pair = (job.title, job.policy_name)
-        if pair in seen and may_repeat(job, setup):
+        if pair in seen and may_repeat(job, points.setup):
             continue
         seen.add(pair)
-        chosen.append(job)
+        chosen.append(number)
     return chosen
-
-
-def _next(answers: IMapIterator[Answer], progress: Progress | None, share: float) -> Answer:
-    """The next answer; the progress bar hears of the wait, and so does Ctrl-C."""
-    while True:
-        try:
-            return answers.next(timeout=0.2)
-        except TimeoutError:
-            if progress is not None:
-                progress(share, "on several processes")

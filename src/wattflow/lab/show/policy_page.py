@@ -30,6 +30,7 @@ MEANINGS = {
     "sleep": "idle time before sleep, in break-even times",
     "merit": "power of the merit that shortens a wasteful node's idling",
     "spare": "how much longer a late task may take at once than by waiting for room elsewhere; inf: any",
+    "load": "share of the owned cores that is usually wanted",
     "margin": "part of the critical path that a task is due earlier, for what estimates leave out",
     "overlap": "transfers planned as the simulator runs them (0) or as the papers do (1)",
     "smt": "a task per core (0), per hardware thread (1), or the better of both (−1)",
@@ -83,7 +84,7 @@ def _rule(policy: Policy) -> Iterator[str]:
 
 
 def _module_text(policy: Policy) -> str:
-    for name, _ in _PARTS:
+    for name in ("tailor", *(name for name, _ in _PARTS)):
         part = getattr(policy, name)
         module = sys.modules.get(getattr(part, "__module__", "") or "")
         if part is not None and module is not None and module.__doc__ and module.__name__.startswith("wattflow."):

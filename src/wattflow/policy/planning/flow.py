@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.kernel import heaps
 from wattflow.policy.base import HOLD
 from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, handles, jit
 from wattflow.policy.planning.timeline import share_of
@@ -94,6 +95,22 @@ def shares_of(facts, slots, tasks, out):
 
 
 @jit
+def _ends_before(rows, a, b):
+    givers, _, end_s = rows
+    return end_s[givers[a]] < end_s[givers[b]]
+
+
+@jit
+def _move(rows, to, source):
+    givers, left, _ = rows
+    givers[to] = givers[source]
+    left[to] = left[source]
+
+
+_enter, _drop_first = heaps.of_rows(_ends_before, _move)
+
+
+@jit
 def hand_over(order, need, end_s, capacity, out):
     """Pairs (giver, taker) of one resource of one bin; ``order`` lists its users by start. Returns how many.
 
@@ -101,6 +118,7 @@ def hand_over(order, need, end_s, capacity, out):
     """
     givers = np.zeros(order.size + 1, np.int64)
     left = np.zeros(order.size + 1, np.int64)
+    rows = (givers, left, end_s)
     count = 0
     spare = capacity
     n = 0
@@ -119,33 +137,10 @@ def hand_over(order, need, end_s, capacity, out):
             n += 1
             if left[0] == 0:
                 count -= 1
-                _sift_first(givers, left, count, end_s)
+                _drop_first(rows, count)
         if need[i] > 0:
-            at = count
+            givers[count + 1] = task
+            left[count + 1] = need[i]
+            _enter(rows, count, count + 1)
             count += 1
-            while at > 0 and end_s[task] < end_s[givers[(at - 1) // 2]]:
-                givers[at] = givers[(at - 1) // 2]
-                left[at] = left[(at - 1) // 2]
-                at = (at - 1) // 2
-            givers[at] = task
-            left[at] = need[i]
     return n
-
-
-@jit
-def _sift_first(givers, left, count, end_s):
-    """Put the last row of the heap in the place of its first."""
-    task = givers[count]
-    amount = left[count]
-    at = 0
-    while 2 * at + 1 < count:
-        down = 2 * at + 1
-        if down + 1 < count and end_s[givers[down + 1]] < end_s[givers[down]]:
-            down += 1
-        if end_s[givers[down]] >= end_s[task]:
-            break
-        givers[at] = givers[down]
-        left[at] = left[down]
-        at = down
-    givers[at] = task
-    left[at] = amount

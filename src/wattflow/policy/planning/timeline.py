@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from wattflow.kernel import heaps
 from wattflow.policy.planning.facts import NOWHERE, WHOLE, jit
 
 
@@ -356,8 +357,9 @@ def _place_best(facts, slots, task, only, bias):
 
 
 @jit
-def _before(priority, depth, a, b):
+def _before(keys, a, b):
     """Whether a comes before b: higher priority, then nearer the entry, then lower index."""
+    priority, depth = keys
     if priority[a] != priority[b]:
         return priority[a] > priority[b]
     if depth[a] != depth[b]:
@@ -365,34 +367,14 @@ def _before(priority, depth, a, b):
     return a < b
 
 
+_rise, _sink = heaps.of_numbers(_before)
+
+
 @jit
-def _push(heap, count, task, priority, depth):
-    at = count
-    while at > 0:
-        up = (at - 1) // 2
-        if not _before(priority, depth, task, heap[up]):
-            break
-        heap[at] = heap[up]
-        at = up
-    heap[at] = task
+def _push(heap, count, task, keys):
+    heap[count] = task
+    _rise(keys, heap, count)
     return count + 1
-
-
-@jit
-def _pop(heap, count, priority, depth):
-    """Take the first task off; the heap then has ``count`` − 1 rows."""
-    count -= 1
-    task = heap[count]
-    at = 0
-    while 2 * at + 1 < count:
-        down = 2 * at + 1
-        if down + 1 < count and _before(priority, depth, heap[down + 1], heap[down]):
-            down += 1
-        if not _before(priority, depth, heap[down], task):
-            break
-        heap[at] = heap[down]
-        at = down
-    heap[at] = task
 
 
 @jit
@@ -405,17 +387,19 @@ def list_schedule(facts, slots, priority, bias, only):
     tasks = facts.estimate_s.size
     waiting = facts.parent_start[1:] - facts.parent_start[:-1]
     heap = np.zeros(tasks + 1, np.int64)
+    keys = (priority, facts.depth)
     count = 0
     for task in range(tasks):
         if waiting[task] == 0:
-            count = _push(heap, count, task, priority, facts.depth)
+            count = _push(heap, count, task, keys)
     while count > 0:
         task = heap[0]
-        _pop(heap, count, priority, facts.depth)
         count -= 1
+        heap[0] = heap[count]
+        _sink(keys, heap, count, 0)
         _place_best(facts, slots, task, only[task], bias[min(task, bias.shape[0] - 1)])
         for e in range(facts.child_start[task], facts.child_start[task + 1]):
             child = facts.child[e]
             waiting[child] -= 1
             if waiting[child] == 0:
-                count = _push(heap, count, child, priority, facts.depth)
+                count = _push(heap, count, child, keys)

@@ -18,7 +18,7 @@ import msgspec
 
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.hooks import HookFailed, PowerHook
-from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync
+from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync, Warm
 
 log = logging.getLogger(__name__)
 LOST_AFTER_S = 3.0
@@ -49,6 +49,7 @@ class _Agent:
     stops: set[int] = field(default_factory=set)
     stopped_s: dict[int, float] = field(default_factory=dict)
     sleep: bool = False
+    warm: list[Warm] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self) -> None:
@@ -130,6 +131,13 @@ class AgentsDriver:
         agent = self._agents.get(node)
         if agent is not None and not on:
             agent.sleep = True
+            agent.tell()
+
+    def warm(self, node: str, order: Warm) -> None:
+        """Its agent is told at its next turn."""
+        agent = self._agents.get(node)
+        if agent is not None and order not in agent.warm:
+            agent.warm.append(order)
             agent.tell()
 
     async def _suspend(self, node: str) -> None:
@@ -240,6 +248,8 @@ class AgentsDriver:
         for end in sync.ended:
             self._forget(agent, end.fence)
             yield partial(self.sink.ended, end)
+        for told in sync.warmed:
+            yield partial(self.sink.warmed, sync.node, told)
         for joules in sync.energy:
             yield partial(self.sink.energy, joules)
 
@@ -283,7 +293,10 @@ class AgentsDriver:
                 self.sink.ended(Ended(fence=fence, outcome="cancelled", reason="cancelled before it started"))
         agent.stops &= set(agent.leases)
         sleep, agent.sleep = agent.sleep, False
-        return Orders(leases, stop, power="sleep" if sleep else "") if leases or stop or sleep else None
+        warm, agent.warm = agent.warm, []
+        if not (leases or stop or sleep or warm):
+            return None
+        return Orders(leases, stop, power="sleep" if sleep else "", warm=warm)
 
     def _forget(self, agent: _Agent, fence: int) -> None:
         agent.leases.pop(fence, None)

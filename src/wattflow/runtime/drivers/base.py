@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Window
+from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Warm, Warmed, Window
 
 
 class Sink(Protocol):
@@ -39,6 +39,9 @@ class Sink(Protocol):
     def load(self, node: str, load: Load) -> None:
         """What a node looks like."""
 
+    def warmed(self, node: str, told: Warmed) -> None:
+        """A function that was to be held ready on a node is, or is not (any more)."""
+
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt from a place on; what is known already is skipped. What comes back ends when it is
         written; who need not know may ignore it."""
@@ -69,3 +72,6 @@ class Driver(Protocol):
 
     def power(self, node: str, *, on: bool) -> None:
         """Wake a node or put it to sleep; reported by `Sink.announce` or `Sink.asleep` when it is so."""
+
+    def warm(self, node: str, order: Warm) -> None:
+        """Hold a function ready on a node ahead of need; answered by `Sink.warmed`, also where it cannot be."""

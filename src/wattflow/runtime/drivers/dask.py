@@ -121,6 +121,11 @@ class DaskDriver:
                 await self._client.run(kill_errand, fence, workers=[node], on_error="ignore")
         self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled"))
 
+    def warm(self, node: str, order: m.Warm) -> None:
+        """Cannot be."""
+        told = m.Warmed(order.function_name, False, reason="Dask's workers load a function with its first task")
+        self.sink.warmed(node, told)
+
     def power(self, node: str, *, on: bool) -> None:
         """Dask's workers are processes; there is nothing to put to sleep."""
         if not on:

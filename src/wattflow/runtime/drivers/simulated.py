@@ -21,7 +21,8 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.executors.devices import Devices
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work, Zygote
+from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import DirectTransport
 from wattflow.store.objects import Objects

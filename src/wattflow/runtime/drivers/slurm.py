@@ -111,6 +111,11 @@ class SlurmDriver:
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
 
+    def warm(self, node: str, order: m.Warm) -> None:
+        """Cannot be."""
+        told = m.Warmed(order.function_name, False, reason="a Slurm job begins with a process of its own")
+        self.sink.warmed(node, told)
+
     def power(self, node: str, *, on: bool) -> None:
         """Slurm's own power saving: its SuspendProgram and ResumeProgram do the work."""
         task = asyncio.create_task(self._power(node, on))
@@ -240,7 +245,9 @@ class SlurmDriver:
             self._cpus[name] = float(cpus)
             up = not (state.endswith("*") or any(word in state for word in _DOWN))
             if up and not self._nodes.get(name):
-                self.sink.announce(m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20))
+                self.sink.announce(
+                    m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20, keep_alive_s=0.0)
+                )
             elif not up and self._nodes.get(name, True):
                 self._lose(name, state)
             self._nodes[name] = up

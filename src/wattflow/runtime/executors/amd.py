@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, Lease
+from wattflow.runtime.messages import Device, GpuUse, Lease
 
 TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
 
@@ -83,6 +83,13 @@ class AmdExecutor:
     def busy(self) -> Sequence[float]:
         """Nobody tells yet."""
         return []
+
+    def sample(self) -> None:
+        """Nobody tells yet."""
+
+    def use(self, fence: int) -> GpuUse | None:
+        """Nobody tells yet."""
+        return None
 
     async def close(self) -> None:
         """Nothing to let go of."""

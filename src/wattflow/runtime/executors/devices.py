@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, Energy, Lease, TaskEnergy
+from wattflow.runtime.messages import Device, Energy, GpuUse, Lease, TaskEnergy
 
 
 class DeviceExecutor(Protocol):
@@ -25,6 +25,12 @@ class DeviceExecutor(Protocol):
 
     def joules(self, fence: int) -> tuple[float, str] | None:
         """Device joules of work that is over, with their provenance; None for none."""
+
+    def sample(self) -> None:
+        """Called a few times a second while work may be running."""
+
+    def use(self, fence: int) -> GpuUse | None:
+        """What work that is over made of its GPU; None where nobody tells, and for other devices."""
 
     def busy(self) -> Sequence[float]:
         """How busy each device is, from 0 to 1; empty where nobody tells."""
@@ -62,6 +68,16 @@ class Devices:
     def cpu_s(self) -> Mapping[int, float]:
         """CPU seconds of work that runs outside processes: none so far."""
         return {}
+
+    def sample(self) -> None:
+        """Read how busy devices are."""
+        for executor in self._executors:
+            executor.sample()
+
+    def use(self, fence: int) -> GpuUse | None:
+        """What work that is over made of its GPU."""
+        uses = (executor.use(fence) for executor in self._executors)
+        return next((use for use in uses if use is not None), None)
 
     def busy(self) -> list[float]:
         """How busy the GPUs are, as far as they tell."""

@@ -17,15 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from wattflow.energy.gpu_load import Mps
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
 from wattflow.model.errors import MissingExtra, WattflowError
+from wattflow.runtime.executors.gpu_use import BusyReader, GpuUses, nvml_busy
 from wattflow.runtime.executors.mig import Slice, Slices, slices_of
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, Lease
+from wattflow.runtime.messages import Device, GpuUse, Lease
 
 log = logging.getLogger(__name__)
+IDLE_SHARE = 0.12
+"""Guess of what a GPU draws that does nothing, of its power limit; a measured H200: 80 of 700 W (`docs/energy.md`)."""
 Sharing = Literal["exclusive", "time-slice", "mps", "mig"]
 TURNS = 10
 """Tasks on one GPU at once under time-slicing, as in the HPE paper's experiment."""
@@ -50,6 +55,8 @@ class GpuExecutor:
         meter: Of all GPUs; domains are ``gpu-0``, ``gpu-1``, …
         models, memory_bytes: By GPU, as announced.
         slices: Of each GPU, under MIG.
+        busy: Tells how busy they are; nobody does where None.
+        limits_w: Their power limits, where known: the engine counts with watts that rise evenly up to them.
     """
 
     kind = "gpu"
@@ -61,6 +68,8 @@ class GpuExecutor:
         models: Sequence[str],
         memory_bytes: Sequence[int],
         slices: Sequence[Sequence[Slice]] = (),
+        busy: BusyReader | None = None,
+        limits_w: Sequence[float] = (),
     ) -> None:
         self._meter, self.sharing = meter, sharing
         slots = TURNS if sharing == "time-slice" else 1
@@ -68,9 +77,13 @@ class GpuExecutor:
             _Gpu(n, Device(kind="gpu", model=model, memory_bytes=size, sharing=sharing, slots=slots))
             for n, (model, size) in enumerate(zip(models, memory_bytes, strict=True))
         ]
+        for gpu, limit_w in zip(self._gpus, limits_w, strict=False):
+            gpu.about = msgspec.structs.replace(gpu.about, idle_w=IDLE_SHARE * limit_w, full_w=limit_w)
         for gpu, parts in zip(self._gpus, slices, strict=False):
             gpu.slices = Slices(parts)
         self._joules: dict[int, float] = {}
+        self._busy, self._uses = busy, GpuUses(busy)
+        self._processes: ProcessExecutor | None = None
 
     @classmethod
     def find(cls, sharing: Sharing = "exclusive") -> GpuExecutor | None:
@@ -81,12 +94,15 @@ class GpuExecutor:
             return None
         names = [domain.name for domain in meter.domains]
         models = [str(meter.about(name).get("model") or "gpu") for name in names]
+        limits = [meter.about(name).get("limit_w") for name in names]
+        limits_w = [limit for limit in limits if isinstance(limit, float)] if all(limits) else []
         slices = [_slices(n) for n in range(len(names))] if sharing == "mig" else []
         if sharing == "mig" and not any(slices):
             raise WattflowError(
                 "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
             )
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices)
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(),
+                   limits_w)  # fmt: skip
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""
@@ -107,6 +123,7 @@ class GpuExecutor:
         if part is not None:
             share, environment["CUDA_VISIBLE_DEVICES"] = part.share, part.uuid
         self._count(gpu)
+        self._processes = processes
         gpu.running[lease.fence] = share
         try:
             return await processes.run(replace(work, isolate=True, environment=environment))
@@ -138,7 +155,17 @@ class GpuExecutor:
 
     def busy(self) -> Sequence[float]:
         """Share of the last moments in which each GPU ran a kernel, as NVML tells it."""
-        return [] if self._meter.name != "nvml" else [_busy(gpu.index) for gpu in self._gpus]
+        return [] if self._busy is None else [self._busy.device(gpu.index) or 0.0 for gpu in self._gpus]
+
+    def sample(self) -> None:
+        """Read how busy each GPU is and whom that is to be put down to."""
+        pids = self._processes.running() if self._processes is not None else {}
+        for gpu in self._gpus:
+            self._uses.sample(gpu.index, gpu.running, pids, turns=self.sharing == "time-slice")
+
+    def use(self, fence: int) -> GpuUse | None:
+        """What work that is over made of its GPU."""
+        return self._uses.take(fence)
 
     async def close(self) -> None:
         """Stop the daemons."""
@@ -186,15 +213,6 @@ def _slices(index: int) -> list[Slice]:
         return slices_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
     except ImportError:
         raise MissingExtra("MIG slices need nvidia-ml-py: pip install 'wattflow[meters]'") from None
-
-
-def _busy(index: int) -> float:
-    try:
-        import pynvml
-
-        return float(pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(index)).gpu) / 100
-    except Exception:
-        return 0.0
 
 
 def _memory_bytes(index: int) -> int:

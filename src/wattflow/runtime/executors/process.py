@@ -7,23 +7,20 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
-from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
+from wattflow.runtime.executors.forking import Process, Zygote
+from wattflow.runtime.executors.limits import Groups, Places, process_limits
+from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
-ZYGOTE = Path(child.__file__)
-LOG_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,170 +69,10 @@ class Finish:
     reason: str | None = None
 
 
-class _Process:
-    """A forked child seen from the agent: its channel, its log pipe, its end."""
-
-    def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
-        self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
-        self.pid: int | None = None
-        self.stop_reason: tuple[str, str] | None = None
-        loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
-
-    def kill(self, outcome: str, reason: str) -> None:
-        """End it with everything it started. The first reason stands."""
-        if self.stop_reason is None:
-            self.stop_reason = (outcome, reason)
-        if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGKILL)
-
-    def drain(self, on_log: Callable[[bytes], None]) -> bool:
-        """Pass on what the pipe holds; False at its end."""
-        try:
-            while data := os.read(self.pipe, LOG_CHUNK):
-                on_log(data)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
-
-
-class Zygote:
-    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
-
-    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
-        self.python, self.preload = python, tuple(preload)
-        self.version = ""
-        self._control: socket.socket | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._children: dict[int, _Process] = {}
-        self._number = 0
-        self._ready: asyncio.Future[None] | None = None
-        self._starting = asyncio.Lock()
-
-    async def start(self) -> None:
-        """Start it and wait until it can fork."""
-        async with self._starting:
-            if self._control is not None:
-                return
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours.setblocking(False)
-            loop = asyncio.get_running_loop()
-            self._ready = loop.create_future()
-            self._process = await asyncio.create_subprocess_exec(
-                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
-                pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-            theirs.close()
-            self._control = ours
-            loop.add_reader(ours.fileno(), self._messages)
-            await asyncio.wait_for(self._ready, 30)
-
-    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> _Process:
-        """A new child, its channel open."""
-        if self._control is None:
-            await self.start()
-        self._number += 1
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        pipe, their_pipe = os.pipe()
-        os.set_blocking(pipe, False)
-        process = _Process(self._number, ours, pipe, group)
-        self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
-        try:
-            await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
-        except OSError:
-            self._lost()
-            self._never(process)
-        finally:
-            theirs.close()
-            os.close(their_pipe)
-        return process
-
-    async def _ask(self, request: bytes, fds: list[int]) -> None:
-        """Send a request; raises OSError where the zygote died before it was taken."""
-        while True:
-            if self._control is None:
-                raise OSError("the zygote is gone")
-            try:
-                socket.send_fds(self._control, [request], fds)
-                return
-            except BlockingIOError:
-                await asyncio.sleep(0.001)
-
-    def _never(self, process: _Process) -> None:
-        """A child that was not made after all: its end is known, nobody will tell it."""
-        self._children.pop(process.number, None)
-        process.kill("failed", "the zygote of its environment died")
-        if not process.ended.done():
-            process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
-
-    def _messages(self) -> None:
-        while self._control is not None:
-            try:
-                data = self._control.recv(child.MESSAGE_BYTES)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if not data:
-                self._lost()
-                return
-            self._take(json.loads(data))
-
-    def _take(self, message: dict[str, Any]) -> None:
-        if message["op"] == "ready":
-            self.version = message["python"]
-            if self._ready is not None and not self._ready.done():
-                self._ready.set_result(None)
-            return
-        process = self._children.get(message["id"])
-        if process is None:
-            return
-        if message["op"] == "forked":
-            process.pid = message["pid"]
-            if process.stop_reason is not None:
-                process.kill(*process.stop_reason)
-        else:
-            del self._children[message["id"]]
-            if not process.ended.done():
-                process.ended.set_result(message)
-
-    def _lost(self) -> None:
-        """The zygote died, and its children with it."""
-        if self._control is None:
-            return
-        asyncio.get_running_loop().remove_reader(self._control.fileno())
-        self._control.close()
-        self._control = None
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(OSError("the zygote ended before it was ready"))
-        for process in list(self._children.values()):
-            self._never(process)
-
-    async def close(self) -> None:
-        """End it and all its children."""
-        if self._control is not None:
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            try:
-                await asyncio.wait_for(self._process.wait(), 5)
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-
-
 class _Worker:
     """A child that is used again. Calls are answered in order; only the first of the pending ones runs."""
 
-    def __init__(self, process: _Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.process, self.reader, self.writer = process, reader, writer
         self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
@@ -260,11 +97,13 @@ class ProcessExecutor:
     Args:
         workers: How many reusable workers at most.
         groups: Control groups for limits; None where they cannot be made.
+        keep_s: How long a function that had a cold start, or was ordered, is held warm without being used.
     """
 
-    def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None) -> None:
+    def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None, keep_s: float = KEEP_S) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
-        self._running: dict[int, _Process] = {}
+        self.templates = Templates(lambda: Zygote(zygote.python, zygote.preload), keep_s)
+        self._running: dict[int, Process] = {}
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -309,6 +148,7 @@ class ProcessExecutor:
         """End everything."""
         for task in list(self._tasks):
             task.cancel()
+        await self.templates.close()
         await self.zygote.close()
         if self._groups is not None:
             self._groups.close()
@@ -320,7 +160,8 @@ class ProcessExecutor:
         group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
         pinned = self._places.take(work.cpus) if group is None else ()
         try:
-            process = await self.zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
+            zygote = await self.templates.zygote(work.function) or self.zygote
+            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
@@ -332,6 +173,7 @@ class ProcessExecutor:
         try:
             answer = await self._talk(process, work)
             ended = await process.ended
+            self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
         finally:
             if timer is not None:
@@ -345,7 +187,12 @@ class ProcessExecutor:
             if group is not None and self._groups is not None:
                 self._groups.give_back(group)
 
-    async def _talk(self, process: _Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
+    def _keep_warm(self, work: Work, answer: tuple[dict[str, Any], bytes] | None) -> None:
+        """After a cold start the function is warm here, as the engine has it."""
+        if answer is not None and answer[0]["ok"] and answer[0]["load_s"] >= COLD_S:
+            self.templates.warm_later(work.function, work.blobs[0])
+
+    async def _talk(self, process: Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
         """Send the call, read the answer; None when the child ended without one."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
@@ -365,7 +212,7 @@ class ProcessExecutor:
 
     async def _reused(self, work: Work) -> Finish:
         while True:
-            worker = await self._worker()
+            worker = await self._worker(work.function)
             answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
             worker.send(work, answer)
             timer = self._watch(worker, work)
@@ -384,13 +231,16 @@ class ProcessExecutor:
         reason = f"ran longer than its {work.timeout_s:g} s"
         return asyncio.get_running_loop().call_later(work.timeout_s, self.stop, work.fence, "time_limit", reason)
 
-    async def _worker(self) -> _Worker:
-        """The least busy one; a new one while there are fewer than allowed and none is idle."""
+    async def _worker(self, function: str) -> _Worker:
+        """The least busy one, of those one that knows the function; a new one while there are fewer than allowed and
+        none is idle (or none of the idle ones knows a function that is held warm)."""
+        template = await self.templates.zygote(function)
         alive = [worker for worker in self._workers if not worker.gone]
-        best = min(alive, key=lambda worker: len(worker.pending), default=None)
-        if best is not None and (not best.pending or len(alive) >= self._most):
+        best = min(alive, key=lambda worker: (len(worker.pending), function not in worker.known), default=None)
+        fits = best is not None and not best.pending and (template is None or function in best.known)
+        if best is not None and (fits or len(alive) >= self._most):
             return best
-        process = await self.zygote.fork({}, None, {})
+        process = await (template or self.zygote).fork({}, None, {})
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer)
         self._workers.append(worker)
@@ -455,7 +305,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] 
         return None
 
 
-def _follow(process: _Process, on_log: Callable[[bytes], None]) -> None:
+def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
     if not process.drain(on_log):
         asyncio.get_running_loop().remove_reader(process.pipe)
 
@@ -475,7 +325,7 @@ def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:
 
 
 def _finish(
-    work: Work, asked_s: float, process: _Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
+    work: Work, asked_s: float, process: Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
 ) -> Finish:
     """What the child said, what the kernel said, and why it was stopped, as one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}

@@ -28,6 +28,8 @@ import time
 import traceback
 from typing import Any
 
+LOADED: dict[str, Any] = {}
+"""Functions that this zygote was told to hold ready, by name: its children find them loaded."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
@@ -79,7 +81,7 @@ def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
 
 def serve(channel: socket.socket) -> None:
     """Answer calls until the channel closes. A worker that is used again sees many, others one."""
-    functions: dict[str, Any] = {}
+    functions = dict(LOADED)
     file = channel.makefile("rb", buffering=1 << 16)
     while (request := read_frame(file)) is not None:
         header, blobs = request
@@ -87,38 +89,58 @@ def serve(channel: socket.socket) -> None:
             _exec(header)
         if header.get("keep"):
             sys.stdout = sys.stderr = _Framed(channel)
-        began, cpu = time.monotonic(), time.process_time()
-        answer, result = _call(header, blobs, functions)
+        came, cpu = time.monotonic(), time.process_time()
+        began, problem = _load(header, blobs[0], functions)
+        answer, result = problem or _call(header, blobs, functions)
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
         cpu_end = time.process_time()
         answer.update(
-            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end
-        )
+            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end,
+            load_s=began - came,
+        )  # fmt: skip
         channel.sendall(frame(answer, [result]))
 
 
-def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+Answer = tuple[dict[str, Any], bytes]
+
+
+def _load(header: dict[str, Any], blob: bytes, functions: dict[str, Any]) -> tuple[float, Answer | None]:
+    """Have the function at hand, and with it the modules that it names; when that was so, and what went wrong.
+
+    This is the rest of a cold start: it is over when the call begins.
+    """
+    problem: Answer | None = None
     try:
         if header["python"] != PYTHON:
             reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
-            return {"ok": False, "refused": True, "reason": reason}, b""
-        name = header["function"]
-        if name not in functions:
+            return time.monotonic(), ({"ok": False, "refused": True, "reason": reason}, b"")
+        os.environ.update(header.get("env", {}))
+        if header["function"] not in functions:
             if len(functions) >= 256:
                 functions.clear()
-            functions[name] = pickle.loads(blobs[0])
-        args, kwargs = _Loader(blobs[1], blobs[2:]).load()
-        os.environ.update(header.get("env", {}))
-        return {"ok": True}, _dump(functions[name](*args, **kwargs))
+            functions[header["function"]] = pickle.loads(blob)
     except BaseException as error:
-        traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}"[:2000]
-        try:
-            return {"ok": False, "reason": reason}, _dump(error)
-        except Exception:
-            return {"ok": False, "reason": reason}, b""
+        problem = _failed(error)
+    return time.monotonic(), problem
+
+
+def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any]) -> Answer:
+    try:
+        args, kwargs = _Loader(blobs[1], blobs[2:]).load()
+        return {"ok": True}, _dump(functions[header["function"]](*args, **kwargs))
+    except BaseException as error:
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Answer:
+    traceback.print_exc()
+    reason = f"{type(error).__name__}: {error}"[:2000]
+    try:
+        return {"ok": False, "reason": reason}, _dump(error)
+    except Exception:
+        return {"ok": False, "reason": reason}, b""
 
 
 def _dump(value: object) -> bytes:
@@ -207,6 +229,9 @@ def main(control_fd: int, preload: list[str]) -> None:
             if not data:
                 break
             request = json.loads(data)
+            if request["op"] == "load":
+                _hold(control, request["function"], fds)
+                continue
             pid = os.fork()
             if pid == 0:
                 os.close(wake_read)
@@ -226,6 +251,35 @@ def main(control_fd: int, preload: list[str]) -> None:
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _hold(control: socket.socket, name: str, fds: list[int]) -> None:
+    """Load a function into this zygote, for all its children to come."""
+    began = time.monotonic()
+    try:
+        with os.fdopen(fds[0], "rb") as file:
+            LOADED[name] = pickle.loads(file.read())
+        reason = _unfit()
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}"[:500]
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    seconds = time.monotonic() - began
+    _tell(control, {"op": "loaded", "function": name, "seconds": seconds, "reason": reason})
+
+
+def _unfit() -> str | None:
+    """What forbids to fork this process now that a function's modules are in it; None where nothing does."""
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        return "its modules start threads, which a fork would leave behind"
+    for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 (pathlib is not loaded here)
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{fd}").startswith(("/dev/nvidia", "/dev/kfd")):  # noqa: PTH115
+                return "its modules open a GPU, which a fork would break"
+    return None
 
 
 def _reap(control: socket.socket, children: dict[int, int]) -> None:

@@ -62,6 +62,12 @@ class FpgaExecutor:
         device_j = self._joules.pop(fence, None)
         return None if device_j is None else (device_j, "modelled")
 
+    def sample(self) -> None:
+        """Cycles are counted, not sampled."""
+
+    def use(self, fence: int) -> None:
+        """Of GPUs only."""
+
     def busy(self) -> Sequence[float]:
         """Played devices are as busy as their processes."""
         return []

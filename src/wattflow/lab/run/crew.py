@@ -1,0 +1,139 @@
+"""Where work runs: in this process, on processes of this machine, or on a Dask cluster. One contract for all three.
+
+A ``Work`` says how a piece of it is run, a ``Crew`` runs pieces. The work travels once to each process, so a piece can
+be as small as a number. Answers come in any order; ``deliver`` is called in this process, once per piece.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from wattflow.model.errors import WattflowError
+
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
+_Asked = TypeVar("_Asked", contravariant=True)
+_Given = TypeVar("_Given", covariant=True)
+Wait = Callable[[str], None]
+Deliver = Callable[[Piece, Answer], None]
+
+DASK = ("dask://", "tcp://")
+"""How the address of a Dask scheduler may begin."""
+
+TRIES = 3
+"""A piece whose process dies so often is given up."""
+
+
+class Work(Protocol[_Asked, _Given]):
+    """What is to be run. It can be pickled where it is to run elsewhere than here."""
+
+    def ready(self) -> Callable[[_Asked], _Given]:
+        """Called once by each process (on Dask: by each thread of a worker); gives what runs a piece there."""
+        ...
+
+    def compiled(self) -> bool:
+        """Whether the kernel is compiled; where it is not, one process comes first and compiles for all."""
+        ...
+
+    def warm_up(self) -> None:
+        """Called first in a process of this machine: compiles the kernel, or loads it."""
+        ...
+
+    def key(self, piece: _Asked) -> str:
+        """A name for the piece, of its own within the work."""
+        ...
+
+    def title(self, piece: _Asked) -> str:
+        """What people are told of it while it runs."""
+        ...
+
+    def load(self, piece: _Asked) -> Hashable:
+        """What the piece needs made ready (its workload): the next one of the same goes to the same process."""
+        ...
+
+    def failed(self, piece: _Asked, error: Exception) -> _Given:
+        """The answer for a piece that raised this error elsewhere or lost its process too often; it may raise it."""
+        ...
+
+
+class Crew(Protocol[Piece, _Given]):
+    """Runs pieces of one work; leaving its ``with`` block early ends all that runs elsewhere at once."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def run(self, pieces: Iterable[Piece], deliver: Deliver[Piece, _Given], wait: Wait) -> None:
+        """Run all; ``wait`` is told now and then what is going on, and may raise KeyboardInterrupt."""
+        ...
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def crew_for(work: Work[Piece, Answer], workers: int | str) -> Crew[Piece, Answer]:
+    """Those who run the work: one (this process), several (processes), or a Dask cluster's address."""
+    if isinstance(workers, str):
+        from wattflow.lab.run.dask_crew import DaskCrew
+
+        return DaskCrew(work, workers)
+    if workers < 2:
+        return Here(work)
+    from wattflow.lab.run.processes import Processes
+
+    return Processes(work, workers)
+
+
+@dataclass(slots=True)
+class Here(Generic[Piece, Answer]):
+    """One piece after another in this process. The pieces may be found while they run; errors are simply raised."""
+
+    work: Work[Piece, Answer]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def run(self, pieces: Iterable[Piece], deliver: Deliver[Piece, Answer], wait: Wait) -> None:
+        """Run all; ``wait`` hears the title of each piece before it runs."""
+        run = self.work.ready()
+        for piece in pieces:
+            wait(self.work.title(piece))
+            deliver(piece, run(piece))
+
+
+Told = tuple[bool, Answer | Exception]
+"""What comes back from elsewhere: whether it went well, and the answer or the error."""
+
+
+def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
+    """Run a piece elsewhere: an error is sent back as data, with its traceback as a note."""
+    try:
+        return True, run(piece)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return False, WattflowError(f"{type(error).__name__}: {error}")
+        return False, error
+
+
+def understood(work: Work[Piece, Answer], piece: Piece, message: Told[Answer]) -> Answer:
+    """The answer, or what the work makes of the error."""
+    good, found = message
+    if not good:
+        assert isinstance(found, Exception)
+        return work.failed(piece, found)
+    return found  # type: ignore[return-value]

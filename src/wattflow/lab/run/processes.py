@@ -1,0 +1,158 @@
+"""Run work on processes of this machine. A process that dies takes nothing with it: its piece is run again."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context
+from multiprocessing.process import BaseProcess
+from typing import Generic, Self
+
+from wattflow.lab.run.crew import TRIES, Answer, Deliver, Piece, Wait, Work, told, understood
+from wattflow.model.errors import WattflowError
+
+
+@contextlib.contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C, which a terminal sends to all of them: the parent ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(slots=True, eq=False)
+class _Worker(Generic[Piece]):
+    process: BaseProcess
+    pipe: connection.Connection
+    piece: Piece | None = None
+    last: Piece | None = None
+    ready: bool = False
+
+
+@dataclass(slots=True)
+class Processes(Generic[Piece, Answer]):
+    """So many processes at most; they stay until the end of the ``with`` block."""
+
+    work: Work[Piece, Answer]
+    most: int
+    _left: list[Piece] = field(default_factory=list)
+    _workers: list[_Worker[Piece]] = field(default_factory=list)
+    _tries: dict[str, int] = field(default_factory=dict)
+    _stillborn: int = 0
+    _packed: bytes = b""
+
+    def __enter__(self) -> Self:
+        self._packed = pickle.dumps(self.work)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers:
+            worker.pipe.close()
+            worker.process.kill()
+            worker.process.join()
+        self._workers.clear()
+
+    def run(self, pieces: Iterable[Piece], deliver: Deliver[Piece, Answer], wait: Wait) -> None:
+        """Run all; pieces that need the same made ready go to one process where they can."""
+        self._left = list(pieces)
+        compiled = self.work.compiled() or any(worker.ready for worker in self._workers)
+        while self._left or any(worker.piece is not None for worker in self._workers):
+            busy = sum(worker.piece is not None for worker in self._workers)
+            self._hire(min(self.most if compiled else 1, len(self._left) + busy))
+            for worker in self._workers:
+                if worker.ready and worker.piece is None:
+                    self._give(worker)
+            pipes = {worker.pipe: worker for worker in self._workers}
+            heard = connection.wait(list(pipes), timeout=0.2)
+            wait("" if compiled else "preparing the kernel")
+            for pipe in heard:
+                assert isinstance(pipe, connection.Connection)
+                self._hear(pipes[pipe], deliver)
+            compiled = compiled or any(worker.ready for worker in self._workers)
+
+    def _hire(self, wanted: int) -> None:
+        """Start what is missing; the work follows when all have been started, since they take a while to listen."""
+        context, fresh = get_context("spawn"), list[connection.Connection]()
+        for _ in range(wanted - len(self._workers)):
+            mine, theirs = context.Pipe()
+            with deaf_to_interrupts():
+                process = context.Process(target=_work, args=(theirs,), daemon=True)
+                process.start()
+            theirs.close()
+            self._workers.append(_Worker(process, mine))
+            fresh.append(mine)
+        for pipe in fresh:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died: the pipe's end says so next
+                pipe.send_bytes(self._packed)
+
+    def _hear(self, worker: _Worker[Piece], deliver: Deliver[Piece, Answer]) -> None:
+        try:
+            message = worker.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._lost(worker, deliver)
+            return
+        worker.ready = True
+        done, worker.piece = worker.piece, None
+        if done is not None:
+            worker.last = done
+            deliver(done, understood(self.work, done, message))
+        self._give(worker)
+
+    def _give(self, worker: _Worker[Piece]) -> None:
+        worker.piece = self._next(worker.last)
+        if worker.piece is not None:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                worker.pipe.send(worker.piece)
+
+    def _next(self, last: Piece | None) -> Piece | None:
+        """The next piece whose load the process has at hand, else one whose load nobody else works on."""
+        if not self._left:
+            return None
+        load = self.work.load
+        busy = {load(worker.piece) for worker in self._workers if worker.piece is not None}
+        same = (n for n, piece in enumerate(self._left) if last is not None and load(piece) == load(last))
+        free = (n for n, piece in enumerate(self._left) if load(piece) not in busy)
+        at = next(same, None)
+        return self._left.pop(next(free, 0) if at is None else at)
+
+    def _lost(self, worker: _Worker[Piece], deliver: Deliver[Piece, Answer]) -> None:
+        self._workers.remove(worker)
+        worker.process.join()
+        worker.pipe.close()
+        code = worker.process.exitcode
+        if not worker.ready:
+            self._stillborn += 1
+            if self._stillborn >= TRIES:
+                raise WattflowError(f"worker processes end with code {code} before their first point")
+        if (piece := worker.piece) is None:
+            return
+        key = self.work.key(piece)
+        self._tries[key] = self._tries.get(key, 0) + 1
+        if self._tries[key] < TRIES:
+            self._left.insert(0, piece)
+            return
+        error = WattflowError(f"its process ended with code {code}, {TRIES} times (out of memory?)")
+        deliver(piece, self.work.failed(piece, error))
+
+
+def _work(pipe: connection.Connection) -> None:
+    """A worker process: takes the work, says that it is ready, then answers each piece until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        work: Work[object, object] = pickle.loads(pipe.recv_bytes())
+        work.warm_up()
+        run = work.ready()
+        pipe.send(None)
+        while True:
+            pipe.send(told(run, pipe.recv()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return

@@ -1,0 +1,110 @@
+"""Choose the settings that a rehearsal tries (``python -m wattflow.learn.candidates``).
+
+Settings of the flagship, spread evenly over eight dials (a Sobol sequence) beside the usual ones, are measured on
+training streams: any application, a preset or a cluster drawn at random, any load. Then settings are taken one after
+the other, each the one that lowers the mean cost of the best one in each stream the most: together they cover what
+occurs. Once for all applications, and once without those of each fold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import multiprocessing
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.files.whole import whole_file
+from wattflow.learn import scenarios, streams, tuning
+from wattflow.learn.dial_space import tried
+from wattflow.learn.scenarios import Scenario
+from wattflow.plan import measured, rehearsal
+from wattflow.plan.measured import BASELINE, PUNCTUAL
+from wattflow.policy import registry
+
+Floats = NDArray[np.float64]
+CHOSEN = 24
+PRESET_SHARE = 0.3
+_log = logging.getLogger(__name__)
+
+
+def judge(job: tuple[int, int, float]) -> tuple[str, list[float]] | None:
+    """All settings on the training stream of a number: its application, and what each costs. None after the end."""
+    number, tasks, end = job
+    if time.time() > end:
+        return None
+    rng = np.random.default_rng([number, 77])
+    application, load = str(rng.choice(np.array(streams.APPLICATIONS))), float(rng.choice(streams.LOADS))
+    preset = rng.random() < PRESET_SHARE
+    seed = tuning.FIRST_SEED + number
+    name = str(rng.choice(np.array(tuning.PRESETS))) if preset else f"{tuning.RANDOM}{seed}"
+    machine = tuning.cluster_of(name)
+    stream = scenarios.stream_of(application, load, tasks)
+    scenario = Scenario("candidates", machine, stream, tuning.RUNTIME_ERROR, tuning.POWER_ERROR)
+    workload, base = scenario.draw(seed), registry.load("wattflow")
+    usual_, punctual = (
+        measured.measure(workload, machine, policy, seed, scenario.options) for policy in (BASELINE, PUNCTUAL)
+    )
+    found = []
+    for dials in tried():
+        ours = measured.measure(workload, machine, base.with_params(**dials), seed, scenario.options)
+        found.append(rehearsal.cost(ours, usual_, punctual)[0])
+    return application, found
+
+
+def covering(cost: Floats, count: int = CHOSEN) -> list[int]:
+    """Numbers of settings that together cost least if in each stream the best one is used; the first is always in."""
+    have, best = [0], cost[:, 0].copy()
+    while len(have) < count:
+        means = [math.inf if k in have else float(np.minimum(best, cost[:, k]).mean()) for k in range(cost.shape[1])]
+        have.append(int(np.argmin(means)))
+        best = np.minimum(best, cost[:, have[-1]])
+    return have
+
+
+def chosen(applications: Sequence[str], cost: Floats, settings: Sequence[dict[str, float]]) -> dict[str, list[dict[str, float]]]:
+    """For all applications, and without each fold's."""
+    names = np.array(applications)
+    groups = {"all": np.ones(len(names), bool)}
+    groups |= {f"fold-{fold}": ~np.isin(names, held) for fold, held in enumerate(streams.FOLDS)}
+    return {
+        name: [{k: float(f"{v:.4g}") for k, v in settings[i].items()} for i in covering(cost[some])]
+        for name, some in groups.items()
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure for so long, choose, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--tasks", type=int, default=400)
+    parser.add_argument("--out", type=Path, default=Path("out/rehearsal.json"))
+    given = parser.parse_args(arguments)
+    judge((0, 30, math.inf))  # compiles once for all processes
+    began = time.time()
+    jobs = [(number, given.tasks, began + 60.0 * given.minutes) for number in range(1, 100_000)]
+    with ProcessPoolExecutor(given.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = [one for one in pool.map(judge, jobs, chunksize=2) if one is not None]
+    cost = np.array([row for _, row in found])
+    seconds = time.time() - began
+    _log.info("%d streams in %.0f s", len(found), seconds)
+    about = (
+        f"{len(tried())} settings on {len(found)} streams of training, {seconds:.0f} s with {given.workers} processes"
+    )
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(given.out) as draft:
+        made = {"about": about, "settings": chosen([name for name, _ in found], cost, tried())}
+        draft.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    main()

@@ -1,0 +1,146 @@
+"""Going on learning from what was recorded: weights fine-tuned on a twin of recent runs, promoted only if they win.
+
+The twin is the cluster as it is told now (profiles refitted, nodes as they are) with the recorded work on it. The
+blocks before the last ones are trained on, beside a replay of older scenarios, so that what is rare of late is not
+forgotten. The last blocks are kept for the **shadow test**: weights in use and candidate on the same work under the
+same draws of errors; a candidate is promoted only if it saves joules for sure and nobody waits longer for it. Until
+then, and after an alarm, the weights in use stay.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.learn import evolve
+from wattflow.learn.evolve import Progress, Settings, Trainer
+from wattflow.learn.recorded import Recorded
+from wattflow.learn.trial import Judge
+from wattflow.model.errors import InvalidInput
+
+Floats = NDArray[np.float64]
+USUAL = Settings(directions=16, tries=2, sigma=0.08, rate=0.01, decay=0.0, warm=0)
+"""Smaller steps than from scratch: the weights are good already."""
+SHARE = 1 / 3
+"""Of the blocks, the last ones, for the shadow test."""
+DRAWS = 3
+"""Of errors, for each block."""
+SURE, WAIT = 1.0, 0.02
+"""Standard errors by which the saving must exceed 0, and how much longer anyone may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of a shadow test.
+
+    Attributes:
+        saved: Mean share of joules that the candidate saves beside the weights in use (logarithm), and its error.
+        slower: Mean logarithm of its response over theirs.
+        missed: Workflows late only with the candidate.
+        tests: Pairs of runs.
+    """
+
+    saved: float
+    error: float
+    slower: float
+    missed: int
+    tests: int
+
+    @property
+    def promoted(self) -> bool:
+        return self.saved - SURE * self.error > 0.0 and self.slower <= math.log1p(WAIT) and self.missed == 0
+
+    @property
+    def alarm(self) -> bool:
+        """Whether weights that are in use should go: more joules for sure, or people wait."""
+        return self.saved + SURE * self.error < 0.0 or self.slower > math.log1p(WAIT)
+
+    def __str__(self) -> str:
+        return (
+            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved (± {100 * self.error:.2f}), response "
+            f"{100 * math.expm1(self.slower):+.2f} %, {self.missed} newly late, {self.tests} paired runs"
+        )
+
+
+def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdict:
+    """Both weights on the same work."""
+    pairs = [(one.trial.run(present), one.trial.run(candidate)) for one in judges]
+    saved = np.array([math.log(a.energy_j / b.energy_j) for a, b in pairs])
+    slower = float(np.mean([math.log(max(1e-9, b.mean_s) / max(1e-9, a.mean_s)) for a, b in pairs]))
+    error = float(saved.std(ddof=1)) / math.sqrt(len(saved)) if len(saved) > 1 else math.inf
+    return Verdict(float(saved.mean()), error, slower, sum(len(b.missed - a.missed) for a, b in pairs), len(pairs))
+
+
+def tested(blocks: Sequence[Recorded], draws: int = DRAWS) -> list[Judge]:
+    """Judges of all blocks, for an alarm: they came after the weights."""
+    return [Judge(one, 100 + seed) for one in blocks for seed in range(draws)]
+
+
+def parted(blocks: Sequence[Recorded], draws: int = DRAWS) -> tuple[list[Judge], list[Judge]]:
+    """Judges of the blocks to train on, and of the last ones, which are kept for the shadow test."""
+    if len(blocks) < 3:
+        raise InvalidInput("record", f"{len(blocks)} blocks of workflows are too few: at least 3 are needed")
+    last = max(1, round(SHARE * len(blocks)))
+    return (
+        [Judge(one, seed) for one in blocks[:-last] for seed in range(draws)],
+        tested(blocks[-last:], draws),
+    )
+
+
+class FineTuner(Trainer):
+    """Evolution strategies from the weights in use, on recorded blocks and a replay of old scenarios."""
+
+    def __init__(
+        self, present: Floats, recent: Sequence[Judge], old: Sequence[Judge] = (), settings: Settings = USUAL,
+        workers: int = 1,
+    ) -> None:  # fmt: skip
+        zeros = np.zeros_like(present)
+        self.settings, self.size = settings, len(present)
+        self.progress = Progress(present.copy(), zeros.copy(), zeros.copy(), present.copy(), best=present.copy())
+        self.pool = ThreadPoolExecutor(workers)
+        self.scenarios, self.choosing = [*recent, *old], list(recent)
+        self.flagship_kept = float(np.mean([one.keeps(one.reference) for one in self.choosing]))
+        self.progress.best_reward = self.judge(present)[0]
+
+    def run(self, seconds: float, generations: int = 1 << 30) -> Floats:
+        """The best weights found on the recent blocks; those in use where none are better."""
+        began = time.monotonic()
+        while self.progress.generation < generations and time.monotonic() - began < seconds:
+            self.generation()
+            # The mean of a short run lags behind: it follows its weights faster than in a long one.
+            self.progress.mean = 0.8 * self.progress.mean + 0.2 * self.progress.theta
+            if self.progress.generation % 4 == 0:
+                self.compare()
+        self.progress.seconds = time.monotonic() - began
+        return self.progress.best
+
+
+def replayed(count: int, tasks: int = 150, seed: int = 1) -> list[Judge]:
+    """Older scenarios, as in training from scratch."""
+    settings = replace(Settings(), tasks=tasks)
+    return evolve.judges(settings, evolve.FIRST_SEED + 10_000 * seed, count)
+
+
+def card(tuner: FineTuner, verdict: Verdict, sources: Sequence[str], base: str) -> dict[str, Any]:
+    """What the candidate was made from, for its file."""
+    now = tuner.progress
+    return {
+        "trainer": "evolution strategies, fine-tuning",
+        "from": base,
+        "sources": list(sources),
+        "recorded_trials": len(tuner.choosing),
+        "replayed_trials": len(tuner.scenarios) - len(tuner.choosing),
+        "settings": asdict(tuner.settings),
+        "generations": now.generation,
+        "simulations": now.simulations,
+        "wall_s": round(now.seconds, 1),
+        "gain": now.best_reward,
+        "shadow": asdict(verdict) | {"promoted": verdict.promoted},
+    }

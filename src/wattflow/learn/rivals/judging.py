@@ -1,0 +1,73 @@
+"""Rivals in the scenarios of the evaluation: same workloads, seeds and errors, weights that have not seen the fold.
+
+The rule distilled from the learned policy is judged with them, on top of the same dials as the network has.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from wattflow.learn import evaluate, portfolio
+from wattflow.learn.evaluate import Place, Plan, Row, scenario_of
+from wattflow.learn.rivals import files, play
+from wattflow.policy import distilled, weights
+
+RULE = "distilled"
+NAMES = (*files.RIVALS, RULE)
+"""Policies that are judged here."""
+
+
+def judge(place: Place, plan: Plan, folder: Path | None = None) -> list[Row]:
+    """A row for every rival whose weights are there, in the package or in a folder."""
+    scenario = scenario_of(place, plan)
+    rows = []
+    for name in files.RIVALS:
+        path = files.shipped(name, place.fold)
+        path = path if folder is None else folder / path.name
+        if path.is_file():
+            agent = files.load(path)
+            found = tuple(play.roll(agent, play.open_stream(agent, scenario, seed)) for seed in range(plan.seeds))
+            rows.append(Row(place, name, path.stem, found))
+    return [*rows, by_rule(place, plan)]
+
+
+def by_rule(place: Place, plan: Plan) -> Row:
+    """The distilled rule of the weights that have not seen the fold."""
+    name = f"fold-{place.fold}" if place.fold >= 0 else "rule"
+    policy = distilled.with_rule(weights.load(distilled.path(name))[0])
+    policy = policy.with_params(**evaluate.dials(place.fold, place.load))
+    scenario = scenario_of(place, plan)
+    found = tuple(
+        portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
+        for seed in range(plan.seeds)
+    )
+    return Row(place, RULE, f"{RULE} {name}", found)
+
+
+def judge_all(
+    todo: Sequence[Place],
+    plan: Plan,
+    workers: int,
+    progress: Callable[[float, str], None] | None = None,
+    folder: Path | None = None,
+) -> list[Row]:
+    """Every scenario, several processes at once."""
+    one = functools.partial(judge, plan=plan, folder=folder)
+    if workers <= 1:
+        return _gathered(map(one, todo), todo, progress)
+    with ProcessPoolExecutor(workers) as pool:
+        return _gathered(pool.map(one, todo), todo, progress)
+
+
+def _gathered(
+    results: Iterable[list[Row]], todo: Sequence[Place], progress: Callable[[float, str], None] | None
+) -> list[Row]:
+    found: list[Row] = []
+    for done, rows in enumerate(results, 1):
+        found += rows
+        if progress is not None:
+            progress(done / len(todo), f"rivals, {todo[done - 1].name}")
+    return found

@@ -1,0 +1,99 @@
+"""The policy `rehearsed` on a live engine: dials are chosen in another process, from the workflows that are open.
+
+A rehearsal takes a second or two of simulation (`wattflow.plan.rehearsal`), which an event loop cannot spare, so it is
+handed to a process of its own; until it answers, the flagship's dials hold. It is held again when four times as many
+workflows have been seen. Drivers use it as they use a twin: `consider` after a step.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+
+import numpy as np
+
+from wattflow.live.engine import Engine
+from wattflow.live.places import open_flows
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import rehearsal
+from wattflow.policy import arrivals, registry
+from wattflow.policy.base import Policy
+
+AGAIN = 4
+MOST_FLOWS = 16
+
+
+def is_meant(policy: str | Policy) -> bool:
+    """Whether a driver that is told this policy should rehearse."""
+    return (policy if isinstance(policy, str) else policy.name).split(":")[0] == rehearsal.REHEARSED.name
+
+
+def chosen_dials(policy: str, known: Sequence[Workload], cluster: Cluster) -> str:
+    """The flagship as it is typed, with the dials that did best. Runs in the other process."""
+    fitted = rehearsal.tailored(registry.load(policy), known, cluster)
+    numbers = {name: value for name, value in fitted.params.items() if name != "load"}
+    return ":".join(["wattflow", *(f"{name}={value!r}" for name, value in numbers.items())])
+
+
+class Rehearsing:
+    """Chooses dials by rehearsal.
+
+    Args:
+        policy: As it is typed: ``rehearsed`` with its load and dials.
+        executor: Where rehearsals are held; by default one process, started with the first.
+    """
+
+    def __init__(self, policy: str = rehearsal.REHEARSED.name, executor: Executor | None = None) -> None:
+        self.policy = policy
+        self._executor = executor
+        self._answer: Future[str] | None = None
+        self._seen: set[int] = set()
+        self._next = 1
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        """After a step: the policy to use from the next step on, if a rehearsal has found one."""
+        if self._answer is not None:
+            return self._answered(engine)
+        flows = open_flows(engine.state)[0]
+        self._seen.update(flows)
+        if len(self._seen) < self._next:
+            return None
+        known = known_workflows(engine, flows[:MOST_FLOWS])
+        if sum(map(len, known)) < rehearsal.LEAST:
+            return None
+        self._next = AGAIN * len(self._seen)
+        self._answer = self._process().submit(chosen_dials, self.policy, known, engine.cluster)
+        return None
+
+    def _answered(self, engine: Engine) -> Policy | None:
+        assert self._answer is not None
+        if not self._answer.done():
+            return None
+        typed, self._answer = self._answer.result(), None
+        return None if typed == engine.policy.name else registry.load(typed)
+
+    def _process(self) -> Executor:
+        if self._executor is None:
+            self._executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        return self._executor
+
+    def close(self) -> None:
+        """End the process."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
+
+def known_workflows(engine: Engine, flows: Sequence[int]) -> list[Workload]:
+    """Open workflows as they are estimated, each alone."""
+    found = engine.known(flows)
+    if found is None:
+        return []
+    # A task without an estimate has 0 seconds here.
+    found = found.with_estimates(np.where(found.estimate_s > 0, found.estimate_s, np.nan))
+    return [one for _, one in arrivals.workflows(found)]
+
+
+__all__ = ["Rehearsing", "chosen_dials", "is_meant", "known_workflows"]

@@ -1,0 +1,68 @@
+"""Workflows one after the other as one workload, and the load that they are on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.cluster import Cluster
+from wattflow.model.workflow import Function
+from wattflow.model.workload import Shape, Workload
+from wattflow.policy.levels import levels
+
+Floats = NDArray[np.float64]
+
+
+def capacity(cluster: Cluster) -> float:
+    """Seconds of work per second that the owned cores do."""
+    return sum(node.cores * node.speed for node in cluster.nodes if node.serverless is None)
+
+
+def core_seconds(workload: Workload) -> float:
+    """Work of a workload, each task in its first variant."""
+    cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes])
+    return float((workload.runtime_s * cores[workload.shape]).sum())
+
+
+def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack: float, name: str) -> Workload:
+    """Workflows one after the other, each submitted at its time, with a deadline of ``slack`` critical paths.
+
+    Tasks of no length take a millisecond, so that every ratio is finite.
+    """
+    kinds = list(dict.fromkeys(map(id, parts)))
+    first = {key: next(part for part in parts if id(part) == key) for key in kinds}
+    shapes: list[Shape] = []
+    functions: list[Function] = []
+    shape_at: dict[int, int] = {}
+    path_s: dict[int, float] = {}
+    for key, part in first.items():
+        shape_at[key] = len(shapes)
+        shapes += [Shape(s.function + len(functions), s.variants, s.parts) for s in part.shapes]
+        functions += list(part.functions)
+        path_s[key] = float(levels(part, cluster).path.max())
+    sizes = np.array([len(part) for part in parts])
+    base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return Workload.of_columns(
+        name,
+        release_s=np.concatenate([np.full(len(p), at) for p, at in zip(parts, submit_s, strict=True)]),
+        runtime_s=np.concatenate([np.maximum(p.runtime_s, 1e-3) for p in parts]),
+        shapes=tuple(shapes),
+        functions=tuple(functions),
+        shape=np.concatenate([p.shape + shape_at[id(p)] for p in parts]).astype(np.int32),
+        workflow=np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
+        workflow_submit_s=np.asarray(submit_s, np.float64),
+        input_bytes=np.concatenate([p.input_bytes for p in parts]),
+        output_bytes=np.concatenate([p.output_bytes for p in parts]),
+        deadline_s=np.concatenate(
+            [np.full(len(p), at + slack * path_s[id(p)]) for p, at in zip(parts, submit_s, strict=True)]
+        ),
+        edges=(
+            np.concatenate([p.parent + at for p, at in zip(parts, base, strict=True)]).astype(np.int32),
+            np.concatenate(
+                [np.repeat(np.arange(len(p)), np.diff(p.parent_start)) + at for p, at in zip(parts, base, strict=True)]
+            ).astype(np.int32),
+        ),
+        edge_bytes=np.concatenate([p.parent_bytes for p in parts]),
+    )

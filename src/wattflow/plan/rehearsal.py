@@ -1,0 +1,168 @@
+"""rehearsed: the flagship `wattflow`, its dials chosen by simulating what arrived first on the cluster that is there.
+
+Which dials are best differs between clusters and applications by more than a network has learned to tell, but a stream
+of the same workflows tells it at once. So when the first workflow is there, streams of such workflows (drawn again and
+again with the estimates that are known, Poisson arrivals at the ``load`` that the cluster usually has) are simulated
+under two dozen settings of the flagship; the one that would have cost the fewest joules, and made nobody wait, is used:
+
+    log(joules / baseline's) + min(1, max(0, (slower − 0.98) / 0.08)), or + 1 with a deadline newly missed,
+
+``slower`` being the largest of mean response, p95 and makespan over those of `kubernetes` with all nodes on. All
+settings are tried on one stream, the best eight on two more. The settings (data/learn/rehearsal.json) are those which
+together did best on other applications and clusters (`wattflow.learn.candidates`). The future is not looked at.
+
+About 46 simulations of some hundred tasks, a second or two. Same workflow, cluster and dials: same choice. A workflow
+of fewer than `LEAST` tasks says too little and one of more than `MOST` takes too long: then the dials stay, as they do
+where most estimates or a node's watts are unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from wattflow.files.data_folder import packaged
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import joining, measured
+from wattflow.plan.measured import BASELINE, PUNCTUAL, Result
+from wattflow.policy import levels, wattflow
+from wattflow.policy.base import Policy
+from wattflow.sim import SimOptions
+
+Dials = Mapping[str, float]
+TABLE = ("learn", "rehearsal.json")
+SEEDS, FINALISTS = 3, 8
+TASKS, FEWEST_FLOWS, MOST_FLOWS = 400, 8, 30
+"""Size of a rehearsed stream, about."""
+LEAST, MOST = 5, 1500
+"""Tasks that are known from which on, and up to which, a rehearsal is held."""
+SPREAD = 0.2
+"""How far estimates err in the rehearsal (σ of the logarithm)."""
+PATIENCE, WIDTH = 0.98, 0.08
+LOAD = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A setting in the rehearsal: mean over the streams it was tried on.
+
+    Attributes:
+        cost: What is compared.
+        energy: Geometric mean of joules over the baseline's.
+        slower: Mean of the largest of the three ratios of waiting.
+        streams: How many.
+    """
+
+    dials: Dials
+    cost: float
+    energy: float
+    slower: float
+    streams: int
+
+
+@cache
+def settings(name: str = "all") -> tuple[Dials, ...]:
+    """The settings that are tried; ``fold-N`` are those chosen without the applications of a fold."""
+    return tuple(json.loads(packaged(*TABLE).read_text(encoding="utf-8"))["settings"][name])
+
+
+def rehearse(
+    known: Sequence[Workload], cluster: Cluster, load: float, base: Policy, tries: Sequence[Dials]
+) -> list[Tried]:
+    """All settings, the best first."""
+    parts = [_small(workflow) for workflow in known]
+    costs: list[list[tuple[float, float, float]]] = [[] for _ in tries]
+    left = list(range(len(tries)))
+    for seed in range(SEEDS):
+        stream = stream_of(parts, cluster, load, seed)
+        options = SimOptions(runtime_error=SPREAD)
+        usual, punctual = (measured.measure(stream, cluster, name, seed, options) for name in (BASELINE, PUNCTUAL))
+        for i in left:
+            ours = measured.measure(stream, cluster, base.with_params(**tries[i]), seed, options)
+            costs[i].append(cost(ours, usual, punctual))
+        left = sorted(left, key=lambda i: (float(np.mean([c[0] for c in costs[i]])), i))[:FINALISTS]
+    found = []
+    for dials, some in zip(tries, costs, strict=True):
+        total, energy, slower = np.mean(some, axis=0).tolist()
+        found.append(Tried(dials, total, math.exp(energy), slower, len(some)))
+    return sorted(found, key=lambda one: (-one.streams, one.cost))
+
+
+def cost(ours: Result, usual: Result, punctual: Result) -> tuple[float, float, float]:
+    """What is compared, the logarithm of joules over the baseline's, and how much slower."""
+    energy = math.log(max(1e-9, ours.energy_j) / max(1e-9, usual.energy_j))
+    slower = measured.slower(ours, usual)
+    fine = 1.0 if ours.missed - punctual.missed else min(1.0, max(0.0, (slower - PATIENCE) / WIDTH))
+    return energy + fine, energy, slower
+
+
+def stream_of(parts: Sequence[Workload], cluster: Cluster, load: float, seed: int) -> Workload:
+    """Workflows like those that are known, arriving at a load; deadlines as far off as theirs."""
+    rng = np.random.default_rng([seed, 0x4EA])
+    size = float(np.mean([len(part) for part in parts]))
+    count = int(np.clip(TASKS / size, FEWEST_FLOWS, MOST_FLOWS))
+    chosen = [parts[i] for i in rng.integers(len(parts), size=count).tolist()]
+    work_s = float(np.mean([joining.core_seconds(part) for part in parts]))
+    gaps = rng.exponential(work_s / (load * max(1e-9, joining.capacity(cluster))), count)
+    submit_s = np.concatenate([[0.0], np.cumsum(gaps)[:-1]])
+    return joining.joined(chosen, submit_s, cluster, float(np.median([_slack(p, cluster) for p in parts])), "rehearsal")
+
+
+def _slack(workflow: Workload, cluster: Cluster) -> float:
+    """Its deadline in critical paths."""
+    path_s = float(levels.levels(workflow, cluster).path.max())
+    left_s = float(workflow.deadline_s.min()) - float(workflow.workflow_submit_s[0])
+    return left_s / path_s if path_s > 0 else math.inf
+
+
+def _small(workflow: Workload) -> Workload:
+    """With the shapes and functions that it has, not those of the whole workload."""
+    used, shape = np.unique(workflow.shape, return_inverse=True)
+    shapes = [workflow.shapes[i] for i in used.tolist()]
+    functions = sorted({one.function for one in shapes})
+    return replace(
+        workflow,
+        shape=shape.astype(np.int32),
+        shapes=tuple(replace(one, function=functions.index(one.function)) for one in shapes),
+        functions=tuple(workflow.functions[i] for i in functions),
+    )
+
+
+def _filled(workflow: Workload, usual_s: float) -> Workload:
+    """Estimates for all, and those as runtimes."""
+    seconds = np.where(np.isfinite(workflow.estimate_s), workflow.estimate_s, usual_s)
+    return replace(workflow, runtime_s=seconds, estimate_s=seconds)
+
+
+def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
+    """The policy with the dials that did best; dials that were set by hand stay as they are."""
+    fitted = replace(policy, tailor=None)
+    seconds = np.concatenate([np.zeros(0), *(workflow.estimate_s for workflow in known)])
+    told = np.isfinite(seconds)
+    if not LEAST <= len(seconds) <= MOST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
+        return fitted
+    known = [_filled(workflow, float(np.median(seconds[told]))) for workflow in known]
+    given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
+    tries = [{**dials, **given} for dials in settings(name)]
+    best = rehearse(known, cluster, policy.params["load"], replace(fitted, name="trial"), tries)[0]
+    return fitted.with_params(**best.dials)
+
+
+def policy_of(name: str) -> Policy:
+    """The policy with the settings of a fold."""
+    return replace(REHEARSED, tailor=partial(tailored, name=name))
+
+
+REHEARSED = replace(
+    wattflow.WATTFLOW,
+    name="rehearsed",
+    summary="the flagship, its dials chosen by simulating what arrived first",
+    params={**wattflow.DIAL.defaults, "load": LOAD},
+    tailor=tailored,
+)

@@ -1,0 +1,221 @@
+"""A warm zygote seen from the agent, and the children that it forks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from wattflow.runtime.executors import zygote as child
+from wattflow.runtime.executors.limits import Group
+
+ZYGOTE = Path(child.__file__)
+LOG_CHUNK = 1 << 16
+LOAD_S = 120.0
+"""Longest wait for a function to be loaded ahead of need."""
+
+
+class Unfit(Exception):
+    """A function that cannot be held ready: the message says why."""
+
+
+class Process:
+    """A forked child seen from the agent: its channel, its log pipe, its end."""
+
+    def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
+        self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
+        self.pid: int | None = None
+        self.stop_reason: tuple[str, str] | None = None
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def kill(self, outcome: str, reason: str) -> None:
+        """End it with everything it started. The first reason stands."""
+        if self.stop_reason is None:
+            self.stop_reason = (outcome, reason)
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def drain(self, on_log: Callable[[bytes], None]) -> bool:
+        """Pass on what the pipe holds; False at its end."""
+        try:
+            while data := os.read(self.pipe, LOG_CHUNK):
+                on_log(data)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+
+class Zygote:
+    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
+
+    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
+        self.python, self.preload = python, tuple(preload)
+        self.version = ""
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._children: dict[int, Process] = {}
+        self._number = 0
+        self._ready: asyncio.Future[None] | None = None
+        self._loading: asyncio.Future[dict[str, Any]] | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start it and wait until it can fork."""
+        async with self._starting:
+            if self._control is not None:
+                return
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            loop = asyncio.get_running_loop()
+            self._ready = loop.create_future()
+            self._process = await asyncio.create_subprocess_exec(
+                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            theirs.close()
+            self._control = ours
+            loop.add_reader(ours.fileno(), self._messages)
+            await asyncio.wait_for(self._ready, 30)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can fork at once."""
+        return self._control is not None
+
+    @property
+    def children(self) -> int:
+        """How many of its children have not ended."""
+        return len(self._children)
+
+    async def load(self, function: str, blob: bytes) -> float:
+        """Load a function for all children to come; seconds that it took. Raises `Unfit`."""
+        fd = os.memfd_create("function")
+        try:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                file.write(blob)
+            os.lseek(fd, 0, os.SEEK_SET)
+            self._loading = asyncio.get_running_loop().create_future()
+            await self._ask(json.dumps({"op": "load", "function": function}).encode(), [fd])
+            loaded = await asyncio.wait_for(self._loading, LOAD_S)
+        except (OSError, TimeoutError) as error:
+            raise Unfit(str(error) or f"it took longer than {LOAD_S:g} s") from None
+        finally:
+            os.close(fd)
+        if loaded["reason"]:
+            raise Unfit(loaded["reason"])
+        return float(loaded["seconds"])
+
+    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> Process:
+        """A new child, its channel open."""
+        if self._control is None:
+            await self.start()
+        self._number += 1
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        pipe, their_pipe = os.pipe()
+        os.set_blocking(pipe, False)
+        process = Process(self._number, ours, pipe, group)
+        self._children[self._number] = process
+        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
+        try:
+            await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
+        except OSError:
+            self._lost()
+            self._never(process)
+        finally:
+            theirs.close()
+            os.close(their_pipe)
+        return process
+
+    async def _ask(self, request: bytes, fds: list[int]) -> None:
+        """Send a request; raises OSError where the zygote died before it was taken."""
+        while True:
+            if self._control is None:
+                raise OSError("the zygote is gone")
+            try:
+                socket.send_fds(self._control, [request], fds)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+
+    def _never(self, process: Process) -> None:
+        """A child that was not made after all: its end is known, nobody will tell it."""
+        self._children.pop(process.number, None)
+        process.kill("failed", "the zygote of its environment died")
+        if not process.ended.done():
+            process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
+
+    def _messages(self) -> None:
+        while self._control is not None:
+            try:
+                data = self._control.recv(child.MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lost()
+                return
+            self._take(json.loads(data))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["op"] == "ready":
+            self.version = message["python"]
+            if self._ready is not None and not self._ready.done():
+                self._ready.set_result(None)
+            return
+        if message["op"] == "loaded":
+            if self._loading is not None and not self._loading.done():
+                self._loading.set_result(message)
+            return
+        process = self._children.get(message["id"])
+        if process is None:
+            return
+        if message["op"] == "forked":
+            process.pid = message["pid"]
+            if process.stop_reason is not None:
+                process.kill(*process.stop_reason)
+        else:
+            del self._children[message["id"]]
+            if not process.ended.done():
+                process.ended.set_result(message)
+
+    def _lost(self) -> None:
+        """The zygote died, and its children with it."""
+        if self._control is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._control.close()
+        self._control = None
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(OSError("the zygote ended before it was ready"))
+        if self._loading is not None and not self._loading.done():
+            self._loading.set_exception(OSError("the process that loaded it ended"))
+        for process in list(self._children.values()):
+            self._never(process)
+
+    async def close(self) -> None:
+        """End it and all its children."""
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                await asyncio.wait_for(self._process.wait(), 5)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()

@@ -1,0 +1,90 @@
+"""The one contract of who runs: here and processes give the same, errors come back, deaths are made good or told."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from wattflow.lab.run.crew import crew_for
+from wattflow.model.errors import InvalidInput, WattflowError
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares numbers; some are refused, some end their process."""
+
+    refused: frozenset[int] = frozenset()
+    deadly: frozenset[int] = frozenset()
+
+    def ready(self) -> Callable[[int], int]:
+        return self._square
+
+    def _square(self, piece: int) -> int:
+        if piece in self.refused:
+            raise InvalidInput(f"number {piece}", "is refused")
+        if piece in self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return piece * piece
+
+    def compiled(self) -> bool:
+        return True
+
+    def warm_up(self) -> None:
+        return None
+
+    def key(self, piece: int) -> str:
+        return str(piece)
+
+    def title(self, piece: int) -> str:
+        return f"number {piece}"
+
+    def load(self, piece: int) -> int:
+        return piece % 3
+
+    def failed(self, piece: int, error: Exception) -> int:
+        if piece % 2:
+            raise error
+        return -1
+
+
+def squares(work: Squares, pieces: list[int], workers: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    with crew_for(work, workers) as crew:
+        crew.run(pieces, lambda piece, answer: found.update({piece: answer}), lambda text: None)
+        crew.run([100], lambda piece, answer: found.update({piece: answer}), lambda text: None)
+    return found
+
+
+def test_processes_give_what_this_one_gives() -> None:
+    alone = squares(Squares(), list(range(12)), 1)
+    assert alone == {n: n * n for n in (*range(12), 100)}
+    assert squares(Squares(), list(range(12)), 2) == alone
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_elsewhere_comes_back_as_it_was() -> None:
+    work = Squares(refused=frozenset({3}))
+    with pytest.raises(InvalidInput, match="number 3: is refused") as error:
+        squares(work, [1, 3], 2)
+    assert "_square" in "".join(error.value.__notes__)
+    assert not multiprocessing.active_children()
+
+
+def test_a_piece_that_ends_its_process_again_and_again_is_given_up() -> None:
+    assert squares(Squares(deadly=frozenset({4})), [2, 4, 6], 2) == {2: 4, 4: -1, 6: 36, 100: 10_000}
+    with pytest.raises(WattflowError, match="3 times"):
+        squares(Squares(deadly=frozenset({5})), [5], 2)
+
+
+def test_the_wait_hears_an_interrupt_and_ends_all() -> None:
+    def wait(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), crew_for(Squares(), 2) as crew:
+        crew.run([1, 2, 3], lambda piece, answer: None, wait)
+    assert not multiprocessing.active_children()

@@ -1,0 +1,113 @@
+"""Rehearsals: which dials are chosen, from what is known at the first arrival, and when none are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wattflow import generate
+from wattflow.clusters import load_cluster
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import joining, measured, rehearsal
+from wattflow.plan.measured import Result
+from wattflow.policy import arrivals, registry
+from wattflow.sim import SimOptions, simulate
+from wattflow.sim.simulate import Simulation
+
+CLUSTER = load_cluster("mixed")
+FEW = [dict(rehearsal.settings()[i]) for i in (0, 2, 5)]
+
+
+@pytest.fixture(scope="module")
+def stream() -> Workload:
+    """Eight workflows, one after the other."""
+    one = generate.workload("montage", 30, 1)
+    return joining.joined([one] * 8, np.arange(0.0, 1600.0, 200.0), CLUSTER, 4.0, "stream")
+
+
+def test_what_is_compared_is_joules_and_a_fine_for_waiting() -> None:
+    usual = Result(100.0, 10.0, 20.0, 30.0)
+    assert rehearsal.cost(Result(50.0, 9.0, 18.0, 27.0), usual, usual) == pytest.approx((np.log(0.5), np.log(0.5), 0.9))
+    half = rehearsal.cost(Result(50.0, 10.2, 20.0, 30.0), usual, usual)
+    assert half == pytest.approx((np.log(0.5) + 0.5, np.log(0.5), 1.02))
+    slow = rehearsal.cost(Result(50.0, 10.0, 20.0, 60.0), usual, usual)
+    assert slow == pytest.approx((np.log(0.5) + 1.0, np.log(0.5), 2.0))
+    late = rehearsal.cost(Result(50.0, 9.0, 18.0, 27.0, frozenset({3})), usual, usual)
+    assert late[0] == pytest.approx(np.log(0.5) + 1.0)
+    excused = Result(50.0, 9.0, 18.0, 27.0, frozenset({3}))
+    assert rehearsal.cost(excused, usual, excused)[0] == pytest.approx(np.log(0.5))
+
+
+def test_the_rehearsed_stream_has_the_load_and_the_deadlines_of_what_is_known(stream: Workload) -> None:
+    known = arrivals.first(stream)
+    assert len(known) == 1
+    drawn = [rehearsal.stream_of(known, CLUSTER, 0.5, seed) for seed in range(200)]
+    work_s = joining.core_seconds(known[0])
+    gap_s = np.mean([np.diff(one.workflow_submit_s).mean() for one in drawn])
+    assert work_s / gap_s / joining.capacity(CLUSTER) == pytest.approx(0.5, rel=0.05)
+    first = drawn[0]
+    assert first.deadline_s[0] - first.workflow_submit_s[0] == pytest.approx(stream.deadline_s[0])
+    assert len(first.workflow_names) == 400 // 30
+
+
+def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Workload) -> None:
+    options = SimOptions(runtime_error=0.2)
+    used = Simulation(stream, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy
+    tries = rehearsal.settings()
+    noise = np.random.default_rng([2, 11]).normal(0.0, 0.2, len(stream))  # as the simulator draws estimates
+    known = arrivals.first(stream.with_estimates(stream.estimate_s * np.exp(noise)))
+    base = replace(rehearsal.REHEARSED, tailor=None)
+    best = rehearsal.rehearse(known, CLUSTER, 0.3, base, tries)[0]
+    assert {name: used.params[name] for name in best.dials} == dict(best.dials)
+    assert used.name == "rehearsed:load=0.3" and used.tailor is None
+    # Another future, the same choice.
+    factor = np.where(stream.workflow == 0, 1.0, 3.0)
+    later = replace(stream, runtime_s=stream.runtime_s * factor, estimate_s=stream.estimate_s * factor)
+    assert Simulation(later, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy.params == used.params
+
+
+def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "FINALISTS", 2)
+    base = replace(rehearsal.REHEARSED, tailor=None)
+    found = rehearsal.rehearse(arrivals.first(stream), CLUSTER, 0.6, base, FEW)
+    assert [one.streams for one in found] == [3, 3, 1]
+    assert found[0].cost <= found[1].cost
+    known = arrivals.first(stream)
+    seeds = []
+    for seed in range(rehearsal.SEEDS):
+        drawn = rehearsal.stream_of([rehearsal._small(w) for w in known], CLUSTER, 0.6, seed)
+        usual, punctual, ours = (
+            measured.measure(drawn, CLUSTER, policy, seed, SimOptions(runtime_error=rehearsal.SPREAD))
+            for policy in ("kubernetes", "eft-sleep", base.with_params(**found[0].dials))
+        )
+        seeds.append(rehearsal.cost(ours, usual, punctual))
+    assert found[0].cost == pytest.approx(np.mean([one[0] for one in seeds]))
+    assert found[0].slower == pytest.approx(np.mean([one[2] for one in seeds]))
+
+
+def test_dials_set_by_hand_stay(stream: Workload) -> None:
+    used = Simulation(stream, CLUSTER, "rehearsed:second=7", seed=2).policy
+    assert used.params["second"] == 7
+
+
+def test_too_little_too_much_or_unknown_watts_leave_the_flagship(stream: Workload) -> None:
+    flagship = registry.load("wattflow").params
+    few = generate.workload("bag", 2, 1)
+    dark = Cluster("dark", tuple(replace(node, power=None) for node in CLUSTER.nodes))
+    for workload, cluster in ((few, CLUSTER), (stream, dark)):
+        used = Simulation(workload, cluster, "rehearsed", seed=1).policy
+        assert {name: used.params[name] for name in flagship} == dict(flagship)
+    plain, same = (simulate(few, CLUSTER, name, seed=1) for name in ("wattflow", "rehearsed"))
+    assert plain.total_j == same.total_j
+
+
+def test_settings_are_within_the_flagship_and_chosen_for_every_fold() -> None:
+    for name in ("all", "fold-0", "fold-1", "fold-2", "fold-3"):
+        some = rehearsal.settings(name)
+        assert len(some) == 24 and len({tuple(one.items()) for one in some}) == 24
+        for dials in some:
+            registry.load("wattflow", **dials)
+    assert rehearsal.policy_of("fold-1").tailor is not None

@@ -1,0 +1,51 @@
+"""The distilled rule: short, printed as it is, and the flagship without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattflow.generate import Arrivals, Recipe
+from wattflow.lab.show.policy_page import policy_page
+from wattflow.learn import streams
+from wattflow.policy import distilled, learned, placing, registry, weights
+from wattflow.sim import simulate
+
+STREAM = Recipe("montage", 40, 12, arrivals=Arrivals("poisson", 0.05))
+NAMES = ["rule", *(f"fold-{fold}" for fold in range(len(streams.FOLDS)))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_rules_are_short_and_have_no_hidden_units(name: str) -> None:
+    theta, card = weights.load(distilled.path(name))
+    hidden = theta[weights.PLACE : weights.HASTE].copy()
+    distilled.place_head(hidden)[:] = 0.0
+    assert not hidden.any()
+    assert 1 <= np.count_nonzero(theta) <= 12
+    assert card["explained"] > 0.5 and card["formula"] == distilled.formula(theta)
+
+
+def test_the_page_shows_the_formula() -> None:
+    page = policy_page(registry.load("distilled"))
+    for line in distilled.formula(distilled.RULE).splitlines():
+        assert line.strip() in page
+
+
+def test_it_is_what_its_weights_are_in_the_learned_policy_and_the_flagship_without_lean() -> None:
+    workload = STREAM.draw(6)
+    ours = simulate(workload, "mixed", "distilled", seed=2)
+    same = simulate(workload, "mixed", learned.with_weights(distilled.RULE), seed=2)
+    assert ours.attempts.tobytes() == same.attempts.tobytes()
+    plain = simulate(workload, "mixed", registry.load("distilled", lean=0.0), seed=2)
+    flagship = simulate(workload, "mixed", "wattflow", seed=2)
+    assert plain.attempts.tobytes() == flagship.attempts.tobytes() != ours.attempts.tobytes()
+
+
+def test_a_formula_is_written_in_the_names_of_the_features() -> None:
+    theta = np.zeros(weights.SIZE)
+    distilled.place_head(theta)[[placing.AROUND_N, placing.N - 1]] = [-0.5, 0.25]
+    theta[weights.SLEEP - 1] = 0.1
+    assert distilled.formula(theta) == (
+        "    price of a candidate × e^f,\n      f = − 0.5 · dearer + 0.25 · companions\n"
+        "    an idle node's seconds before sleep × e^2n,\n      n = 0.1"
+    )
