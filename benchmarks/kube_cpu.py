@@ -20,7 +20,7 @@ import msgspec
 from wattflow.kube import client, objects, process
 from wattflow.kube.access import Access
 from wattflow.kube.scheduler import Scheduler
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 
 SHAPES = (
     ("32", "64Gi", "ichnos.gpgnode-05.performance"),
@@ -121,7 +121,7 @@ class Answering(client.Client):
 
 def filled(nodes: int, pods: int, api: Answering) -> tuple[Scheduler, float]:
     """A scheduler that has seen nodes and pods; the second figure is the processor time of that."""
-    chosen = Settings(leader_elect=False, profiles=False, argo=False)
+    chosen = SchedulerSettings(leader_elect=False, profiles=False, argo=False)
     scheduler = process.make(api, chosen)
     raw_nodes = [node_bytes(i) for i in range(nodes)]
     raw_pods = [json.dumps(pod_object(i, i + 1)).encode() for i in range(pods)]

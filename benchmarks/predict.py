@@ -33,7 +33,7 @@ import plain
 
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, fast, needs, online, runtime, serverless, trees, watts
-from wattflow.predict.evaluate import Figure, HeldOut, Split, group_folds, leave_one_out
+from wattflow.predict.evaluate import FloorFigure, HeldOut, Split, group_folds, leave_one_out
 from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
 
@@ -52,7 +52,9 @@ def progress(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def beside(name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str, float], main: str) -> list[Figure]:
+def beside(
+    name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str, float], main: str
+) -> list[FloorFigure]:
     """Errors of ours beside the best plain one; ``goals`` names the metrics, with a goal set before or infinity."""
     figures = []
     for metric, goal in goals.items():
@@ -61,10 +63,10 @@ def beside(name: str, ours: HeldOut, others: dict[str, HeldOut], goals: dict[str
         value = getattr(ours, f"{metric}_pct")
         ranked = ", ".join(f"{label} {found[label]:.1f}" for label in sorted(found, key=lambda label: found[label])[:5])
         print(f"# {name} {metric}: ours {value:.1f} %; plain: {ranked}", flush=True)
-        figures.append(Figure(f"{name}_{metric}", value, "%", min(goal, found[best] * (1 + 1e-9)), found[best]))
+        figures.append(FloorFigure(f"{name}_{metric}", value, "%", min(goal, found[best] * (1 + 1e-9)), found[best]))
         if metric == main:
             GAINS[name] = 1.0 - value / found[best]
-    figures.append(Figure(f"{name}_coverage", ours.coverage_pct, "%", COVERAGE))
+    figures.append(FloorFigure(f"{name}_coverage", ours.coverage_pct, "%", COVERAGE))
     return figures
 
 
@@ -111,7 +113,7 @@ def runtimes(
     kinds: tuple[str, ...],
     goals: dict[str, float],
     in_time: bool = False,
-) -> list[Figure]:
+) -> list[FloorFigure]:
     """Fit, predict and judge runtimes on every split; ``in_time``: intervals as they are served while tasks end."""
     ours: list[HeldOut] = []
     others: dict[str, list[HeldOut]] = {}
@@ -132,7 +134,7 @@ def runtimes(
     return beside(name, pooled(ours), {label: pooled(parts) for label, parts in others.items()}, goals, "median")
 
 
-def lotaru(data: Path) -> list[Figure]:
+def lotaru(data: Path) -> list[FloorFigure]:
     rows, benchmarks = datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     full, local = rows.source == "test", rows.machine == "local"
 
@@ -154,7 +156,7 @@ def lotaru(data: Path) -> list[Figure]:
     return figures + runtimes("lotaru_down_to_full_elsewhere", taken(hard), benchmarks, three, sampled)
 
 
-def corrected_machine(splits: Iterable[Pair], benchmarks: Benchmarks) -> list[Figure]:
+def corrected_machine(splits: Iterable[Pair], benchmarks: Benchmarks) -> list[FloorFigure]:
     """Left-out machines with online correction, judged after their first 20 tasks."""
     warm = []
     for train, some in splits:
@@ -173,7 +175,10 @@ def corrected_machine(splits: Iterable[Pair], benchmarks: Benchmarks) -> list[Fi
         warm.append(HeldOut(*((part * factor)[late] for part in parts), some.runtime_s[late]))
     result = pooled(warm)
     name = "lotaru_unseen_machine_after_20_tasks"
-    return [Figure(f"{name}_median", result.median_pct, "%", 8.0), Figure(f"{name}_mean", result.mean_pct, "%", 13.0)]
+    return [
+        FloorFigure(f"{name}_median", result.median_pct, "%", 8.0),
+        FloorFigure(f"{name}_mean", result.mean_pct, "%", 13.0),
+    ]
 
 
 def trace(path: Path, workflow: str) -> Observations:
@@ -201,7 +206,7 @@ def next_runs(data: Path) -> dict[str, Pair]:
     return found
 
 
-def nextflow(data: Path) -> list[Figure]:
+def nextflow(data: Path) -> list[FloorFigure]:
     figures = []
     kinds = (runtime.KNOWN, runtime.NEW_SOURCE, runtime.NEW_MACHINE)
     slowest = 0.0
@@ -214,10 +219,10 @@ def nextflow(data: Path) -> list[Figure]:
         repeats(f"next_run_{name}", *pair)
         goals = {"median": np.inf, "mean": np.inf}
         figures += runtimes(f"next_run_{name}", [pair], {}, kinds, goals, in_time=True)
-    return [*figures, Figure("refit_per_workflow_slowest", slowest, "s", 1.0)]
+    return [*figures, FloorFigure("refit_per_workflow_slowest", slowest, "s", 1.0)]
 
 
-def greenfaas(data: Path) -> list[Figure]:
+def greenfaas(data: Path) -> list[FloorFigure]:
     calls, _ = datasets.greenfaas(data)
     seen = serverless.observe(calls)
     order = np.argsort(calls.start_s, kind="stable")
@@ -261,7 +266,7 @@ def hindsight(name: str, calls: serverless.Calls) -> None:
     print(f"# {name}: the best constant per function and machine in hindsight misses by {typical:.1f} %", flush=True)
 
 
-def kepler(data: Path) -> list[Figure]:
+def kepler(data: Path) -> list[FloorFigure]:
     figures = []
     for scope, name, goal in ((Scope.WALL, "platform", 4.5), (Scope.PACKAGE, "package", 10.0)):
         counters, truth = datasets.kepler(data, scope.value)
@@ -280,7 +285,7 @@ def kepler(data: Path) -> list[Figure]:
         others = {label: HeldOut(guess, guess, guess, truth[row:]) for label, guess in guesses.items()}
         figures += beside(f"kepler_{name}_later", ours, others, {"mean": goal}, "mean")
         rolling = pooled([cut(share)[0] for share in (0.5, 0.6, 0.7, 0.8)])
-        figures.append(Figure(f"kepler_{name}_four_cuts_coverage", rolling.coverage_pct, "%", COVERAGE))
+        figures.append(FloorFigure(f"kepler_{name}_four_cuts_coverage", rolling.coverage_pct, "%", COVERAGE))
         print(f"# kepler {name}, a network alone, later: {cut(KEPLER_PAST, ('network',))[0].mean_pct:.1f} %")
     return figures
 
@@ -294,7 +299,7 @@ def memory_traces(data: Path) -> dict[str, Observations]:
     return found
 
 
-def memory(data: Path) -> list[Figure]:
+def memory(data: Path) -> list[FloorFigure]:
     """Each tenth of a trace's time is requested with what had finished before it began."""
     held: dict[str, list[Floats]] = {}
     peaks, asked = [], []
@@ -333,12 +338,12 @@ def memory(data: Path) -> list[Figure]:
     GAINS["memory"] = 1.0 - waste / found["1.5 × largest so far"][0]  # the usual plain one; 1.1 × fails too often
     LEAST_WASTE["memory"] = 1.0 - waste / best
     return [
-        Figure("memory_not_used", waste, "%", best, best),
-        Figure("memory_failures", failures, "%", min(rival[1] for rival in rivals)),
+        FloorFigure("memory_not_used", waste, "%", best, best),
+        FloorFigure("memory_failures", failures, "%", min(rival[1] for rival in rivals)),
     ]
 
 
-def drift(data: Path) -> list[Figure]:
+def drift(data: Path) -> list[FloorFigure]:
     """Trained on down-sampled runs; then each machine turns 30 % slower, and then full-size inputs come."""
     rows, benchmarks = datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     full = rows.source == "test"
@@ -352,8 +357,8 @@ def drift(data: Path) -> list[Figure]:
           f"{lost_both:.1f} %, corrected {after_both:.1f} %")  # fmt: skip
     regained = [100 * (lost - after) / (lost - before), 100 * (lost_both - after_both) / (lost_both - before)]
     return [
-        Figure("drift_slower_machine_regained", regained[0], "%", 80.0, None, higher_is_better=True),
-        Figure("drift_slower_machine_new_sizes_regained", regained[1], "%", 80.0, None, higher_is_better=True),
+        FloorFigure("drift_slower_machine_regained", regained[0], "%", 80.0, None, higher_is_better=True),
+        FloorFigure("drift_slower_machine_new_sizes_regained", regained[1], "%", 80.0, None, higher_is_better=True),
     ]
 
 
@@ -379,7 +384,7 @@ def corrected(rows: Observations, model: runtime.RuntimeModel) -> tuple[float, f
     return tuple(100.0 * float(np.median(part)) for part in (before, lost, after))  # type: ignore[return-value]
 
 
-def unknown_workflow(data: Path) -> list[Figure]:
+def unknown_workflow(data: Path) -> list[FloorFigure]:
     """A workflow that was never profiled: no point, a wide interval. Its coverage is wide on purpose."""
     rows, benchmarks = datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     parts, missed, blind = [], [], []
@@ -392,10 +397,10 @@ def unknown_workflow(data: Path) -> list[Figure]:
     print(f"# middle of the interval, typical factor off: {np.exp(np.median(np.concatenate(missed))):.2f} by likeness "
           f"of names, {np.exp(np.median(np.concatenate(blind))):.2f} by the median of all tasks")  # fmt: skip
     found = HeldOut.pool(parts)
-    return [Figure("lotaru_unknown_workflow_coverage", found.coverage_pct, "%", (87.0, 100.0))]
+    return [FloorFigure("lotaru_unknown_workflow_coverage", found.coverage_pct, "%", (87.0, 100.0))]
 
 
-def speed(data: Path) -> list[Figure]:
+def speed(data: Path) -> list[FloorFigure]:
     """One row at a time: ours compiled, scikit-learn's as the peer, in one process."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -412,9 +417,9 @@ def speed(data: Path) -> list[Figure]:
     theirs = microseconds(lambda: peer.predict(table[:1]), 100)
     print(f"# scikit-learn, one row through 200 trees: {theirs:.0f} µs; the same trees flattened: {boosted:.1f} µs")
     return [
-        Figure("single_row_runtime", ours, "us", 20.0),
-        Figure("single_row_200_trees", boosted, "us", 20.0),
-        Figure("single_row_speedup_over_sklearn", theirs / boosted, "x", 100.0, None, higher_is_better=True),
+        FloorFigure("single_row_runtime", ours, "us", 20.0),
+        FloorFigure("single_row_200_trees", boosted, "us", 20.0),
+        FloorFigure("single_row_speedup_over_sklearn", theirs / boosted, "x", 100.0, None, higher_is_better=True),
     ]
 
 
@@ -430,7 +435,7 @@ def microseconds(call: Callable[[], object], times: int) -> float:
     return float(np.median(rounds))
 
 
-PARTS: dict[str, Callable[[Path], list[Figure]]] = {
+PARTS: dict[str, Callable[[Path], list[FloorFigure]]] = {
     "lotaru": lotaru,
     "nextflow": nextflow,
     "greenfaas": greenfaas,
@@ -442,7 +447,7 @@ PARTS: dict[str, Callable[[Path], list[Figure]]] = {
 }
 
 
-def gain() -> list[Figure]:
+def gain() -> list[FloorFigure]:
     """How far the sets judged in this run lie below their best plain baselines."""
     for name, value in sorted(GAINS.items(), key=lambda entry: entry[1]):
         print(f"# gain over the best plain: {name} {100 * value:.1f} %")
@@ -450,9 +455,11 @@ def gain() -> list[Figure]:
         return []
     typical, strict = (100 * float(np.median(list(part.values()))) for part in (GAINS, GAINS | LEAST_WASTE))
     return [
-        Figure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
-        Figure("gain_over_best_plain_median_memory_by_waste_alone", strict, "%", 15.0, None, higher_is_better=True),
-        Figure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
+        FloorFigure("gain_over_best_plain_median", typical, "%", 15.0, None, higher_is_better=True),
+        FloorFigure(
+            "gain_over_best_plain_median_memory_by_waste_alone", strict, "%", 15.0, None, higher_is_better=True
+        ),
+        FloorFigure("sets_worse_than_best_plain", float(sum(value < -1e-9 for value in GAINS.values())), "sets", 0.0),
     ]
 
 

@@ -42,7 +42,7 @@ SPARE_S = 5.0
 class Job:
     """One run. ``end`` is a time of the machine's clock, ``minutes`` what a run may take."""
 
-    settings: evolve.Settings
+    settings: evolve.EvolutionSettings
     out: Path
     end: float
     minutes: float
@@ -57,7 +57,7 @@ def run(job: Job) -> str:
     return evolve.name_of(job.settings)
 
 
-def part_of(out: Path, settings: evolve.Settings, again: bool) -> int:
+def part_of(out: Path, settings: evolve.EvolutionSettings, again: bool) -> int:
     """Which scenarios are next: those after the ones of the checkpoint that a run goes on from."""
     path = out / f"{evolve.name_of(settings)}.checkpoint.npz"
     if not again or not path.is_file():
@@ -73,7 +73,7 @@ def jobs(given: argparse.Namespace, end: float) -> list[Job]:
     minutes = (given.wall - SPARE_S / 60.0) / turns
     made = []
     for fold, seed in many:
-        settings = evolve.Settings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net)
+        settings = evolve.EvolutionSettings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net)
         settings = replace(settings, part=part_of(given.out, settings, given.resume))
         made.append(Job(settings, given.out, end, minutes, given.resume))
     return made
@@ -158,7 +158,7 @@ def main() -> None:
 
 def warm_up() -> None:
     """Compile once, before many processes would at the same time."""
-    evolve.judges(evolve.Settings(tasks=60, longest_s=60.0), evolve.FIRST_SEED + 999, 1, False)
+    evolve.judges(evolve.EvolutionSettings(tasks=60, longest_s=60.0), evolve.FIRST_SEED + 999, 1, False)
 
 
 def report(out: Path) -> None:

@@ -55,7 +55,7 @@ def main() -> int:
     def save(document: Mapping[str, object]) -> None:
         target.write_text(json.dumps(dict(document) | {"python": platform.python_version()}, indent=1))
 
-    settings = gpu_profile.Settings(deadline_s=arguments.seconds)
+    settings = gpu_profile.GpuProfileSettings(deadline_s=arguments.seconds)
     document = gpu_profile.GpuProfiler(meter, program, started_mps, save, settings).measure()
     print(summary(document))
     return 0

@@ -15,7 +15,7 @@ from wattflow.runtime.connection import Connection  # noqa: E402
 from wattflow.runtime.drivers.agents import AgentsDriver  # noqa: E402
 from wattflow.runtime.home import Home  # noqa: E402
 from wattflow.server.serve import serve  # noqa: E402
-from wattflow.server.settings import Settings, listen  # noqa: E402
+from wattflow.server.settings import ServerSettings, listen  # noqa: E402
 
 pytestmark = pytest.mark.xdist_group("runtime")
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("runtime")
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     place = Home(tmp_path_factory.mktemp("api"))
-    settings = Settings(home=place, policy="fifo")
+    settings = ServerSettings(home=place, policy="fifo")
     thread = threading.Thread(target=serve, args=(settings, AgentsDriver(), listen(settings)), daemon=True)
     thread.start()
     end = asyncio.new_event_loop()

@@ -177,8 +177,12 @@ def test_a_workflow_file_runs_and_its_run_is_a_run(home: Path, tmp_path: Path) -
     workflow = next(row for row in listed if row["name"] == "little")
     assert workflow["state"] == "done" and workflow["tasks"] == {"done": 2}
     assert cli(home, "logs", f"{workflow['id']}/read").stdout == "hi\n"
-    compared = cli(home, "compare", str(out), "-p", "fifo,eft", "-o", "json")
+    report = tmp_path / "report.html"
+    compared = cli(home, "compare", str(out), "-p", "fifo,eft", "-o", "json", "--report", str(report))
     assert compared.returncode == 0, compared.stderr
+    assert "(real)</b> is real, all others are <b>simulated</b>" in report.read_text()
+    again = cli(home, "compare", str(out), "-p", "fifo", "--report", str(report))
+    assert again.returncode == 2 and "--force" in again.stderr
     lines = json.loads(compared.stdout)["rows"]
     assert [line["simulated"] for line in lines] == [False, *[True] * (len(lines) - 1)] and len(lines) >= 3
     assert all(line["makespan_s"] > 0 and line["energy_j"] > 0 for line in lines)
@@ -191,11 +195,17 @@ def test_a_finished_workflow_is_wfformat_with_joules(home: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     document = read_document(out)
     assert [task.id for task in document.tasks] == ["write", "read"] and document.tasks[1].parents == ("write",)
-    assert all(task.runtime_s > 0 and task.energy_j is not None for task in document.tasks)
+    assert all(
+        task.runtime_s is not None and task.runtime_s > 0 and task.energy_j is not None for task in document.tasks
+    )
     assert all(task.machine == document.machines[0].name and task.energy_provenance for task in document.tasks)
-    assert document.makespan_s is not None and document.makespan_s >= sum(task.runtime_s for task in document.tasks)
+    assert document.makespan_s is not None and document.makespan_s >= sum(
+        task.runtime_s or 0.0 for task in document.tasks
+    )
     assert document.executed_at is not None and not document.executed_at.startswith("1970")
-    assert document.tasks[1].start_s >= document.tasks[0].start_s + document.tasks[0].runtime_s
+    first, second = document.tasks
+    assert first.start_s is not None and first.runtime_s is not None and second.start_s is not None
+    assert second.start_s >= first.start_s + first.runtime_s
 
 
 def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tmp_path: Path) -> None:

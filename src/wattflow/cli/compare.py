@@ -87,7 +87,8 @@ def compare(
     from wattflow.lab.show.tables import metric_names
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)
-    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out):
+    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out,
+                                                                                  report, force, quiet):  # fmt: skip
         return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
@@ -119,22 +120,31 @@ def compare(
         remark(f"note: {note}", quiet)
 
 
-def real_run(path: str, policies: str, form: o.Form, out: Path | None) -> bool:
+def real_run(
+    path: str, policies: str, form: o.Form, out: Path | None, report: Path | None, force: bool, quiet: bool
+) -> bool:
     """A real run beside its simulations; False where the file is none."""
     from dataclasses import asdict
 
-    from wattflow.lab.compare.real import beside_simulated
+    from wattflow.lab.compare.real import beside_simulated, real_comparison
     from wattflow.lab.run.run_file import is_run, read_run
     from wattflow.lab.show.tables import beside_table
 
     if not is_run(path):
         return False
-    chosen = ("fifo", "least-energy", "eft", "most-allocated", "round-robin") if policies == "all" else None
-    lines = beside_simulated(read_run(path), chosen or o.names_of(policies))
+    never_onto([path], out, report)
+    if report is not None:
+        check_outputs(force, report)
+    some = ("fifo", "least-energy", "eft", "most-allocated", "round-robin")
+    chosen = some if policies == "all" else o.names_of(policies)
+    saved = read_run(path)
+    lines = beside_simulated(saved, chosen)
     if form is o.Form.table:
         print_tables([beside_table(lines, f"{path}: real and simulated")])
     else:
         deliver([asdict(line) for line in lines], form, out, {"run": path})
+    if report is not None:
+        write(real_comparison(saved, chosen), report, quiet, f"{path}: real and simulated")
     return True
 
 

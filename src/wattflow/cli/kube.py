@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from wattflow.kube.access import Access
     from wattflow.kube.frame.part import Part
-    from wattflow.kube.settings import Settings
+    from wattflow.kube.settings import SchedulerSettings
     from wattflow.runtime.agent import Agent
 
 app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
@@ -66,7 +66,7 @@ def scheduler(
     from wattflow.policy import registry
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
-    chosen: Settings = settings.read(config) if config is not None else settings.Settings()
+    chosen: SchedulerSettings = settings.read(config) if config is not None else settings.SchedulerSettings()
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
@@ -89,7 +89,7 @@ def scheduler(
         runner.run(job)
 
 
-def _part(frame: str, chosen: Settings, placer: int, broker: bool) -> Part:
+def _part(frame: str, chosen: SchedulerSettings, placer: int, broker: bool) -> Part:
     """The part that one process has in a frame."""
     from wattflow.frames.library import load_frame
     from wattflow.kube.frame.part import Part

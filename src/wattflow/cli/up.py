@@ -94,7 +94,7 @@ def up(
 
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
-    from wattflow.server.settings import Settings, listen
+    from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
     if policy != POLICY:
@@ -109,7 +109,7 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     keep_s = _duration(keep)
     place.make()
-    settings = Settings(home=place, host=host, port=port)
+    settings = ServerSettings(home=place, host=host, port=port)
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip

@@ -15,6 +15,10 @@ from wattflow.model import units
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's number, or WORKFLOW/KEY.")]
 
+NO_NODES = (
+    "no nodes yet; an agent that was just started takes a second or two (its log: agent.log in the folder of `up`)"
+)
+
 
 def ps(
     workflow: Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="Show its tasks.")] = None,
@@ -99,7 +103,7 @@ def nodes(
     form = chosen_form(output, out, force)
     rows = connect(home, server, token_file).call("GET", "/v1/nodes")
     shown = [_node(row) for row in rows] if form is o.Form.table else rows
-    show(shown, ("name", "state", "cpus", "memory", "devices", "running", "busy", "watts"), form, out, "no nodes")
+    show(shown, ("name", "state", "cpus", "memory", "devices", "running", "busy", "watts"), form, out, NO_NODES)
 
 
 def top(
@@ -118,7 +122,7 @@ def top(
             typer.echo("\033[2J\033[H", nl=False)
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
         typer.echo(f"{status['running']} running, {status['waiting']} waiting, policy {status['policy']}{trouble}")
-        show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.Form.table, None, "no nodes")
+        show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.Form.table, None, NO_NODES)
         if once:
             return
         time.sleep(every)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
-from wattflow.engine.settings import QUEUES, SELECTIONS, Settings
+from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Device, Node
@@ -54,13 +54,13 @@ class Names:
     models: dict[str, int]
 
 
-def build_state(workload: Workload, cluster: Cluster, settings: Settings | None = None) -> State:
+def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings | None = None) -> State:
     """A State at time 0: nothing arrived, every node on and empty."""
-    return _Builder(workload, cluster, settings or Settings()).build()
+    return _Builder(workload, cluster, settings or PolicySettings()).build()
 
 
 class _Builder:
-    def __init__(self, workload: Workload, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, workload: Workload, cluster: Cluster, settings: PolicySettings) -> None:
         self.workload, self.cluster, self.settings = workload, cluster, settings
         self.tables: dict[str, Any] = {}
         variants = [v for shape in workload.shapes for v in shape.variants]

@@ -9,7 +9,7 @@ SELECTIONS = ("ordered", "best_pair")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PolicySettings:
     """Flags and offers.
 
     Attributes:

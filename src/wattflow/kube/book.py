@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from wattflow.kube import accounting, gpus, objects, power
+from wattflow.kube import accounting, gangs, gpus, objects, power
 from wattflow.kube.decider import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
+from wattflow.kube.grouping import Groups, Rules
 from wattflow.kube.reflect import DELETED
 from wattflow.model.profile import PowerProfile
 
@@ -65,7 +66,8 @@ class Book:
     live: bool = True
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
-    _shy: dict[str, objects.Pod] = field(default_factory=dict)
+    _groups: Groups = field(default_factory=Groups)
+    _rules: dict[str, Rules] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
@@ -79,8 +81,7 @@ class Book:
             self.cluster.nodes.pop(name, None)
             if self.live:
                 self.decider.drop_node(name)
-            for uid in self._by_node.get(name, ()):
-                self.records[uid].held = False
+            self._let_go(name)
             return
         view = self.cluster.nodes.get(name)
         if view is None:
@@ -95,8 +96,7 @@ class Book:
         view.allocatable = accounting.node_allocatable(node)
         if served and not self.serves(node) and self.live:
             self.decider.drop_node(name)
-            for uid in self._by_node.get(name, ()):
-                self.records[uid].held = False
+            self._let_go(name)
         self.tell_node(view)
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
@@ -126,14 +126,15 @@ class Book:
         for view in self.cluster.nodes.values():
             self.tell_node(view)
         self.decider.past([pod for pod in pods if pod.status.phase == "Succeeded" and self.owns(pod)])
+        ours = [record for record in self.records.values() if not record.held and self.owns(record.pod)]
+        rules = {record.pod.metadata.uid: self._rules_of(record.pod) for record in ours}
         running = [
-            (Wanted(record.pod, record.amounts, None, left_s(record.pod)), record.node)
-            for record in self.records.values()
-            if not record.held and self.owns(record.pod)
+            (Wanted(one.pod, one.amounts, None, left_s(one.pod), rules[one.pod.metadata.uid]), one.node) for one in ours
         ]
         held = self.decider.adopt(running, now_s) if running else set()
         for uid in held:
-            self.records[uid].held = True
+            self.records[uid].held, self._rules[uid] = True, rules[uid]
+            self._count(self.records[uid])
         self._dirty.update(name for name, uids in self._by_node.items() if uids)
         for pod in list(self.waiting.values()):
             self._want(pod)
@@ -171,7 +172,7 @@ class Book:
             self._take(uid)
             self.waiting[uid] = record.pod = _noted(record.pod, {gpus.INDEX: None})
             self.since_s.setdefault(uid, now_s)
-            if self._is_counted(record.pod):
+            if self._unsure(record.pod):
                 self._counted[uid] = -1
 
     def against(self, record: Record) -> str | None:
@@ -249,7 +250,8 @@ class Book:
         if not self.live:
             return
         nodes = None
-        if self._is_counted(pod):
+        rules = self._rules[uid] = self._rules_of(pod)
+        if self._groups.unsure(pod, rules):
             self._counted[uid] = self.version
             asked = feasible.Question.of(pod, self.cluster)
             views = self.cluster.nodes.items()
@@ -257,13 +259,49 @@ class Book:
         else:
             self._counted.pop(uid, None)
         amounts = self._amounts[uid] = accounting.pod_requests(pod)
-        self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod)))
+        self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod), rules))
+
+    def _rules_of(self, pod: objects.Pod) -> Rules:
+        """What the engine counts for a pod; pods that wait and are in a group that has a name only now are told anew.
+
+        Parts of a gang are placed as one task, so they stay with the filters.
+        """
+        if gangs.gang_of(pod) is not None:
+            return Rules(whole=not feasible.is_counted(pod))
+        new = self._groups.register(pod, self.owns(pod))
+        if new:
+            for record in self.records.values():
+                self._count(record, new)
+            for other in self._groups.members(new, self.waiting.values()):
+                if other.metadata.uid != pod.metadata.uid and other.metadata.uid in self._rules:
+                    self._counted[other.metadata.uid] = -1
+        return self._groups.rules(pod)
+
+    def _unsure(self, pod: objects.Pod) -> bool:
+        """Whether the filters that count pods must be asked."""
+        return self._groups.unsure(pod, self._rules.get(pod.metadata.uid) or self._rules_of(pod))
+
+    def _count(self, record: Record, names: Iterable[str] | None = None) -> None:
+        """A pod is on a node: the engine counts it, or it is unseen, which concerns those that wait."""
+        carried = self._rules.get(record.pod.metadata.uid) if record.held else None
+        changed = self._groups.placed(record.pod, carried, names)
+        if changed:
+            for uid, rules in self._rules.items():
+                if uid in self.waiting and not rules.named.union(rules.groups).isdisjoint(changed):
+                    self._counted[uid] = -1
+
+    def _let_go(self, node: str) -> None:
+        """The decider no longer holds what is on a node."""
+        for uid in self._by_node.get(node, ()):
+            self.records[uid].held = False
+            self._count(self.records[uid])
 
     def _unwant(self, uid: str) -> None:
         self.kept.pop(uid, None)
         self.gated.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
+        self._drop_rules(uid)
         self._amounts.pop(uid, None)
         self.since_s.pop(uid, None)
         if self.waiting.pop(uid, None) is not None:
@@ -278,6 +316,7 @@ class Book:
                 self.decider.refused(uid, float("inf"))
                 self.decider.unwant(uid)
             self._take(uid)
+            self._drop_rules(uid)
             record = None
         if record is None:
             self._unwant(uid)
@@ -307,9 +346,14 @@ class Book:
             self._unwant(uid)
             return
         self._take(uid)
+        self._drop_rules(uid)
         self.since_s.pop(uid, None)
         if record.held:
             self.decider.ended(uid)
+
+    def _drop_rules(self, uid: str) -> None:
+        self._rules.pop(uid, None)
+        self._groups.forget(uid)
 
     def _put(self, record: Record) -> None:
         uid = record.pod.metadata.uid
@@ -318,8 +362,11 @@ class Book:
         view = self.cluster.nodes.get(record.node)
         if view is not None:
             view.add(record.pod, record.amounts)
-        if interpod.anti_affinity_terms(record.pod):
-            self._shy[uid] = record.pod
+        shy = bool(interpod.anti_affinity_terms(record.pod))
+        if shy and uid not in self._rules:
+            self._rules_of(record.pod)
+        if shy or len(self._groups):  # tens of thousands come at a start, most of them plain
+            self._count(record)
         if not record.held:
             self._dirty.add(record.node)
         self.version += 1
@@ -330,7 +377,7 @@ class Book:
         view = self.cluster.nodes.get(record.node)
         if view is not None:
             view.remove(uid)
-        self._shy.pop(uid, None)
+        self._groups.left(uid)
         if not record.held:
             self._dirty.add(record.node)
         self.version += 1
@@ -344,23 +391,13 @@ class Book:
                     total[name] = total.get(name, 0) + value
         return total
 
-    def _is_counted(self, pod: objects.Pod) -> bool:
-        if feasible.is_counted(pod):
-            return True
-        names = self.cluster.namespaces
-        return any(
-            interpod.selects(term, other, pod, names)
-            for other in self._shy.values()
-            for term in interpod.anti_affinity_terms(other)
-        )
-
     def _against(self, pod: objects.Pod, amounts: accounting.Amounts, view: snapshot.NodeView) -> str | None:
         """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any."""
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
         reason = feasible.standing(pod, view.node)
-        if reason is None and self._is_counted(pod):
+        if reason is None and self._unsure(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason
 

@@ -239,7 +239,7 @@ class EngineDecider:
             self._begun.add(gang[0])
         # as it was before its binding: the node is no wish of it, and those after it may go elsewhere
         pod = msgspec.structs.replace(wanted.pod, spec=msgspec.structs.replace(wanted.pod.spec, node_name=""))
-        shape = self._shape(Wanted(pod, wanted.amounts))
+        shape = self._shape(Wanted(pod, wanted.amounts, rules=wanted.rules))
         found = self._structure.enter(pod, shape, self._now_s) if self._structure else None
         if found is None:
             tag = next(self._tags)
@@ -446,16 +446,16 @@ class EngineDecider:
     def _shape(self, wanted: Wanted, parts: int = 1) -> int:
         pod, amounts = wanted.pod, wanted.amounts
         level = self._level(pod)
-        wish = wishes.constraint(pod, wanted.nodes)
+        wish, groups = wishes.constraint(pod, wanted.nodes, wanted.rules), wanted.rules.groups
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
-        key = (tuple(sorted(amounts.items())), wish, function, level, parts)
+        key = (tuple(sorted(amounts.items())), wish, function, level, parts, groups)
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
         variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
         rule = self.engine.constraint(wish)
-        shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts)
+        shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts, groups=groups)
         if wanted.nodes is not None:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape

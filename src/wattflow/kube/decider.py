@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from wattflow.kube import accounting, objects
+from wattflow.kube.grouping import NONE, Rules
 from wattflow.live.protocol import Power
 from wattflow.model.profile import PowerProfile
 
@@ -21,12 +22,14 @@ class Wanted:
     Attributes:
         nodes: Only these may take it now (filters that count pods); None leaves it to the standing ones.
         estimate_s: Expected runtime, None where unknown.
+        rules: What whoever decides counts of other pods by itself.
     """
 
     pod: objects.Pod
     amounts: accounting.Amounts
     nodes: tuple[str, ...] | None = None
     estimate_s: float | None = None
+    rules: Rules = NONE
 
 
 class Choice(NamedTuple):

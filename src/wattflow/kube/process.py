@@ -31,7 +31,7 @@ from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import Rehearsing, is_meant
 from wattflow.live.twin import Twin
 from wattflow.model.cluster import Sleep
@@ -48,7 +48,7 @@ _NEEDS: tuple[tuple[str, str, str], ...] = (
 _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 
 
-async def missing(client: Client, chosen: Settings, role: Role | None = None) -> list[Problem]:
+async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """What the cluster or our rights lack, all at once."""
     found = []
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
@@ -99,7 +99,7 @@ async def missing(client: Client, chosen: Settings, role: Role | None = None) ->
     return found
 
 
-async def check(where: Access, chosen: Settings, role: Role | None = None) -> None:
+async def check(where: Access, chosen: SchedulerSettings, role: Role | None = None) -> None:
     """Raise InvalidInput with everything that is missing."""
     async with Client(where) as client:
         problems = await missing(client, chosen, role)
@@ -107,7 +107,7 @@ async def check(where: Access, chosen: Settings, role: Role | None = None) -> No
         raise InvalidInput(where.server, problems)
 
 
-def make(client: Client, chosen: Settings, role: Role | None = None) -> Scheduler:
+def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> Scheduler:
     """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
@@ -140,7 +140,7 @@ def make(client: Client, chosen: Settings, role: Role | None = None) -> Schedule
     return scheduler
 
 
-async def run(where: Access, chosen: Settings, config: Path | None = None, role: Role | None = None) -> None:
+async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
     """Run until SIGTERM or SIGINT; the lease is given back."""
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
         problems = await missing(client, chosen, role)
@@ -165,7 +165,7 @@ async def _until_told(job: Coroutine[None, None, None]) -> None:
         await task
 
 
-async def run_broker(where: Access, chosen: Settings, frame: Frame) -> None:
+async def run_broker(where: Access, chosen: SchedulerSettings, frame: Frame) -> None:
     """Run a frame's broker until SIGTERM or SIGINT."""
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst) as client:
         leader = Leader(
@@ -194,7 +194,7 @@ async def follow(config: Path, scheduler: Scheduler) -> None:
             log.error("configuration not taken over: %s", error)
 
 
-def reload(scheduler: Scheduler, new: Settings) -> None:
+def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",

@@ -34,7 +34,7 @@ from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
 from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.sleeping import Sleeper
 from wattflow.live.protocol import Power
 
@@ -60,7 +60,7 @@ class Scheduler:
     """One scheduler over one cluster. `run` goes on until cancelled."""
 
     client: Client
-    settings: Settings
+    settings: SchedulerSettings
     decider: Decider
     watts: Watts = field(default_factory=Watts)
     metrics: Metrics = field(default_factory=Metrics)

@@ -18,7 +18,7 @@ MODES = ("schedule", "shadow", "extender")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SchedulerSettings:
     """What a scheduler runs with. ``docs/kube.md`` describes every key.
 
     Attributes:
@@ -91,7 +91,7 @@ class Settings:
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
 
-def read(path: Path) -> Settings:
+def read(path: Path) -> SchedulerSettings:
     """Read a file. Raises InvalidInput with all of its problems."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ def read(path: Path) -> Settings:
     return parse(text, str(path))
 
 
-def parse(text: str, source: str = "configuration") -> Settings:
+def parse(text: str, source: str = "configuration") -> SchedulerSettings:
     """Read settings from TOML text."""
     try:
         data = tomllib.loads(text)
@@ -113,8 +113,8 @@ def parse(text: str, source: str = "configuration") -> Settings:
     return settings
 
 
-def _read(root: StrictTable) -> Settings:
-    base = Settings()
+def _read(root: StrictTable) -> SchedulerSettings:
+    base = SchedulerSettings()
     found: dict[str, object] = {
         "name": root.text("name", base.name),
         "mode": root.choice("mode", MODES, base.mode),
@@ -153,7 +153,7 @@ def _read(root: StrictTable) -> Settings:
         if table is not None:
             found |= _section(table, keys, base)
     root.finish()
-    settings = Settings(**found)  # type: ignore[arg-type]
+    settings = SchedulerSettings(**found)  # type: ignore[arg-type]
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
     if settings.default_profile:
@@ -173,7 +173,7 @@ def _read(root: StrictTable) -> Settings:
     return settings
 
 
-def _section(table: StrictTable, keys: tuple[str, ...], base: Settings) -> dict[str, object]:
+def _section(table: StrictTable, keys: tuple[str, ...], base: SchedulerSettings) -> dict[str, object]:
     found: dict[str, object] = {}
     for key in keys:
         if not table.has(key):

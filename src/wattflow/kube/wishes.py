@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wattflow.kube import objects
+from wattflow.kube.grouping import NONE, Rules
 from wattflow.live import protocol
 
 NAME = "metadata.name"
@@ -14,14 +15,19 @@ _CORDON = protocol.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _NEVER = (protocol.Match(NAME, "in", ()),)
 
 
-def constraint(pod: objects.Pod, nodes: tuple[str, ...] | None) -> protocol.Constraint:
-    """Where the pod may go as far as nodes themselves say; ``nodes`` narrows it to what counts of pods allow."""
+def constraint(pod: objects.Pod, nodes: tuple[str, ...] | None, rules: Rules = NONE) -> protocol.Constraint:
+    """Where the pod may go as far as nodes themselves and the engine's counters say.
+
+    ``nodes`` narrows it to what the filters that count pods allow.
+    """
     if nodes is not None and not nodes:
         return protocol.Constraint(any_of=(_NEVER,))
     return protocol.Constraint(
         any_of=_any_of(pod),
         nodes=nodes or (),
         tolerates=tuple(_toleration(one) for one in pod.spec.tolerations if one.operator in ("", "Equal", "Exists")),
+        apart=rules.apart,
+        together=rules.together,
         prefer=tuple(_preferences(pod)),
     )
 

@@ -48,7 +48,7 @@ CORE_W = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EvolutionSettings:
     """How to train.
 
     Attributes:
@@ -129,7 +129,7 @@ def wish(seed: int) -> Wish:
     return Wish(response, makespan)
 
 
-def judges(settings: Settings, first_seed: int, count: int, mixed: bool = True) -> list[Judge]:
+def judges(settings: EvolutionSettings, first_seed: int, count: int, mixed: bool = True) -> list[Judge]:
     """Scenarios with their references, drawn and simulated once; those that take long are left to judging."""
     allowed = training_applications(settings.fold)
     made: list[Judge] = []
@@ -142,7 +142,7 @@ def judges(settings: Settings, first_seed: int, count: int, mixed: bool = True) 
     return made
 
 
-def quick(one: Judge, settings: Settings) -> bool:
+def quick(one: Judge, settings: EvolutionSettings) -> bool:
     """Whether a simulation takes no longer than it may."""
     one.trial.run()
     began = time.thread_time()
@@ -172,7 +172,7 @@ def movable(warm: bool, size: int = weights.SIZE) -> Floats:
 class Trainer:
     """One run of training."""
 
-    def __init__(self, settings: Settings, workers: int = 1, progress: Progress | None = None) -> None:
+    def __init__(self, settings: EvolutionSettings, workers: int = 1, progress: Progress | None = None) -> None:
         self.settings = settings
         self.progress = progress or start(settings.seed, settings.net)
         self.size = len(self.progress.theta)
@@ -256,7 +256,7 @@ class Trainer:
         }
 
 
-def save(path: Path, progress: Progress, settings: Settings) -> None:
+def save(path: Path, progress: Progress, settings: EvolutionSettings) -> None:
     """A checkpoint: plain arrays and JSON."""
     arrays = {name: getattr(progress, name) for name in ("theta", "first", "second", "mean", "best")}
     rest = {k: getattr(progress, k) for k in ("generation", "seconds", "cpu_s", "simulations", "best_reward", "price")}
@@ -279,7 +279,7 @@ def settings_of(path: Path) -> dict[str, Any]:
         return found
 
 
-def card(progress: Progress, settings: Settings) -> dict[str, Any]:
+def card(progress: Progress, settings: EvolutionSettings) -> dict[str, Any]:
     """What the weights were made from, for their file."""
     return {
         "trainer": "evolution strategies",
@@ -297,7 +297,7 @@ def card(progress: Progress, settings: Settings) -> dict[str, Any]:
     }
 
 
-def name_of(settings: Settings) -> str:
+def name_of(settings: EvolutionSettings) -> str:
     """The name of a run's files."""
     return f"fold-{settings.fold}-seed-{settings.seed}" if settings.fold >= 0 else f"all-seed-{settings.seed}"
 
@@ -305,7 +305,7 @@ def name_of(settings: Settings) -> str:
 COLUMNS = ("generation", "seconds", "reward", "gain", "energy", "kept", "flagship_kept", "best", "price")
 
 
-def train(settings: Settings, out: Path, minutes: float, workers: int = 1, again: bool = False) -> Progress:
+def train(settings: EvolutionSettings, out: Path, minutes: float, workers: int = 1, again: bool = False) -> Progress:
     """Train for so long; writes ``NAME.checkpoint.npz``, ``NAME.csv`` (the curve) and ``NAME.npz`` (the weights)."""
     out.mkdir(parents=True, exist_ok=True)
     name = name_of(settings)
@@ -359,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/learned"))
     given = parser.parse_args(arguments)
-    settings = Settings(fold=given.fold, seed=given.seed, pool=given.pool)
+    settings = EvolutionSettings(fold=given.fold, seed=given.seed, pool=given.pool)
     train(settings, given.out, given.minutes, given.workers, given.resume)
 
 

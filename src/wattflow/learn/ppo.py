@@ -39,7 +39,7 @@ HIDDEN = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PpoSettings:
     """The usual numbers of PPO."""
 
     fold: int = -1
@@ -129,7 +129,7 @@ def gains(batch: Batch, last: Any, discount: float, trace: float) -> Any:
 class Trainer:
     """Streams, network and optimiser."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PpoSettings) -> None:
         self.settings = settings
         allowed = evolve.training_applications(settings.fold)
         self.env = SchedulingVectorEnv(
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("out/ppo"))
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(Settings(fold=given.fold, seed=given.seed))
+    trainer = Trainer(PpoSettings(fold=given.fold, seed=given.seed))
     began = time.monotonic()
     with (given.out / "ppo.csv").open("w", newline="", encoding="utf-8") as stream:
         curve = csv.writer(stream)

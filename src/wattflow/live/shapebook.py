@@ -12,7 +12,7 @@ import numpy as np
 
 from wattflow.engine import build
 from wattflow.engine.build import Names, container_table
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import State
 from wattflow.live.growth import Extents, grown
 from wattflow.live.nodebook import NodeBook, intern_bit
@@ -36,7 +36,7 @@ class ShapeFacts:
 class ShapeBook:
     """Rows of shapes, variants and functions."""
 
-    def __init__(self, state: State, names: Names, nodes: NodeBook, settings: Settings) -> None:
+    def __init__(self, state: State, names: Names, nodes: NodeBook, settings: PolicySettings) -> None:
         self.state, self.names, self.nodes, self.settings = state, names, nodes, settings
         self.facts: dict[int, ShapeFacts] = {}
         self.functions: list[Function] = []
@@ -156,7 +156,7 @@ class ShapeBook:
         row.counts_n = len(facts.counts)
         row.likeness = _likeness(row, state.variant_counts[v])
 
-    def offer_again(self, settings: Settings) -> None:
+    def offer_again(self, settings: PolicySettings) -> None:
         """Another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
         state = self.state
         old = {row: (int(state.shapes.variant_first[row]), int(state.shapes.variant_n[row])) for row in self.facts}

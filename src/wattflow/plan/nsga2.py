@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
@@ -187,7 +187,7 @@ def _undominated(costs: Floats) -> NDArray[np.int64]:
 
 GENES = 3
 """Of each task: node, place in the queue, offer."""
-SETTINGS = Settings(frequencies=(0, 1, 2))
+SETTINGS = PolicySettings(frequencies=(0, 1, 2))
 """Offers are the variants of a task, each at three frequency levels where the node has them."""
 PARAMS: Mapping[str, float] = {"population": 20.0, "generations": 10.0, "seed": 1.0}
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import why_not
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Workload
@@ -63,9 +63,9 @@ class Offers:
     enter_j: Floats
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> PolicySettings:
         """Settings under which the engine numbers its offers alike."""
-        return Settings(frequencies=tuple(range(self.levels)), wakes=True)
+        return PolicySettings(frequencies=tuple(range(self.levels)), wakes=True)
 
 
 def offers(workload: Workload, cluster: Cluster) -> Offers:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
 from wattflow.plan import offers
 from wattflow.plan.offers import Floats, Longs
@@ -103,7 +103,7 @@ def act(state):  # type: ignore[no-untyped-def]
             effects.order_sleep(state, node)
 
 
-def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: Settings) -> Policy:
+def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:
     """A policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
 
     def prepare(state: Any, cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import unknown_name
 from wattflow.model.workload import Workload
@@ -119,7 +119,7 @@ class Policy:
     act: Act | None = None
     rank: Rank | None = None
     plan: Planner | None = None
-    settings: Settings = Settings()
+    settings: PolicySettings = PolicySettings()
     params: Mapping[str, float] = field(default_factory=dict)
     sleep_after_s: float | None = None
     compiled: bool = True
@@ -152,7 +152,7 @@ def policy(
     priority: Priority | None = None,
     act: Act | None = None,
     compiled: bool = True,
-    settings: Settings | None = None,
+    settings: PolicySettings | None = None,
     params: Mapping[str, float] | None = None,
 ) -> Callable[[Score], Policy]:
     """Make a policy from a score function: ``@policy("mine") def mine(state, task, variant, out): …``."""
@@ -166,7 +166,7 @@ def policy(
             priority=priority,
             act=act,
             compiled=compiled,
-            settings=settings or Settings(),
+            settings=settings or PolicySettings(),
             params=params or {},
         )
 

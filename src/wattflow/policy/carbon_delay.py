@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import effects, series, view
 from wattflow.policy.base import Policy
@@ -88,7 +88,7 @@ CARBON_DELAY = Policy(
     "waits for cleaner electricity within a bound",
     "10.1145/3464298.3493399",
     score=score,
-    settings=Settings(parks=True),
+    settings=PolicySettings(parks=True),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,

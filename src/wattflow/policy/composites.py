@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import min_min, view
 from wattflow.policy.base import Policy
 from wattflow.policy.wattflow import WATTFLOW
 from wattflow.policy.workflow_order import by_path, by_work
 
 DIAL = view.dials(second=20.0)
-WAKES = Settings(wakes=True)
-THRIFTY = Settings(wakes=True, frequencies=(0, 1, 2))
+WAKES = PolicySettings(wakes=True)
+THRIFTY = PolicySettings(wakes=True, frequencies=(0, 1, 2))
 
 
 def priced(state, task, variant, out):

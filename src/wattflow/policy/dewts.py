@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import planning
@@ -27,7 +27,7 @@ from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning import reclaim
 from wattflow.policy.planning.facts import Floats, Longs, Slots
 
-SETTINGS = Settings(frequencies=(0, 1, 2, 3, 4, 5, 6, 7))
+SETTINGS = PolicySettings(frequencies=(0, 1, 2, 3, 4, 5, 6, 7))
 
 
 def node_order(problem: planning.Problem, slots: Slots) -> Longs:

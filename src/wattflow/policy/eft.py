@@ -8,15 +8,15 @@ O(candidates) per task; ties go to the lower index.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import min_min
 from wattflow.policy.base import Policy
 
-EFT = Policy("eft", "each task where it ends first", score=min_min.score, settings=Settings(wakes=True))
+EFT = Policy("eft", "each task where it ends first", score=min_min.score, settings=PolicySettings(wakes=True))
 EFT_SLEEP = Policy(
     "eft-sleep",
     "each task where it ends first; nodes sleep after idling two minutes",
     score=min_min.score,
-    settings=Settings(wakes=True),
+    settings=PolicySettings(wakes=True),
     sleep_after_s=120.0,
 )

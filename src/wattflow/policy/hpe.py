@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
@@ -81,20 +81,20 @@ HPE = Policy(
     "hpe",
     "Algorithm 1: fewest added watts by profile, 80 % of the request guaranteed",
     score=score,
-    settings=Settings(guarantees=(0.8,)),
+    settings=PolicySettings(guarantees=(0.8,)),
 )
 HPE_SLEEP = Policy(
     "hpe-sleep",
     "Algorithm 1, and nodes sleep after idling half a minute",
     score=score,
-    settings=Settings(guarantees=(0.8,)),
+    settings=PolicySettings(guarantees=(0.8,)),
     sleep_after_s=30.0,
 )
 HPE_DIAL = Policy(
     "hpe-dial",
     "Algorithm 1 with a guarantee of 60–100 % by each task's slack",
     score=score_dial,
-    settings=Settings(guarantees=(1.0, 0.9, 0.8, 0.7, 0.6)),
+    settings=PolicySettings(guarantees=(1.0, 0.9, 0.8, 0.7, 0.6)),
     params=DIAL.defaults,
     slack=True,
 )

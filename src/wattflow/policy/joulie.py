@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
@@ -128,7 +128,7 @@ JOULIE = Policy(
     "power headroom, cooling stress and power trends, as Joulie's extender scores",
     score=score,
     act=act,
-    settings=Settings(grouped=False),
+    settings=PolicySettings(grouped=False),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
@@ -138,7 +138,7 @@ JOULIE_CAPS = Policy(
     "Joulie's score with a part of the nodes capped",
     score=score,
     act=act,
-    settings=Settings(grouped=False),
+    settings=PolicySettings(grouped=False),
     params={**DIAL.defaults, "performance": 0.4},
     prepare=prepare,
     slack=True,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
@@ -91,6 +91,6 @@ KUBERNETES = Policy(
     "kubernetes",
     "kube-scheduler's default scoring: least allocated and balanced",
     score=score,
-    settings=Settings(pods=PODS, samples=True, local=True),
+    settings=PolicySettings(pods=PODS, samples=True, local=True),
     terms={"allocated": allocated, "imbalance": imbalance},
 )

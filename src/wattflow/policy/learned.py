@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import attending, effects, patient, placing, view, wattflow, weights
 from wattflow.policy.base import Policy
@@ -354,7 +354,7 @@ LEARNED = Policy(
     priority=priority,
     act=act,
     rank=wattflow.rank,
-    settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
+    settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,

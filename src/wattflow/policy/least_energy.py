@@ -8,7 +8,7 @@ lower index. A node without a profile is used only where none with one fits.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import terms, view
 from wattflow.policy.base import Policy
 
@@ -23,14 +23,14 @@ LEAST_ENERGY = Policy(
     "least-energy",
     "fewest added joules, wake and cold start included",
     score=score,
-    settings=Settings(wakes=True),
+    settings=PolicySettings(wakes=True),
     terms=terms.JOULES,
 )
 LEAST_ENERGY_SLEEP = Policy(
     "least-energy-sleep",
     "least energy, and nodes sleep after idling half a minute",
     score=score,
-    settings=Settings(wakes=True),
+    settings=PolicySettings(wakes=True),
     sleep_after_s=30.0,
     terms=terms.JOULES,
 )

@@ -6,7 +6,7 @@ index.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
@@ -17,8 +17,8 @@ def score(state, task, variant, out):
         out[c] = view.load(state, c)
 
 
-FIFO = Policy("fifo", "first in, first out on the least loaded node", score=score, settings=Settings(local=True))
+FIFO = Policy("fifo", "first in, first out on the least loaded node", score=score, settings=PolicySettings(local=True))
 LEAST_LOADED = Policy(
-    "least-loaded", "the least loaded node; another name for fifo", score=score, settings=Settings(local=True)
+    "least-loaded", "the least loaded node; another name for fifo", score=score, settings=PolicySettings(local=True)
 )
 FIFO_SLEEP = Policy("fifo-sleep", "fifo, and nodes sleep after idling half a minute", score=score, sleep_after_s=30.0)

@@ -7,7 +7,7 @@ ties go to the task that entered first, then to the lower index.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
@@ -23,12 +23,12 @@ MIN_MIN = Policy(
     "the task that can complete first, where it completes first",
     "10.1006/jpdc.1999.1581",
     score=score,
-    settings=Settings(selection="best_pair"),
+    settings=PolicySettings(selection="best_pair"),
 )
 MAX_MIN = Policy(
     "max-min",
     "the task whose best completion is latest, where it completes first",
     "10.1006/jpdc.1999.1581",
     score=score,
-    settings=Settings(selection="best_pair", largest=True),
+    settings=PolicySettings(selection="best_pair", largest=True),
 )

@@ -5,7 +5,7 @@ O(candidates) per task; ties go to the lower index.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
@@ -17,5 +17,5 @@ def score(state, task, variant, out):
 
 
 MOST_ALLOCATED = Policy(
-    "most-allocated", "the fullest node that still has room", score=score, settings=Settings(local=True)
+    "most-allocated", "the fullest node that still has room", score=score, settings=PolicySettings(local=True)
 )

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Series
 from wattflow.policy import effects, series, terms, view
 from wattflow.policy.base import Policy
@@ -138,7 +138,7 @@ POWER_CAP = Policy(
     "fewest added joules below a cap on watts that may change over time",
     score=score,
     act=act,
-    settings=Settings(wakes=True, alike=True),
+    settings=PolicySettings(wakes=True, alike=True),
     params=DIAL.defaults,
     prepare=prepare,
     terms=terms.JOULES,

@@ -5,7 +5,7 @@ O(nodes) per task; ties have probability 0.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import effects
 from wattflow.policy.base import Policy
 
@@ -16,4 +16,4 @@ def score(state, task, variant, out):
         out[c] = effects.draw(state)
 
 
-RANDOM = Policy("random", "any node with room, by a seeded draw", score=score, settings=Settings(grouped=False))
+RANDOM = Policy("random", "any node with room, by a seeded draw", score=score, settings=PolicySettings(grouped=False))

@@ -18,7 +18,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Series
 from wattflow.policy import effects, series, view
 from wattflow.policy.base import Policy
@@ -123,7 +123,7 @@ RENEWABLE = Policy(
     "waits, within a bound, until a renewable supply and a battery cover the run",
     score=score,
     act=act,
-    settings=Settings(wakes=True),
+    settings=PolicySettings(wakes=True),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,

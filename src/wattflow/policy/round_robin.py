@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
@@ -44,5 +44,9 @@ def prepare(state: Any, cluster: Cluster) -> None:
 
 
 ROUND_ROBIN = Policy(
-    "round-robin", "the next node in turn that has room", score=score, prepare=prepare, settings=Settings(grouped=False)
+    "round-robin",
+    "the next node in turn that has room",
+    score=score,
+    prepare=prepare,
+    settings=PolicySettings(grouped=False),
 )

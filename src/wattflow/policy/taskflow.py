@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import effects, levels, view
 from wattflow.policy.base import Policy
@@ -117,7 +117,7 @@ TASKFLOW = Policy(
     "a more frugal node within the slack, the makespan kept",
     "10.1145/3491204.3527466",
     score=score,
-    settings=Settings(wakes=True),
+    settings=PolicySettings(wakes=True),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
@@ -29,5 +29,5 @@ UNICEP = Policy(
     "10.1109/CLUSTR.2009.5289206",
     score=least_loaded.score,
     priority=priority,
-    settings=Settings(dynamic=True),
+    settings=PolicySettings(dynamic=True),
 )

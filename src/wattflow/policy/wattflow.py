@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import levels, patient, view
@@ -312,7 +312,7 @@ WATTFLOW = Policy(
     score=score,
     priority=priority,
     rank=rank,
-    settings=Settings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
+    settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,

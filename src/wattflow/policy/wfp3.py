@@ -7,7 +7,7 @@ that entered first. Tasks without an estimate come last.
 
 from __future__ import annotations
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import least_loaded, view
 from wattflow.policy.base import Policy
 
@@ -27,5 +27,5 @@ WFP3 = Policy(
     "10.1109/CLUSTR.2009.5289206",
     score=least_loaded.score,
     priority=priority,
-    settings=Settings(dynamic=True),
+    settings=PolicySettings(dynamic=True),
 )

@@ -14,7 +14,7 @@ Split = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FloorFigure:
     """One measured number beside the floor to beat and the goal. ``goal`` is a bound or a closed range."""
 
     name: str

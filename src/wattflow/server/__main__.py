@@ -16,7 +16,7 @@ from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
-from wattflow.server.settings import Settings, listen
+from wattflow.server.settings import ServerSettings, listen
 from wattflow.store.objects import Objects, open_objects
 
 
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; 2 when the server cannot start."""
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    settings = Settings(
+    settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
@@ -58,7 +58,7 @@ def _load_engine(policy: str) -> None:
         rehearse(Engine(policy))
 
 
-def make_driver(name: str, given: list[str], settings: Settings, objects: Objects) -> Driver:
+def make_driver(name: str, given: list[str], settings: ServerSettings, objects: Objects) -> Driver:
     """A driver by name, with its own options (``key=value``)."""
     options = dict(one.split("=", 1) for one in given)
     if name == "agents":

@@ -17,7 +17,7 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
-from wattflow.server.settings import Settings
+from wattflow.server.settings import ServerSettings
 from wattflow.server.tokens import ROLES, Tokens, write_secret
 from wattflow.store.database import open_store
 from wattflow.store.objects import Objects, open_objects
@@ -26,7 +26,7 @@ from wattflow.store.writer import Writer
 log = logging.getLogger(__name__)
 
 
-def open_house(settings: Settings, driver: Driver, objects: Objects | None = None) -> House:
+def open_house(settings: ServerSettings, driver: Driver, objects: Objects | None = None) -> House:
     """Store, objects, tokens and service, restored from where they were."""
     home = settings.home
     home.make()
@@ -67,7 +67,7 @@ def open_tokens(home: Home) -> Tokens:
     return tokens
 
 
-def serve(settings: Settings, driver: Driver, listener: socket.socket, objects: Objects | None = None) -> None:
+def serve(settings: ServerSettings, driver: Driver, listener: socket.socket, objects: Objects | None = None) -> None:
     """Run until told to stop. Writes where it listens into the home once it answers."""
     import uvicorn
 

@@ -11,7 +11,7 @@ from wattflow.runtime.home import Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ServerSettings:
     """How a server is run.
 
     Attributes:
@@ -35,7 +35,7 @@ class Settings:
     tls_key: Path | None = None
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
     """The socket, taken before anything else is done, so that a port in use costs nothing."""
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

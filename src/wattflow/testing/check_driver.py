@@ -284,6 +284,15 @@ async def _can_be_taken_up_again(rig: Rig) -> None:
     assert rig.sink.ends[lease.fence][0].outcome == "done", rig.sink.ends[lease.fence]
 
 
+async def _answers_orders_to_warm(rig: Rig) -> None:
+    function = rig.objects.put(cloudpickle.dumps(lambda: 1))
+    rig.driver.warm(min(rig.sink.nodes), m.Warm("warmed", [function], PYTHON))
+    answered = await rig.sink.until(lambda: bool(rig.sink.warm), rig.patience_s)
+    assert answered, "an order to hold a function ready was not answered, not even with a no"
+    told = rig.sink.warm[0]
+    assert told.function_name == "warmed" and (told.ready or told.reason), told
+
+
 CHECKS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     "announces nodes": _announces_nodes,
     "runs calls": _runs_calls,
@@ -300,4 +309,5 @@ CHECKS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     "runs many": _runs_many,
     "can be taken up again": _can_be_taken_up_again,
     "ends once": _ends_once,
+    "answers orders to warm": _answers_orders_to_warm,
 }

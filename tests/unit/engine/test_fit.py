@@ -10,7 +10,7 @@ import pytest
 from reference.hand import node, nodes, tasks
 from wattflow.engine import devices, fit, groups
 from wattflow.engine.build import build_state
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import ASLEEP, NO_DEVICE, ON, READY, State
 from wattflow.kernel import jit
 from wattflow.model.cluster import Device, Serverless
@@ -23,12 +23,12 @@ CASES = [(sample, at_s) for sample in sample_states() for at_s in sample.looks_s
 
 
 @jit.jit
-def candidates(state, variant, task):  # type: ignore[no-untyped-def]
+def candidates(state, variant, task):
     return fit.candidates(state, variant, task)
 
 
 @jit.jit
-def take(state, variant, node):  # type: ignore[no-untyped-def]
+def take(state, variant, node):
     fit.take(state, variant, node, -1)
 
 
@@ -150,7 +150,7 @@ def test_a_device_suits_by_kind_model_and_memory() -> None:
 
 def test_of_many_nodes_some_that_fit_are_looked_at_and_the_search_goes_on_from_there() -> None:
     """Of 200 nodes kube-scheduler scores 100 that fit; one sleeps, one is full, all others get their turn."""
-    state = build_state(tasks([1.0]), nodes(*[node(2)] * 200), Settings(samples=True))
+    state = build_state(tasks([1.0]), nodes(*[node(2)] * 200), PolicySettings(samples=True))
     with np.errstate(over="ignore"):
         take(state.handle(), 0, 7)
         take(state.handle(), 0, 7)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference.hand import node, nodes, tasks
-from wattflow.engine import reports, timers
+from wattflow.engine import containers, reports, timers
 from wattflow.engine.build import build_state, container_table
 from wattflow.engine.tables import (
     ACT_SLEEP,
@@ -17,6 +17,7 @@ from wattflow.engine.tables import (
     ACT_WARM,
     ASLEEP,
     FALLING,
+    HOT,
     NODE_MARKS,
     ON,
     TIMERS,
@@ -31,48 +32,58 @@ from wattflow.model.workflow import Function
 
 
 @jit.jit
-def push(state, at_s, what, who, generation):  # type: ignore[no-untyped-def]
+def push(state, at_s, what, who, generation):
     timers.push(state, at_s, what, who, generation)
 
 
 @jit.jit
-def pop(state):  # type: ignore[no-untyped-def]
+def pop(state):
     timers.pop(state)
     return timers.next_time(state)
 
 
 @jit.jit
-def forget_warming(state, node):  # type: ignore[no-untyped-def]
+def forget_warming(state, node):
     timers.forget_warming(state, node)
 
 
 @jit.jit
-def warm(state, node, fn, seconds):  # type: ignore[no-untyped-def]
+def warm(state, node, fn, seconds):
     reports.warm(state, node, fn, seconds)
 
 
 @jit.jit
-def warmed(state, node, fn):  # type: ignore[no-untyped-def]
+def warmed(state, node, fn):
     reports.warmed(state, node, fn)
 
 
 @jit.jit
-def fall_asleep(state, node):  # type: ignore[no-untyped-def]
+def cold(state, node, fn):
+    reports.cold(state, node, fn)
+
+
+@jit.jit
+def keep(state, node, fn):
+    containers.keep(state, node, fn)
+
+
+@jit.jit
+def fall_asleep(state, node):
     reports.fall_asleep(state, node)
 
 
 @jit.jit
-def wake(state, node):  # type: ignore[no-untyped-def]
+def wake(state, node):
     reports.wake(state, node)
 
 
 @jit.jit
-def set_room(state, node, capacity_u, capacity_mem):  # type: ignore[no-untyped-def]
+def set_room(state, node, capacity_u, capacity_mem):
     reports.set_room(state, node, capacity_u, capacity_mem)
 
 
 @jit.jit
-def load(state, node, cores_u, memory):  # type: ignore[no-untyped-def]
+def load(state, node, cores_u, memory):
     reports.load(state, node, cores_u, memory)
 
 
@@ -151,6 +162,32 @@ def test_warming_ends_with_a_node_that_is_lost_and_leaves_nothing_on_one_that_sl
     state.nodes.power_state[0] = ASLEEP
     warmed(state.handle(), 0, 0)
     assert int(state.nodes.first_container[0]) == -1 and int(state.node_marks.warming[0]) == 0
+
+
+def test_a_function_that_is_cold_on_a_node_has_nothing_there_and_nothing_on_its_way() -> None:
+    state = live_state()
+    for fn in (0, HOT, 0):
+        warm(state.handle(), 1, fn, 2.0)
+    warm(state.handle(), 0, 0, 2.0)
+    with np.errstate(over="ignore"):
+        for fn in (0, HOT):
+            keep(state.handle(), 1, fn)
+        keep(state.handle(), 0, 0)
+        cold(state.handle(), 1, 0)
+    assert state.node_marks.warming.tolist() == [1, 1]
+    assert sorted((what, who) for _, what, who in listed(state)) == sorted(
+        [(timers.WARM, 0), (timers.LOOK, 1), (timers.LOOK, 1), (timers.WARM, 1)]
+    )
+    first = int(state.nodes.first_container[1])
+    assert int(state.containers.function[first]) == HOT and int(state.containers.next_node[first]) == -1
+    assert int(state.nodes.first_container[0]) >= 0
+    with np.errstate(over="ignore"):
+        cold(state.handle(), 1, HOT)  # the last: its idling begins anew
+        assert (70.0, timers.SLEEP, 1) in listed(state) and int(state.node_marks.warming[1]) == 0
+        before = len(listed(state))
+        cold(state.handle(), 1, HOT)
+    assert len(listed(state)) == before
+    validate_state(state)
 
 
 @pytest.mark.parametrize(("enter_s", "falling"), [(4.0, FALLING), (0.0, ASLEEP)])

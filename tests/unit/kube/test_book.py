@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ def book(decider: EngineDecider) -> Book:
     return book
 
 
-def ours(name: str, where: str = "", **more: object) -> objects.Pod:
+def ours(name: str, where: str = "", **more: Any) -> objects.Pod:
     return pod(name, where, **({"schedulerName": "ours"} | more))
 
 
@@ -143,3 +144,95 @@ def test_what_we_do_not_support_is_refused_not_ignored(book: Book, decider: Engi
     book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
     assert decide(book, decider) == []
     assert "persistentVolumeClaim" in book.refused["uid-x"]
+
+
+def shy(name: str, where: str = "", **more: object) -> objects.Pod:
+    """A pod that wants no other of its app on its node."""
+    return ours(name, where, labels={"app": "x"}, affinity=apart("podAntiAffinity"), **more)
+
+
+def apart(kind: str, key: str = "kubernetes.io/hostname") -> dict[str, object]:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "x"}}}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_the_engine_counts_rules_between_our_own_pods(book: Book, decider: EngineDecider) -> None:
+    """Three pods that must be apart and two nodes: one step places two, no list of nodes is made."""
+    book.on_node("ADDED", node("b"))
+    for name in ("x", "y", "z"):
+        book.on_pod("ADDED", shy(name, cpu="1"))
+    taken = decide(book, decider)
+    assert sorted(where for _, where in taken) == ["a", "b"]
+    assert not decide(book, decider)
+    left = taken[0][0].removeprefix("uid-")
+    book.on_pod("DELETED", shy(left, taken[0][1]))
+    assert [where for _, where in decide(book, decider)] == [taken[0][1]]
+    assert not book._counted  # nobody asked the filters
+
+
+def test_pods_that_the_engine_does_not_count_send_their_neighbours_to_the_filters(
+    book: Book, decider: EngineDecider
+) -> None:
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", shy("x", cpu="1"))
+    book.on_pod("ADDED", pod("theirs", "a", labels={"app": "x"}))
+    assert decide(book, decider) == [("uid-x", "b")]
+    book.on_pod("ADDED", ours("plain", labels={"app": "x"}, nodeSelector={"kubernetes.io/hostname": "b"}))
+    assert not decide(book, decider)  # x is shy of it
+    book.on_pod("DELETED", shy("x", "b"))
+    assert decide(book, decider) == [("uid-plain", "b")]
+
+
+def test_a_pod_that_was_placed_before_a_rule_named_it_keeps_others_away(book: Book, decider: EngineDecider) -> None:
+    book.on_pod("ADDED", ours("early", labels={"app": "x"}, cpu="1"))
+    assert decide(book, decider) == [("uid-early", "a")]
+    book.on_pod("ADDED", shy("late", cpu="1"))
+    assert not decide(book, decider)
+    book.on_node("ADDED", node("b"))
+    assert decide(book, decider) == [("uid-late", "b")]
+
+
+def test_a_pod_that_has_left_its_group_by_a_change_of_labels_is_in_nobodys_way(
+    book: Book, decider: EngineDecider
+) -> None:
+    book.on_pod("ADDED", shy("x", cpu="1"))
+    assert decide(book, decider) == [("uid-x", "a")]
+    book.on_pod("MODIFIED", shy("x", "a", cpu="1"))
+    book.on_pod("ADDED", ours("y", labels={"app": "y"}, affinity=apart("podAntiAffinity"), cpu="1"))
+    assert not decide(book, decider)
+    changed = msgspec.structs.replace(shy("x", "a", cpu="1"))
+    changed.metadata.labels["app"] = "z"
+    changed.spec.affinity = None
+    book.on_pod("MODIFIED", changed)
+    assert decide(book, decider) == [("uid-y", "a")]
+
+
+def test_ports_are_counted_by_the_engine_and_at_one_address_by_the_filters(book: Book, decider: EngineDecider) -> None:
+    def serving(name: str, **port: object) -> objects.Pod:
+        return ours(name, containers=[{"name": "c", "ports": [{"containerPort": 1, "hostPort": 80, **port}]}])
+
+    book.on_pod("ADDED", serving("one"))
+    book.on_pod("ADDED", serving("two"))
+    assert len(decide(book, decider)) == 1 and not book._counted
+    book.on_node("ADDED", node("b"))
+    assert len(decide(book, decider)) == 1
+    book.on_node("ADDED", node("c"))
+    book.on_pod("ADDED", serving("here", hostIP="10.0.0.1"))
+    assert decide(book, decider) == [("uid-here", "c")]
+    book.on_pod("ADDED", serving("everywhere"))
+    assert not decide(book, decider)
+    book.on_pod("ADDED", serving("there", hostIP="10.0.0.2"))
+    assert decide(book, decider) == [("uid-there", "c")]
+
+
+def test_who_wants_company_finds_it_among_ours_and_among_others(book: Book, decider: EngineDecider) -> None:
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("fan", labels={"app": "y"}, affinity=apart("podAffinity")))
+    assert not decide(book, decider)
+    book.on_pod("ADDED", ours("star", labels={"app": "x"}, nodeSelector={"kubernetes.io/hostname": "b"}))
+    assert ("uid-star", "b") in decide(book, decider)
+    assert ("uid-fan", "b") in [*decide(book, decider), ("uid-fan", book.records["uid-fan"].node)]
+    book.on_pod("ADDED", pod("theirs", "a", labels={"app": "x"}))
+    book.on_pod("DELETED", ours("star", "b", labels={"app": "x"}))
+    book.on_pod("ADDED", ours("second", labels={"app": "y"}, affinity=apart("podAffinity")))
+    assert decide(book, decider) == [("uid-second", "a")]

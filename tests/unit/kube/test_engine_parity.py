@@ -15,6 +15,7 @@ import pytest
 from wattflow.kube import objects
 from wattflow.kube.book import Book
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decider import Wanted
 from wattflow.kube.filters.feasible import feasible
 from wattflow.kube.filters.snapshot import Snapshot
 
@@ -60,3 +61,47 @@ def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: A
             wrong.append(f"case {number}: {chosen}, allowed {sorted(allowed)}: {decider.why(pod.metadata.uid)}")
     assert not wrong, "\n".join(wrong)
     assert placed > CASES / 5
+
+
+def test_rules_between_pods_that_the_engine_counts_itself_allow_what_the_filters_do(cases: Any) -> None:
+    """All pods are ours here and held by the engine, so its counters, not lists of nodes, answer where they can."""
+    wrong, by_counters = [], 0
+    for number in range(CASES):
+        case = cases.case(number)
+        pod = read(case["pod"], objects.Pod)
+        if pod.spec.node_name:
+            continue
+        nodes = [read(one, objects.Node) for one in case["nodes"]]
+        pods = [read(one, objects.Pod) for one in case["pods"]]
+        names = [read(one, objects.Namespace) for one in case["objects"]]
+        allowed = {name for name, why in feasible(pod, Snapshot.of(nodes, pods, names)).items() if why is None}
+        decider = Recording("fifo")
+        book = Book(decider, owns=lambda one: True, power_of=lambda one: None, live=False)
+        for space in names:
+            book.on_namespace("ADDED", space)
+        for node in nodes:
+            book.on_node("ADDED", node)
+        for one in pods:
+            book.on_pod("ADDED", one)
+        book.begin(pods, lambda one: None, 0.0)
+        book.on_pod("ADDED", pod)
+        book.flush(1.0)
+        chosen = [choice.node for choice in decider.step(1.0).choices]
+        last = decider.wants[-1] if decider.wants else None
+        by_counters += last is not None and last.nodes is None and bool(last.rules.apart or last.rules.together)
+        if (chosen and chosen[0] not in allowed) or (not chosen and allowed):
+            wrong.append(f"case {number}: {chosen}, allowed {sorted(allowed)}: {decider.why(pod.metadata.uid)}")
+    assert not wrong, "\n".join(wrong)
+    assert by_counters > 5
+
+
+class Recording(EngineDecider):
+    """Remembers what was wanted."""
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(policy)
+        self.wants: list[Wanted] = []
+
+    def want(self, wanted: Wanted) -> None:
+        self.wants.append(wanted)
+        super().want(wanted)

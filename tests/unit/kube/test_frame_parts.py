@@ -21,7 +21,7 @@ from wattflow.kube.frame.ledger import Entry, Ledger, Page
 from wattflow.kube.frame.role import PLACER, Role, against, check, refusals
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.model.errors import InvalidInput
 
 from .making import node, pod
@@ -66,21 +66,21 @@ def test_what_needs_the_kubelet_is_refused_with_the_reason() -> None:
     assert told["borg-cells"] == {"preemption"}
     suspends = parse_frame('name = "s"\n[preemption]\nkind = "threshold"\n', "s")
     with pytest.raises(InvalidInput, match="not halt it and go on later"):
-        check(suspends, Settings())
+        check(suspends, SchedulerSettings())
     with pytest.raises(InvalidInput, match="kubelet's help"):
-        check(load_frame("hash-stealing"), Settings())
+        check(load_frame("hash-stealing"), SchedulerSettings())
 
 
 def test_what_needs_one_who_sees_all_is_refused_with_several_placers() -> None:
-    chosen = Settings(cluster_cap_w=100.0, hook="true", claim=True)
+    chosen = SchedulerSettings(cluster_cap_w=100.0, hook="true", claim=True)
     assert {one.where for one in against(chosen, HASHED)} == {"energy.cluster_cap_w", "sleep.hook", "shared.claim"}
     assert not list(against(chosen, load_frame("centralised")))
 
 
 def test_parts_have_leases_and_ports_of_their_own() -> None:
-    parts = [fleet.placer_settings(Settings(), k) for k in range(3)]
+    parts = [fleet.placer_settings(SchedulerSettings(), k) for k in range(3)]
     assert [one.lease for one in parts] == ["wattflow-placer-0", "wattflow-placer-1", "wattflow-placer-2"]
-    assert fleet.broker_settings(Settings()).lease == "wattflow-broker"
+    assert fleet.broker_settings(SchedulerSettings()).lease == "wattflow-broker"
     words = [" ".join(part) for part in fleet.roles(DELEGATED, 10359)]
     assert words == ["--placer 0 --port 10359", "--placer 1 --port 10360", "--broker"]
 
@@ -89,7 +89,7 @@ def broker(split: str) -> Broker:
     frame = parse_frame(
         f'name = "d"\narchitecture = "delegated"\n[broker]\nsplit = "{split}"\n[placers]\ncount = 3\n', "d"
     )
-    return Broker(NOWHERE, Settings(), frame, Leader(NOWHERE, "kube-system", "b", "me"))
+    return Broker(NOWHERE, SchedulerSettings(), frame, Leader(NOWHERE, "kube-system", "b", "me"))
 
 
 @pytest.mark.parametrize("split", ["round-robin", "random", "hash", "shortest-queue", "object"])
@@ -163,7 +163,7 @@ def test_what_others_promise_counts_wherever_it_stands_until_it_is_bound_or_gone
 
 
 def test_the_broker_gives_nodes_to_the_poorest() -> None:
-    dealt = Broker(NOWHERE, Settings(), DELEGATED, Leader(NOWHERE, "kube-system", "b", "me"))
+    dealt = Broker(NOWHERE, SchedulerSettings(), DELEGATED, Leader(NOWHERE, "kube-system", "b", "me"))
     dealt._on_node("ADDED", node("big", {PLACER: "0"}, allocatable={"cpu": "64"}))
     dealt._on_node("ADDED", node("new"))
     assert dealt.poorest() == 1 and set(dealt._bare) == {"new"}

@@ -141,3 +141,10 @@ def test_a_compare_file_is_a_study_over_several_clusters(tmp_path: Path) -> None
 def test_every_problem_of_a_compare_file_has_its_place(tmp_path: Path, change_from: str, to: str, place: str) -> None:
     with pytest.raises(InvalidInput, match=place):
         read_study(written(tmp_path, STUDY.replace(change_from, to)))
+
+
+@pytest.mark.parametrize(("text", "said"), [("p95=10", "p95_wait"), ("p95_wiat=10", "did you mean 'p95_wait'")])
+def test_a_bound_on_nothing_names_what_can_be_bounded(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match="there is no bound on") as error:
+        Slo.parse(text)
+    assert said in str(error.value) and str(error.value).count("deadlines_missed") == 1

@@ -44,7 +44,7 @@ def test_training_starts_at_the_flagship_and_goes_on_where_it_stopped(
     small: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scenarios, "draw", lambda seed, *_: small)
-    settings = evolve.Settings(pool=2, chosen_on=1, directions=2, tries=1, longest_s=60.0)
+    settings = evolve.EvolutionSettings(pool=2, chosen_on=1, directions=2, tries=1, longest_s=60.0)
     monkeypatch.setattr(evolve, "teaches", lambda one: True)
     trainer = evolve.Trainer(settings)
     first = trainer.choosing[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import UNKNOWN_COST
 from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep, Zone
 from wattflow.model.profile import PowerProfile
@@ -131,7 +131,7 @@ def test_watts_of_a_planned_core_by_hand():
     workload = Workload.of_columns(
         "two cores", release_s=np.zeros(1), runtime_s=np.ones(1), shapes=[Shape(0, (Variant(cores=2),))]
     )
-    found = planning.problem(workload, Cluster("by hand", nodes), {}, Settings(frequencies=(0, 1))).facts
+    found = planning.problem(workload, Cluster("by hand", nodes), {}, PolicySettings(frequencies=(0, 1))).facts
     assert found.watts[:, found.cls[0]].tolist() == pytest.approx([2 * (20 + 22.5), 2 * (5 + 22.5)])
     assert found.watts[:, found.cls[1]].tolist() == pytest.approx([2 * 20, 2 * 5])
     assert (found.watts[:, found.cls[2]] == UNKNOWN_COST).all()

@@ -133,25 +133,11 @@ def test_dewts_keeps_the_fullest_nodes_and_of_equal_ones_the_frugal() -> None:
     assert dewts.node_order(found, slots).tolist() == [3, 1, 0, 2]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_heap_gives_tasks_by_priority_then_depth_then_number(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    priority, depth = rng.integers(0, 4, 30).astype(float), rng.integers(0, 3, 30)
-    heap, count, came, inside = np.full(31, -7, np.int64), 0, [], []
-    for task in [*rng.permutation(30).tolist(), *[-1] * 30]:
-        if task >= 0:
-            count = int(timeline._push(heap, count, task, priority, depth))
-            inside.append(task)
-        if task < 0 or rng.random() < 0.3:
-            expected = min(inside, key=lambda t: (-priority[t], depth[t], t))
-            assert heap[0] == expected
-            timeline._pop(heap, count, priority, depth)
-            inside.remove(expected)
-            came.append(expected)
-            count -= 1
-        if not inside and len(came) == 30:
-            break
-    assert sorted(came) == list(range(30))
+def test_tasks_are_planned_by_priority_then_depth_then_number() -> None:
+    """Of those whose parents are planned: task 0 lets 1 in, which stands behind 2, nearer the entry; then by number."""
+    work = tasks([1.0] * 6, edges=edges((0, 1)))
+    slots = planning.schedule(planning.problem(work, nodes(node()), {}), np.array([9.0, 5.0, 5.0, 7.0, 5.0, 8.0]))
+    assert slots.start_s.tolist() == [0.0, 5.0, 3.0, 2.0, 4.0, 1.0]
 
 
 def test_shares_of_devices_as_their_sharing_counts_them() -> None:

@@ -19,7 +19,7 @@ from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.predict import datasets, estimates, modelfile, runtime, sources, tables, watts
-from wattflow.predict.evaluate import Figure, HeldOut, group_folds, leave_one_out
+from wattflow.predict.evaluate import FloorFigure, HeldOut, group_folds, leave_one_out
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
 LOTARU_HEAD = ("Label", "Machine", "Workflow", "Task", "Realtime", "%cpu", "cpus", "memory", "peak_rss",
@@ -162,10 +162,10 @@ def test_an_error_of_known_size_is_put_on_the_truth() -> None:
 
 
 def test_figures_say_ok_or_short() -> None:
-    assert Figure("a", 5.0, "%", 6.0, 6.7).line() == "figure a 5 % goal 6 floor 6.7 ok"
-    assert Figure("b", 94.0, "%", (87.0, 93.0)).line().endswith("goal 87-93 short")
-    assert not Figure("c", float("nan"), "%", 6.0).ok
-    assert Figure("d", 0.96, "", 0.95, higher_is_better=True).ok
+    assert FloorFigure("a", 5.0, "%", 6.0, 6.7).line() == "figure a 5 % goal 6 floor 6.7 ok"
+    assert FloorFigure("b", 94.0, "%", (87.0, 93.0)).line().endswith("goal 87-93 short")
+    assert not FloorFigure("c", float("nan"), "%", 6.0).ok
+    assert FloorFigure("d", 0.96, "", 0.95, higher_is_better=True).ok
 
 
 def test_splits_keep_groups_together_and_missing_predictions_count() -> None:

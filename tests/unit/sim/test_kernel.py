@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
-from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
+from wattflow.engine import view
+from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel import jit
 from wattflow.model.cluster import Device, Network, Sleep
 from wattflow.model.errors import InvalidInput
@@ -23,7 +24,7 @@ from wattflow.sim.simulate import Simulation, _grow
 from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
 
 
-def count_acts(state):  # type: ignore[no-untyped-def]
+def count_acts(state):
     state.memory[0] += 1.0
 
 
@@ -86,6 +87,26 @@ def test_a_run_counts_its_cold_starts_and_transfers() -> None:
     run = simulate(work, nodes(kind, kind), "fifo")
     assert [run.scalars[name] for name in ("cold_starts", "transfers", "moved_bytes")] == [2.0, 1.0, 20.0]
     assert run.end_s_by_task().tolist() == [3.0, 3.0, 7.0]
+
+
+def wake_once(state):
+    if state.memory[0] == 0.0:
+        state.memory[0] = 1.0
+        view.request_action(state, ACT_TIMER, 0, 0, 10.0)
+    elif state.memory[0] == 1.0 and state.clock[0].now >= 10.0:
+        state.memory[0] = 2.0
+        view.request_action(state, ACT_WAKE, 1, 0, 0.0)
+
+
+def test_a_node_woken_for_nothing_sleeps_again_after_its_time() -> None:
+    """Node 1 sleeps after 5 s, is woken at 10 s, is on at 40 s, and sleeps again at 45 s; node 0 is busy throughout."""
+    kind = node(power=PowerProfile((0.0, 1.0), (10.0, 20.0)), sleep=Sleep(1.0, 30.0, after_s=5.0))
+    simulation = Simulation(tasks([200.0]), nodes(kind, kind), Policy("wakes", act=wake_once))
+    found = []
+    for until_s in (4.0, 6.0, 39.0, 41.0, 44.0, 46.0):
+        simulation.advance(until_s=until_s)
+        found.append(int(simulation.state.nodes.power_state[1]))
+    assert found == [ON, ASLEEP, WAKING, ON, ON, ASLEEP]
 
 
 def test_tables_grow_only_where_room_ran_out() -> None:

@@ -19,7 +19,7 @@ from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.frame.role import OBJECT, PLACER, hash_key, labelled, number
 from wattflow.kube.leader import Leader
 from wattflow.kube.reflect import DELETED, Mirror
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 
 log = logging.getLogger(__name__)
 _AT_ONCE, _AGAIN_S, _MOST_GANGS = 32, 2.0, 10_000
@@ -30,7 +30,7 @@ class Broker:
     """Labels what has no placer yet. `run` goes on until cancelled."""
 
     client: Client
-    settings: Settings
+    settings: SchedulerSettings
     frame: Frame
     leader: Leader
     given: Counter[str] = field(default_factory=Counter)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from types import FrameType
 
 from wattflow.frames.frame import Frame
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.model.errors import WattflowError
 
 _LOOK_S, _PATIENCE_S = 0.5, 15.0
 
 
-def placer_settings(chosen: Settings, index: int) -> Settings:
+def placer_settings(chosen: SchedulerSettings, index: int) -> SchedulerSettings:
     """What placer number ``index`` runs with: a lease of its own."""
     return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-placer-{index}")
 
 
-def broker_settings(chosen: Settings) -> Settings:
+def broker_settings(chosen: SchedulerSettings) -> SchedulerSettings:
     """What the broker runs with."""
     return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-broker")
 

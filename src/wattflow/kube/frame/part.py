@@ -10,7 +10,7 @@ from wattflow.frames.frame import Frame
 from wattflow.kube import process
 from wattflow.kube.access import Access
 from wattflow.kube.frame import fleet, role
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.model.errors import InvalidInput
 
 
@@ -19,11 +19,11 @@ class Part:
     """A process of a frame; ``placer`` is its number, None for the broker."""
 
     frame: Frame
-    settings: Settings
+    settings: SchedulerSettings
     placer: int | None
 
     @classmethod
-    def of(cls, frame: Frame, chosen: Settings, placer: int, broker: bool) -> Part:
+    def of(cls, frame: Frame, chosen: SchedulerSettings, placer: int, broker: bool) -> Part:
         """Check the frame and the number; a negative one that is not the broker's stands for the first."""
         role.check(frame, chosen)
         if placer >= frame.placers.count:

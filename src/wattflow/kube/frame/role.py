@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from wattflow.frames.frame import Frame
 from wattflow.kube import gangs, objects
 from wattflow.kube.power import PREFIX
-from wattflow.kube.settings import Settings
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.model.errors import InvalidInput, Problem
 
 PLACER = f"{PREFIX}placer"
@@ -127,7 +127,7 @@ def refusals(frame: Frame) -> Iterator[Problem]:
         yield Problem("placers.route", f"{placers.route!r} needs somebody who sees all pods: give the frame a broker")
 
 
-def against(chosen: Settings, frame: Frame) -> Iterator[Problem]:
+def against(chosen: SchedulerSettings, frame: Frame) -> Iterator[Problem]:
     """What of a configuration cannot be had with several placers."""
     if frame.placers.count == 1:
         return
@@ -141,7 +141,7 @@ def against(chosen: Settings, frame: Frame) -> Iterator[Problem]:
             yield Problem(key, "needs one placer that sees all of it; the frame has several")
 
 
-def check(frame: Frame, chosen: Settings) -> None:
+def check(frame: Frame, chosen: SchedulerSettings) -> None:
     """Raise InvalidInput with everything of a frame that cannot be had here."""
     problems = [*refusals(frame), *against(chosen, frame)]
     if problems:

@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from wattflow.clusters.toml_file import parse_cluster
+from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.figures.metrics import metrics
+from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import Run
+from wattflow.model.units import human_energy
 from wattflow.model.workload import Workload
 from wattflow.sim.simulate import simulate
 from wattflow.traces import wfformat
@@ -39,15 +45,7 @@ class Beside:
 
 def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> list[Beside]:
     """The real run first, then a simulation under its own policy and under each of the others."""
-    about = saved.about["manifest"]
-    if saved.about["simulated"] or "document" not in about:
-        raise InvalidInput(
-            "run", "is not a real one with its workflow: `wattflow run FILE --out RUN.parquet` writes one"
-        )
-    workflow, problems = wfformat.parse(json.loads(about["document"]), saved.about["workload"])
-    if workflow is None:
-        raise InvalidInput("run", list(problems))
-    workload, cluster = Workload.of(workflow), parse_cluster(about["cluster_toml"], "run")
+    workload, cluster = _inputs(saved)
     makespan_s, energy = saved.makespan_s, known_j(saved.energy_j())
     total_j = sum(joules for name, joules in energy.items() if name != _OTHERS)
     policy = str(saved.about["policy"])
@@ -56,6 +54,53 @@ def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) ->
         run = simulate(workload, cluster, name, seed=seed)
         lines.append(_line(run, name, makespan_s, total_j))
     return lines
+
+
+def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> Comparison:
+    """The same as a comparison, whose baseline is the real run: for the report that simulated ones have."""
+    workload, cluster = _inputs(saved)
+    real, others_j = _as_run(saved, workload, cluster)
+    policy = str(saved.about["policy"])
+    runs = {f"{policy} (real)": real}
+    for name in dict.fromkeys([policy, *policies]):
+        runs[name] = simulate(workload, cluster, name, seed=seed)
+    points = tuple(SeedResult(workload.name, name, seed, metrics(run)) for name, run in runs.items())
+    notes = [f"{policy} (real) is what happened; the others are simulations of its tasks, as long as they really were"]
+    if others_j > 0:
+        notes.append(f"{human_energy(others_j)} that its nodes drew for other work meanwhile are left out")
+    return Comparison(
+        cluster=cluster, baseline=f"{policy} (real)", workloads=(workload.name,), policies=tuple(runs), seeds=(seed,),
+        points=points, runs={(workload.name, name): run for name, run in runs.items()}, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
+    """The tasks and nodes of a real run, as the simulator takes them."""
+    about = saved.about["manifest"]
+    if saved.about["simulated"] or "document" not in about:
+        raise InvalidInput(
+            "run", "is not a real one with its workflow: `wattflow run FILE --out RUN.parquet` writes one"
+        )
+    workflow, problems = wfformat.parse(json.loads(about["document"]), saved.about["workload"])
+    if workflow is None:
+        raise InvalidInput("run", list(problems))
+    return Workload.of(workflow), parse_cluster(about["cluster_toml"], "run")
+
+
+def _as_run(saved: SavedRun, workload: Workload, cluster: Cluster) -> tuple[Run, float]:
+    """The real run without what else its nodes drew for, and how much that was."""
+    about = saved.about
+    energy_j = np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"]))
+    column = about["accounts"].index(_OTHERS)
+    others_j = float(np.nansum(energy_j[:, column]))
+    energy_j[:, column] = 0.0
+    run = Run(
+        workload=workload, cluster=cluster, policy=str(about["policy"]), attempts=saved.attempts, energy_j=energy_j,
+        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"], makespan_s=saved.makespan_s, start_s=about["start_s"], lead_s=about["lead_s"],
+        scalars=about["scalars"], manifest=about["manifest"], simulated=False,
+    )  # fmt: skip
+    return run, others_j
 
 
 def known_j(accounts: Mapping[str, float | None]) -> dict[str, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import METRICS
-from wattflow.model.errors import InvalidInput, unknown_name
+from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 
 NAMES = {
@@ -35,7 +36,10 @@ class Slo:
             raise InvalidInput(f"--slo {text}", "write NAME=BOUND, such as p95_wait=10m")
         metric = NAMES.get(name, name)
         if metric not in METRICS or METRICS[metric].less_is_better is not True:
-            raise unknown_name("figure that can be bounded", name, [*NAMES, *_bounded()])
+            near = difflib.get_close_matches(name, [*NAMES, *_bounded()], n=1)
+            meant = f"did you mean {near[0]!r}? Else " if near else ""
+            usual = f"the usual ones are {', '.join(NAMES)}; any figure of `-o json` of which less is better will do"
+            raise InvalidInput(f"--slo {text}", f"there is no bound on {name!r}; {meant}{usual}")
         try:
             most = duration_s(value.strip())
         except ValueError as error:

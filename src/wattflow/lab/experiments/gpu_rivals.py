@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.policy import effects, fgd, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
@@ -210,7 +210,7 @@ def fewest_fragments(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = 101.0 - points + luck + TINY * (c / out.size)
 
 
-_NODES = Settings(grouped=False)
+_NODES = PolicySettings(grouped=False)
 """Nodes that are allocated alike may run pods of different kinds, so each stands for itself."""
 
 RIVALS = {

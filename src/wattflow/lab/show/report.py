@@ -66,11 +66,18 @@ def _summary(comparison: Comparison) -> str:
         _counted(seeds, "seed", "seeds"),
         f"cluster <b>{escape(cluster.name)}</b>: {len(cluster.nodes)} nodes, {cluster.total_cores} cores",
         f"baseline <b>{escape(comparison.baseline)}</b>",
-        "all runs are <b>simulated</b>",
+        _what_is_real(comparison),
     ]
     about = f"<p>{escape(cluster.about)}</p>" if cluster.about else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
     return f'<p class="facts">{" · ".join(facts)}</p>{about}' + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _what_is_real(comparison: Comparison) -> str:
+    real = [policy for (_, policy), run in comparison.runs.items() if not run.simulated]
+    if not real:
+        return "all runs are <b>simulated</b>"
+    return f"<b>{escape(', '.join(real))}</b> is real, all others are <b>simulated</b>"
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -15,7 +15,7 @@ from wattflow.learn.rivals.policy_gradient import joined
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DeepQSettings:
     """The usual numbers; ``memory`` and ``batch`` count steps of all streams."""
 
     memory: int = 1500
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 class DeepQ:
     """Trains an agent whose scores are values."""
 
-    def __init__(self, arena: Arena, settings: Settings, seed: int) -> None:
+    def __init__(self, arena: Arena, settings: DeepQSettings, seed: int) -> None:
         self.arena, self.agent, self.settings = arena, arena.agent, settings
         self.rng = np.random.default_rng([seed, 71])
         self.memory: deque[Step] = deque(maxlen=settings.memory)

@@ -17,7 +17,7 @@ from wattflow.learn.rivals.network import Floats, Whole, drawn, log_softmax, siz
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GradientSettings:
     """The usual numbers."""
 
     steps: int = 64
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 class PolicyGradient:
     """Trains an agent that has a critic."""
 
-    def __init__(self, arena: Arena, settings: Settings, seed: int) -> None:
+    def __init__(self, arena: Arena, settings: GradientSettings, seed: int) -> None:
         assert arena.agent.critic is not None
         self.arena, self.agent, self.settings = arena, arena.agent, settings
         self.critic = arena.agent.critic

@@ -19,11 +19,9 @@ from wattflow.learn.environment import Episode
 from wattflow.learn.rivals import files, play
 from wattflow.learn.rivals.agent import Agent
 from wattflow.learn.rivals.arena import Arena
-from wattflow.learn.rivals.deep_q import DeepQ
-from wattflow.learn.rivals.deep_q import Settings as DeepQSettings
+from wattflow.learn.rivals.deep_q import DeepQ, DeepQSettings
 from wattflow.learn.rivals.kernel_network import KernelNetwork
-from wattflow.learn.rivals.policy_gradient import PolicyGradient
-from wattflow.learn.rivals.policy_gradient import Settings as GradientSettings
+from wattflow.learn.rivals.policy_gradient import GradientSettings, PolicyGradient
 from wattflow.learn.rivals.q_placement import QPlacement
 
 _log = logging.getLogger(__name__)

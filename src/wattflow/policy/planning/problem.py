@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import build_state
-from wattflow.engine.settings import Settings
+from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import MICRO, UNKNOWN_COST
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
@@ -74,7 +74,7 @@ def problem(
     workload: Workload,
     cluster: Cluster,
     params: Mapping[str, float],
-    settings: Settings | None = None,
+    settings: PolicySettings | None = None,
     committed: Committed | None = None,
 ) -> Problem:
     """Costs of every task on every class of nodes, by the engine's own tables."""
@@ -82,7 +82,7 @@ def problem(
     # The shapes and the cluster stay the same objects for a whole run; the references keep their ids from being reused.
     key = (id(workload.shapes), id(cluster), settings, params.get("smt", 0.0) > 0, params.get("overlap", 0.0))
     if key not in cache:
-        cache[key] = (workload.shapes, cluster, _offered(workload, cluster, params, settings or Settings()))
+        cache[key] = (workload.shapes, cluster, _offered(workload, cluster, params, settings or PolicySettings()))
     offered: _Offered = cache[key][2]
     facts = _facts(workload, offered)
     cost_s = facts.estimate_s[:, None] * offered.quickest[facts.shape]
@@ -108,7 +108,7 @@ class _Offered:
     send_s_per_byte: float
 
 
-def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: Settings) -> _Offered:
+def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], settings: PolicySettings) -> _Offered:
     state: Any = build_state(workload, cluster, settings)
     nodes, classes, variants = state.nodes, state.classes, state.variants
     rows = _offers(state, smt=params.get("smt", 0.0) > 0)
@@ -342,7 +342,7 @@ def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, onl
 
 
 def follow(
-    workload: Workload, cluster: Cluster, committed: Committed, make: Maker, settings: Settings | None = None
+    workload: Workload, cluster: Cluster, committed: Committed, make: Maker, settings: PolicySettings | None = None
 ) -> Plan:
     """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
 
