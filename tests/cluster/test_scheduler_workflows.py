@@ -96,7 +96,7 @@ def test_a_gang_of_a_workflow_starts_together(
     kwok_nodes(3, [SLOT])
     gang = {"wattflow.io/gang": "g", "wattflow.io/gang-size": "3", "rig.wattflow.io/seconds": "2"}
     with OurScheduler(cluster.own(), text=CONFIG.replace("FIRST", "false")):
-        order_of(cluster, namespace, fan("loose", 4), fan("together", 3, **gang))
+        order_of(cluster, namespace, fan("loose", 4), fan("together", 3, 0, **gang))
     began = [at for at, workflow in begun_ms(cluster, namespace) if workflow == "together"]
     print(f"the gang began within {max(began) - min(began)} ms")
     assert max(began) - min(began) < 1900, "all three run at once"
@@ -106,7 +106,7 @@ def test_priorities_that_know_the_dag(
     cluster: Cluster, argo: None, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:
     kwok_nodes(1, [SLOT])
-    flow = fan("dag", 1, **{"wattflow.io/runtime-s": "1"})
+    flow = fan("dag", 1, 0, **{"wattflow.io/runtime-s": "1"})
     after = {"root": [], "alone": ["root"], "b": ["root"], "c": ["b"], "d": ["c"]}
     tasks = [{"name": name, "template": "leaf", "dependencies": needs} for name, needs in after.items()]
     flow["spec"]["templates"][0] = {"name": "all", "dag": {"tasks": tasks}}

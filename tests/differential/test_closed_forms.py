@@ -25,7 +25,7 @@ def test_waiting_times_are_those_of_erlang(hosts: int, servers: int, load: float
     rng = np.random.default_rng(seed)
     count, rate = 60_000, 0.5
     arrivals = rate * hosts * servers * load
-    work = tasks(rng.exponential(1 / rate, count), release=np.cumsum(rng.exponential(1 / arrivals, count)))
+    work = tasks(rng.exponential(1 / rate, count).tolist(), release=np.cumsum(rng.exponential(1 / arrivals, count)))
     run = simulate(work, nodes(*[node(servers)] * hosts), FIFO)
     rows = run.attempts[np.argsort(run.attempts["task"])]
     waits = rows["start_s"] - rows["ready_s"]
@@ -41,7 +41,7 @@ def test_linear_hosts_use_idle_watts_and_a_constant_for_each_core_second(name: s
     rng = np.random.default_rng(7)
     runtimes = rng.lognormal(1, 1, 500)
     curve = PowerProfile.from_form("linear", 8, 60.0, 220.0)
-    work = tasks(runtimes, release=rng.uniform(0, 100, 500))
+    work = tasks(runtimes.tolist(), release=rng.uniform(0, 100, 500))
     run = simulate(work, nodes(*[node(8, power=curve)] * 5), POLICIES[name])
     assert run.account_j("idle") == pytest.approx(5 * 60.0 * run.makespan_s, rel=1e-12)
     assert run.account_j("run") == pytest.approx(20.0 * runtimes.sum(), rel=1e-9)

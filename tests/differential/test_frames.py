@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,11 @@ def _told_apart(workload: Workload) -> Workload:
     return replace(workload, shapes=asking, runtime_s=runtime_s, estimate_s=runtime_s)
 
 
-ENGINES_OWN = {"sjf": {"queue": "strict"}, "hpe": {"guarantees": (1.0,)}, "kubernetes": {"pods": 0, "samples": False}}
+ENGINES_OWN: dict[str, dict[str, Any]] = {
+    "sjf": {"queue": "strict"},
+    "hpe": {"guarantees": (1.0,)},
+    "kubernetes": {"pods": 0, "samples": False},
+}
 """What the engine has and a frame has not: the core is the frame's without it."""
 
 

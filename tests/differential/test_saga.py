@@ -12,6 +12,8 @@ differently in two places, and both are kept apart from the comparison of schedu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -97,14 +99,14 @@ def paper_ranks(instance: Instance):
     mean = {str(t): float(np.mean(c / instance.speed)) for t, c in enumerate(instance.cost)}
 
     def upward(network, graph):
-        rank = {}
+        rank: dict[Any, float] = {}
         for task in reversed(graph.topological_sort()):
             after = [rank[e.target] + e.size / instance.link for e in graph.out_edges(task.name)]
             rank[task.name] = mean[task.name] + max(after, default=0.0)
         return rank
 
     def downward(network, graph):
-        rank = {}
+        rank: dict[Any, float] = {}
         for task in graph.topological_sort():
             before = [rank[e.source] + mean[e.source] + e.size / instance.link for e in graph.in_edges(task.name)]
             rank[task.name] = max(before, default=0.0)

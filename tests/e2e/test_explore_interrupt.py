@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_an_interrupted_exploration_goes_on(tmp_path: Path) -> None:
     paths = os.pathsep.join(filter(None, [SOURCES, os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-c", "from wattflow.cli.main import main; main()", "explore", str(design)]
     command += ["--out", str(out), "--workers", "2"]
-    settings = {"env": {**os.environ, "PYTHONPATH": paths}, "text": True}
+    settings: Any = {"env": {**os.environ, "PYTHONPATH": paths}, "text": True}
     run = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **settings,
         # A shell that runs the suite in the background has SIGINT ignored, and children inherit that.

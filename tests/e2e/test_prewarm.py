@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -64,9 +65,12 @@ def test_a_function_that_the_policy_warmed_starts_warm_on_a_node_that_never_ran_
         def node(name: str) -> dict[str, Any]:
             return next((row for row in connection.call("GET", "/v1/nodes") if row["name"] == name), {})
 
+        def is_on(name: str) -> bool:
+            return node(name).get("state") == "on"
+
         for name in ("first", "second"):
             agents.append(start_agent(place, name))
-            until(lambda name=name: node(name).get("state") == "on", f"agent {name} is not here")
+            until(functools.partial(is_on, name), f"agent {name} is not here")
         with wattflow.Client(place.url(), place.token("user")) as client:
             cold = client.submit(Slow(), 4)
             assert cold.result(120) == 8

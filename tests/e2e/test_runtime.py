@@ -191,11 +191,17 @@ def test_a_finished_workflow_is_wfformat_with_joules(home: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     document = read_document(out)
     assert [task.id for task in document.tasks] == ["write", "read"] and document.tasks[1].parents == ("write",)
-    assert all(task.runtime_s > 0 and task.energy_j is not None for task in document.tasks)
+    assert all(
+        task.runtime_s is not None and task.runtime_s > 0 and task.energy_j is not None for task in document.tasks
+    )
     assert all(task.machine == document.machines[0].name and task.energy_provenance for task in document.tasks)
-    assert document.makespan_s is not None and document.makespan_s >= sum(task.runtime_s for task in document.tasks)
+    assert document.makespan_s is not None and document.makespan_s >= sum(
+        task.runtime_s or 0.0 for task in document.tasks
+    )
     assert document.executed_at is not None and not document.executed_at.startswith("1970")
-    assert document.tasks[1].start_s >= document.tasks[0].start_s + document.tasks[0].runtime_s
+    first, second = document.tasks
+    assert first.start_s is not None and first.runtime_s is not None and second.start_s is not None
+    assert second.start_s >= first.start_s + first.runtime_s
 
 
 def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ CARD = DeviceProfile((0.0, 0.45, 1.0), (30.0, 210.0, 250.0))
 CURVE = PowerProfile((0.0, 1.0, 2.0, 4.0, 8.0), (70.0, 95.0, 112.0, 140.0, 171.0))
 
 
-def added_energy(state, task, variant, out):  # type: ignore[no-untyped-def]
+def added_energy(state, task, variant, out):
     """Marginal joules, wake and cold start seconds priced at idle watts."""
     for c in range(out.size):
         waits = view.ready_in_s(state, task, variant, c)
@@ -40,12 +41,12 @@ def added_energy(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] += view.wake_j(state, c) + waits * view.idle_w(state, c)
 
 
-def shortest(state, task):  # type: ignore[no-untyped-def]
+def shortest(state, task):
     """Estimated seconds."""
     return state.tasks.estimate[task]
 
 
-def _layers(seed: int, count: int, **columns: object) -> Workload:
+def _layers(seed: int, count: int, **columns: Any) -> Workload:
     """Layers of six tasks, each task with one or two parents in the layer above."""
     rng = np.random.default_rng(seed)
     pairs = [
@@ -130,7 +131,7 @@ def platform() -> Run:
     return simulate(work, Cluster("golden", nodes), policy, options=SimOptions(outages=((1, 20.0, 26.0),)))
 
 
-def _load(state, task, variant, out):  # type: ignore[no-untyped-def]
+def _load(state, task, variant, out):
     for c in range(out.size):
         out[c] = view.load(state, c)
 

@@ -259,6 +259,12 @@ def predict(make: Maker) -> list[str]:
     return ["predict", model, source, *make.draw.choice([[], make.options("--level", "--out", "--data")])]
 
 
+def learn(make: Maker) -> list[str]:
+    source = make.draw.choice([make.trace(), make.nasty()])
+    more = make.draw.choice([[], make.options("--attempts", "--from", "-c", "--replay", "--seconds", "--seed")])
+    return ["learn", source, "--out", make.out(".npz"), "--seconds", "0", *more]
+
+
 def explore(make: Maker) -> list[str]:
     return [
         "explore",
@@ -390,8 +396,9 @@ def kube(make: Maker) -> list[str]:
 
 MAKERS: dict[str, Callable[[Maker], list[str]]] = {
     "compare": compare, "simulate": simulate, "describe": describe, "generate": generate, "convert": convert,
-    "enrich": enrich, "fit": fit, "predict": predict, "explore": explore, "clusters": clusters, "frames": frames,
-    "policies": policies, "profiles": profiles, "experiment": experiment, "run": run, "profile": profile, "kube": kube,
+    "enrich": enrich, "fit": fit, "predict": predict, "learn": learn, "explore": explore, "clusters": clusters,
+    "frames": frames, "policies": policies, "profiles": profiles, "experiment": experiment, "run": run,
+    "profile": profile, "kube": kube,
     "ps": served("ps"), "logs": served("logs", "TASK"), "cancel": served("cancel", "ID"), "nodes": served("nodes"),
     "why": served("why", "TASK"), "top": served("top"), "down": down, "up": up, "agent": agent, "demo": demo,
     "warm": warm, "meters": meters, "bounds": bounds, "completion": lambda make: ["completion", make.nasty()],

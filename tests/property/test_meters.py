@@ -103,6 +103,6 @@ def test_constant_or_not_sampled_watts_integrate_between_their_bounds(rows: list
     for _ in rows[1:]:
         tally.update()
     energy = tally.energy()
-    joules, watts = energy.joules["wall"], [row[1] for row in rows]
+    joules, drawn = energy.joules["wall"], [row[1] for row in rows]
     assert joules is not None
-    assert min(watts) * energy.seconds - 1e-6 <= joules <= max(watts) * energy.seconds + 1e-6
+    assert min(drawn) * energy.seconds - 1e-6 <= joules <= max(drawn) * energy.seconds + 1e-6

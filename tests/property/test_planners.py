@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -40,7 +42,7 @@ def random_workload(seed: int, cores=(1.0,), data: bool = False, memory: int = 0
     runtime = random.uniform(1.0, 20.0, base) * (random.random(base) > 0.1)
     shapes = [Shape(0, (Variant(cores=c, memory_bytes=int(random.integers(0, memory + 1))),)) for c in cores]
     edges = (np.array(parents, np.int32), np.array(children, np.int32)) if parents else None
-    extra = (
+    extra: dict[str, Any] = (
         {"edge_bytes": random.uniform(0.0, 50.0, len(parents)) * (random.random(len(parents)) > 0.3)} if data else {}
     )
     return Workload.of_columns(
@@ -157,7 +159,7 @@ def test_device_tasks_are_planned_on_devices(name, sharing, seed):
         runtime_s=random.uniform(1, 10, count),
         shapes=shapes,
         shape=random.integers(0, 3, count),
-        edges=(np.arange(0, 10), np.arange(10, 20)),
+        edges=(np.arange(0, 10, dtype=np.int32), np.arange(10, 20, dtype=np.int32)),
     )
     gpu = Device("gpu", sharing=sharing, slots=2, power=DeviceProfile())
     nodes = (Node("g", 4, 0, devices=(gpu, gpu)), Node("c", 2, 0, speed=2.0))

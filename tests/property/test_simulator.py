@@ -67,6 +67,7 @@ def column(run: Run, account: str) -> np.ndarray:
 def test_accounts_sum_to_the_power_curve(case: Case) -> None:
     run = case.run()
     end_s = run.start_s + run.span_s
+    assert run.power_log is not None
     drawn_j = np.zeros(len(run.cluster.nodes))
     for node in range(len(drawn_j)):
         log = run.power_log[run.power_log["node"] == node]
@@ -140,6 +141,7 @@ def test_no_node_and_no_device_is_oversubscribed(case: Case) -> None:
 def test_the_same_seed_gives_the_same_bytes(case: Case, seed: int) -> None:
     first, second = case.run(seed), case.run(seed)
     assert first.attempts.tobytes() == second.attempts.tobytes()
+    assert first.power_log is not None and second.power_log is not None
     assert first.power_log.tobytes() == second.power_log.tobytes()
     assert first.energy_j.tobytes() == second.energy_j.tobytes()
     assert first.carbon_g.tobytes() == second.carbon_g.tobytes()

@@ -20,6 +20,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import File, Machine, Task, Variant, Workflow
 from wattflow.model.workload import Workload
 from wattflow.traces import alibaba, catalog, documents, opendc_files, registry, wfformat
+from wattflow.traces.source import probe
 
 FUZZ = settings(
     max_examples=40,
@@ -288,7 +289,7 @@ def test_mutated_clusters(text: bytes) -> None:
             else:
                 assert made is not None
         assert len(catalog.walk(folder)) == 1
-        assert registry.claimed(registry.probe(path)) is None or text
+        assert registry.claimed(probe(path)) is None or text
     except InvalidInput:
         assert not text
     finally:

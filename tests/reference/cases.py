@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class _Draw:
     def chance(self, share: float = 0.5) -> bool:
         return bool(self.rng.random() < share)
 
-    def pick(self, values: tuple) -> object:
+    def pick(self, values: tuple[Any, ...]) -> Any:
         return values[self.whole(0, len(values) - 1)]
 
     # Clusters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def differences(run: Run, reference: Result, *, check_money: bool = True) -> lis
                 mine, theirs = float(getattr(run, name)[node]), float(getattr(reference, name)[node])
                 if not _near(mine, theirs, abs(theirs)):
                     found.append(f"node {node}, {name}: {mine} | {theirs}")
-    if not _near(run.peak_w, reference.peak_w, reference.peak_w):
+    if run.peak_w is None or not _near(run.peak_w, reference.peak_w, reference.peak_w):
         found.append(f"peak: {run.peak_w} W | {reference.peak_w} W")
     if abs(run.makespan_s - reference.makespan_s) > TIME_S:
         found.append(f"makespan: {run.makespan_s} s | {reference.makespan_s} s")
@@ -69,7 +70,7 @@ def _attempt_differences(run: Run, reference: Result) -> list[str]:
     return [text for _, text in sorted(found)]
 
 
-def _row_differences(row: np.void, record: object) -> list[str]:
+def _row_differences(row: np.void, record: Any) -> list[str]:
     found = []
     for name in ("node", "device", "variant"):
         if int(row[name]) != getattr(record, name):

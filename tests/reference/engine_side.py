@@ -11,26 +11,26 @@ from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 
 
-def least_loaded(state, task, variant, out):  # type: ignore[no-untyped-def]
+def least_loaded(state, task, variant, out):
     for c in range(out.size):
         out[c] = view.load(state, c)
 
 
-def most_allocated(state, task, variant, out):  # type: ignore[no-untyped-def]
+def most_allocated(state, task, variant, out):
     for c in range(out.size):
         out[c] = -view.load(state, c)
 
 
-def marginal_energy(state, task, variant, out):  # type: ignore[no-untyped-def]
+def marginal_energy(state, task, variant, out):
     for c in range(out.size):
         out[c] = view.priced_w(state, task, variant, c) * view.runtime_s(state, task, variant, c)
 
 
-def shortest_first(state, task):  # type: ignore[no-untyped-def]
+def shortest_first(state, task):
     return state.tasks.estimate[task]
 
 
-def wfp3(state, task):  # type: ignore[no-untyped-def]
+def wfp3(state, task):
     shape = state.tasks.form[task]
     cores = state.variants.cores_u[state.shapes.variant_first[shape]] / 1e6 * state.shapes.parts[shape]
     return -((view.waited_s(state, task) / state.tasks.estimate[task]) ** 3) * cores

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,8 @@ class Policy:
     """Order and placement. Smaller priority first (None: first in, first out); lower cost wins, inf is "not here"."""
 
     name: str
-    cost: Callable[[object, int, Offer, int, int], float]
-    priority: Callable[[object, int], float] | None = None
+    cost: Callable[[Any, int, Offer, int, int], float]
+    priority: Callable[[Any, int], float] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 
 
-def tasks(runtimes: Sequence[float], **columns: object) -> Workload:
+def tasks(runtimes: Sequence[float], **columns: Any) -> Workload:
     """Tasks released at 0 unless ``release`` says otherwise, all of one shape unless ``shapes`` does."""
     runtime_s = np.array(runtimes, float)
     release_s = np.array(columns.pop("release", np.zeros(len(runtime_s))), float)
@@ -28,7 +29,7 @@ def edges(*pairs: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([p for p, _ in pairs], np.int32), np.array([c for _, c in pairs], np.int32)
 
 
-def node(cores: int = 1, **facts: object) -> Node:
+def node(cores: int = 1, **facts: Any) -> Node:
     return Node("n", cores, facts.pop("memory_bytes", 100), **facts)
 
 

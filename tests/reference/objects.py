@@ -239,8 +239,10 @@ class LiveNode:
         if self.state == "lost":
             return 0.0, "idle", []
         if self.state == "asleep":
+            assert sleep is not None
             return sleep.watts, "sleep", []
         if self.state in ("waking", "falling"):
+            assert sleep is not None
             return (self.idle_w() if sleep.wake_w is None else sleep.wake_w), "wake", []
         return self.idle_w(), "idle", self.cpu_shares() + self.device_shares()
 

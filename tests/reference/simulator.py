@@ -14,6 +14,7 @@ from reference.meter import Meter
 from reference.objects import INF, TOLERANCE, Attempt, LiveNode
 from reference.view import View
 from wattflow.model.cluster import Cluster
+from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 STORAGE = None
@@ -90,7 +91,7 @@ class Simulation:
         self.meter = Meter(cluster, self.nodes)
         self.view = View(self)
 
-    def _offers(self, variants: tuple) -> list[Offer]:
+    def _offers(self, variants: tuple[Variant, ...]) -> list[Offer]:
         combined = [
             (base, variant, guarantee, level)
             for base, variant in enumerate(variants)
@@ -212,8 +213,9 @@ class Simulation:
     def decide(self) -> None:
         """One pass over the queue in order."""
         order = list(self.queue)
-        if self.policy.priority is not None:
-            order.sort(key=lambda task: self.policy.priority(self.view, task))
+        priority = self.policy.priority
+        if priority is not None:
+            order.sort(key=lambda task: priority(self.view, task))
         self.reservation = None
         for task in order:
             if self.place(task):
@@ -480,6 +482,7 @@ class Simulation:
             node.wake_after_fall = True
 
     def wake(self, node: LiveNode) -> None:
+        assert node.facts.sleep is not None
         if node.facts.sleep.wake_s > 0:
             node.state, node.due_s = "waking", self.now_s + node.facts.sleep.wake_s
         else:
@@ -504,6 +507,7 @@ class Simulation:
                     node.wake_after_fall = False
                     self.wake(node)
             if self.sleep_due_s(node) <= self.now_s:
+                assert node.facts.sleep is not None
                 enter_s = node.facts.sleep.enter_s
                 node.state, node.due_s = ("falling", self.now_s + enter_s) if enter_s > 0 else ("asleep", INF)
 

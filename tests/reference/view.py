@@ -79,6 +79,7 @@ class View:
         before, after = live.rate_at(held), live.rate_at(held + offer.variant.cores)
         if added_w >= UNKNOWN_W or after == 1.0:
             return added_w
+        assert live.facts.power is not None
         node_w = live.facts.power.at(min(live.facts.threads, held)) if held > 0 else 0.0
         node_w *= 1 + 0.001 * (held + offer.variant.cores) / live.facts.threads
         if device >= 0:

@@ -78,7 +78,7 @@ def _draw(rng: random.Random, faults: bool) -> Frame:
         delay(rng, 0.5),
         1e6,
         rng.choice(frames.INTERMEDIATES),
-        rng.random() < 0.3,
+        moves=rng.random() < 0.3,
     )
     return Frame(
         "random", architecture,
@@ -123,7 +123,8 @@ def random_workload(rng: random.Random, cluster: Cluster, gangs: bool, failures:
             Shape(1, (Variant(),), parts=rng.randint(2, max(2, total))) if total > 1 else Shape(1, (Variant(),))
         )
     job = np.array([rng.randint(0, 3) for _ in range(count)], np.int32)
-    parents, children = [], []
+    parents: list[int] = []
+    children: list[int] = []
     for t in range(1, count):
         for _ in range(rng.choice([0, 0, 1, 2])):
             parent = rng.randrange(t)

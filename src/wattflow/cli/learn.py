@@ -21,7 +21,13 @@ def learn(
             metavar="SOURCE...", help="Folders with the journal of an engine, or workloads that were run, oldest first."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Candidate weights to write (.npz).")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Candidate weights to write (.npz).")
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FILE", help="Train nothing: are these weights worse than --from by now?"),
+    ] = None,
     attempts: Annotated[
         list[Path] | None,
         typer.Option(
@@ -44,19 +50,29 @@ def learn(
     """Fine-tune the learned policy on recorded runs, and put the candidate to a shadow test beside the weights in use.
 
     Two thirds of the record, the older, are trained on; the last third is the test. The candidate is written with its
-    card and the verdict in any case; WATTFLOW_WEIGHTS=FILE uses it, deleting that setting goes back.
+    card and the verdict in any case; WATTFLOW_WEIGHTS=FILE uses it, deleting that setting goes back. With --check a
+    later record is replayed under promoted weights and under those before: exit code 1 means that they should go.
 
     Example: wattflow learn trace.json --attempts run.parquet -c mixed --out candidate.npz
     """
     from dataclasses import replace
 
     from wattflow.learn import finetune
+    from wattflow.model.errors import InvalidInput
     from wattflow.policy import weights
 
+    if (out is None) == (check is None):
+        raise InvalidInput("--out", "give either the file to write, or --check with the weights to try")
+    present = weights.load(weights_file)[0] if weights_file else weights.current()
+    if check is not None:
+        tried = weights.load(check)[0]
+        verdict = finetune.shadow(present, tried, finetune.tested(_blocks(sources, attempts or [], cluster)))
+        typer.echo(f"{'alarm, go back' if verdict.alarm else 'no alarm'}: {verdict}")
+        raise typer.Exit(1 if verdict.alarm else 0)
+    assert out is not None
     never_onto([*sources, *map(str, attempts or ())], out)
     check_outputs(force, out)
-    present = weights.load(weights_file)[0] if weights_file else weights.current()
-    recent, held = finetune.parted(_blocks(sources, attempts or [], o.one_cluster(cluster)))
+    recent, held = finetune.parted(_blocks(sources, attempts or [], cluster))
     settings = replace(finetune.USUAL, seed=seed)
     tuner = finetune.FineTuner(present, recent, finetune.replayed(replay, seed=seed + 50), settings)
     candidate = tuner.run(seconds)
@@ -64,11 +80,11 @@ def learn(
     base = str(weights_file) if weights_file else "weights in use"
     weights.save(out, candidate, finetune.card(tuner, verdict, [str(one) for one in sources], base))
     typer.echo(f"{tuner.progress.generation} generations on {len(recent)} recorded trials")
-    typer.echo(f"shadow test: {verdict}")
+    typer.echo(f"shadow test, {'promoted' if verdict.promoted else 'not promoted'}: {verdict}")
     typer.echo(f"wrote {out}", err=True)
 
 
-def _blocks(sources: list[str], attempts: list[Path], cluster: str) -> list[Recorded]:
+def _blocks(sources: list[str], attempts: list[Path], clusters: list[str]) -> list[Recorded]:
     from wattflow.clusters import load_cluster
     from wattflow.lab.run.run_file import read_run
     from wattflow.learn import recorded
@@ -85,7 +101,7 @@ def _blocks(sources: list[str], attempts: list[Path], cluster: str) -> list[Reco
         if Path(one).is_dir():
             workload, there = recorded.from_journal(one)
         else:
-            there, source = load_cluster(cluster), source_of(one)
+            there, source = load_cluster(o.one_cluster(clusters)), source_of(one)
             workload = source if isinstance(source, Workload) else source.draw(0)
             if attempts:
                 workload = recorded.with_attempts(workload, read_run(next(runs)).attempts, there)

@@ -326,16 +326,18 @@ def candidates(state, variant, task):
     rules = state.rules[0]
     counts = state.counts[0]
     choice = state.choice[0]
+    scan_at = choice.scan_at
+    scan_left = choice.scan_left
     n = _collect(state, variant, task, False)
     if counts.asleep_n > 0 and (n == 0 or rules.wakes == 1):
-        n = _collect_asleep(state, n, variant, task)
+        n = _collect_asleep(state, n, variant, task, scan_at, scan_left)
     if choice.reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
     return n
 
 
 @optional(RICH, types.int64)
-def _collect_asleep(state, n, variant, task):
+def _collect_asleep(state, n, variant, task, scan_at, scan_left):
     """With nodes that sleep: those alone where none that is on fits, else both."""
     if n == 0:
         return _collect(state, variant, task, True)
@@ -345,6 +347,10 @@ def _collect_asleep(state, n, variant, task):
     for c in range(kept):
         state.gang[2 * c] = state.candidates[c].node
         state.gang[2 * c + 1] = state.candidates[c].device
+    # The same part of a limited scan once more: it would else go on behind those that are on.
+    choice = state.choice[0]
+    choice.scan_at = scan_at
+    choice.scan_left = scan_left
     n = _collect(state, variant, task, False)
     for c in range(kept):
         if n < state.candidates.size:
@@ -421,7 +427,6 @@ def take(state, variant, node, device):
     if device >= 0:
         taken = _take_devices(state, variant, node, device)
     node_row.running += 1
-    node_row.placed_count += 1
     groups.rejoin(state, node)
     return taken
 

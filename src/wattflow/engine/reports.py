@@ -191,7 +191,6 @@ def refused(state, a, until_s, priority):
     _leave_task(state, a)
     _restore(state, a)
     fit.give_back(state, a)
-    state.nodes[node].placed_count -= 1
     state.functions[state.shapes[state.tasks[task].form].function].started -= 1
     groups.room_grew(state, node)
     attempts.drop_attempt(state, a)

@@ -77,7 +77,7 @@ NODES = np.dtype([
     ("used_u", "i8"), ("alloc_u", "i8"), ("capacity_u", "i8"), ("used_mem", "i8"), ("capacity_mem", "i8"),
     ("cls", "i4"), ("pos", "i4"), ("group", "i4"), ("running", "i4"), ("power_state", "i2"), ("frequency", "i2"),
     ("first_container", "i4"),
-    ("request_u", "i8"), ("device_key", "u8"), ("count_key", "u8"), ("placed_count", "i8"), ("idle_since", "f8"),
+    ("request_u", "i8"), ("device_key", "u8"), ("count_key", "u8"), ("idle_since", "f8"),
     ("first_attempt", "i4"), ("device_first", "i4"), ("device_n", "i4"), ("falls", "i4"), ("wake_wanted", "i4"),
     ("unused", "i4"),
     ("freed_u", "i8"), ("freed_mem", "i8"), ("on_at", "f8"), ("generation", "i8"), ("unused_0", "i8"),

@@ -3,7 +3,6 @@
 Group by group, so that compiled code need not hold all values at once.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from wattflow.kernel.jit import inner

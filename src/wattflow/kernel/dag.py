@@ -3,7 +3,6 @@
 Made like the heaps: from functions that say where a task's edges are and what becomes of a child.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from typing import Any

@@ -10,7 +10,6 @@ disk.) Their first argument, ``tables``, is handed through: whatever they need, 
   O(log n) amortised (Sleator and Tarjan, 1986, https://doi.org/10.1137/0215004).
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from typing import Any

@@ -4,7 +4,6 @@ The watts above idle are shared out by weight (millionths of busy threads). What
 beginning is a sum that only grows, so an attempt's joules are its weight × the sum's growth while it ran.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from wattflow.kernel.jit import inner

@@ -69,7 +69,7 @@ def covering(cost: Floats, count: int = CHOSEN) -> list[int]:
     return have
 
 
-def chosen(applications: Sequence[str], cost: Floats, settings: Sequence[dict[str, float]]) -> dict[str, object]:
+def chosen(applications: Sequence[str], cost: Floats, settings: Sequence[dict[str, float]]) -> dict[str, list[dict[str, float]]]:
     """For all applications, and without each fold's."""
     names = np.array(applications)
     groups = {"all": np.ones(len(names), bool)}

@@ -57,10 +57,14 @@ class Verdict:
     def promoted(self) -> bool:
         return self.saved - SURE * self.error > 0.0 and self.slower <= math.log1p(WAIT) and self.missed == 0
 
+    @property
+    def alarm(self) -> bool:
+        """Whether weights that are in use should go: more joules for sure, or people wait."""
+        return self.saved + SURE * self.error < 0.0 or self.slower > math.log1p(WAIT)
+
     def __str__(self) -> str:
-        word = "promoted" if self.promoted else "not promoted"
         return (
-            f"{word}: {100 * -math.expm1(-self.saved):+.2f} % joules saved (± {100 * self.error:.2f}), response "
+            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved (± {100 * self.error:.2f}), response "
             f"{100 * math.expm1(self.slower):+.2f} %, {self.missed} newly late, {self.tests} paired runs"
         )
 
@@ -74,6 +78,11 @@ def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdi
     return Verdict(float(saved.mean()), error, slower, sum(len(b.missed - a.missed) for a, b in pairs), len(pairs))
 
 
+def tested(blocks: Sequence[Recorded], draws: int = DRAWS) -> list[Judge]:
+    """Judges of all blocks, for an alarm: they came after the weights."""
+    return [Judge(one, 100 + seed) for one in blocks for seed in range(draws)]
+
+
 def parted(blocks: Sequence[Recorded], draws: int = DRAWS) -> tuple[list[Judge], list[Judge]]:
     """Judges of the blocks to train on, and of the last ones, which are kept for the shadow test."""
     if len(blocks) < 3:
@@ -81,7 +90,7 @@ def parted(blocks: Sequence[Recorded], draws: int = DRAWS) -> tuple[list[Judge],
     last = max(1, round(SHARE * len(blocks)))
     return (
         [Judge(one, seed) for one in blocks[:-last] for seed in range(draws)],
-        [Judge(one, 100 + seed) for one in blocks[-last:] for seed in range(draws)],
+        tested(blocks[-last:], draws),
     )
 
 
@@ -93,7 +102,7 @@ class FineTuner(Trainer):
         workers: int = 1,
     ) -> None:  # fmt: skip
         zeros = np.zeros_like(present)
-        self.settings = settings
+        self.settings, self.size = settings, len(present)
         self.progress = Progress(present.copy(), zeros.copy(), zeros.copy(), present.copy(), best=present.copy())
         self.pool = ThreadPoolExecutor(workers)
         self.scenarios, self.choosing = [*recent, *old], list(recent)

@@ -208,8 +208,16 @@ def from_journal(
 
 
 def with_attempts(workload: Workload, attempts: NDArray[np.void], cluster: Cluster) -> Workload:
-    """A workload with the runtimes that a run of it had: the last attempt that was done, by the node's speed."""
+    """A workload with the runtimes that a run of it had: the last attempt that was done, by the node's speed.
+
+    Raises:
+        InvalidInput: The run was of another workload, or on another cluster.
+    """
     runtime_s = workload.runtime_s.copy()
+    most = max((len(shape.variants) for shape in workload.shapes), default=0)
+    for name, count in (("task", len(workload)), ("node", len(cluster.nodes)), ("variant", most)):
+        if len(attempts) and not 0 <= attempts[name].min() <= attempts[name].max() < count:
+            raise InvalidInput("attempts", f"{name} {attempts[name].max()} is none of the {count} of this workload")
     for row in attempts[attempts["outcome"] == 0]:
         task, node = int(row["task"]), cluster.nodes[int(row["node"])]
         variant = workload.shapes[int(workload.shape[task])].variants[int(row["variant"])]

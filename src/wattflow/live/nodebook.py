@@ -90,7 +90,7 @@ class NodeBook:
         rows.power_state[row] = tables.DOWN
         for name in ("used_u", "alloc_u", "used_mem", "running", "frequency", "generation", "falls", "wake_wanted"):
             rows[name][row] = 0
-        rows.idle_since[row] = rows.on_at[row] = rows.placed_count[row] = 0
+        rows.idle_since[row] = rows.on_at[row] = 0
         rows.first_attempt[row] = rows.first_container[row] = -1
         self.state.node_counts[row] = 0
         for name, count in counts.items():

@@ -10,7 +10,8 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import replace
+
+import numpy as np
 
 from wattflow.live.engine import Engine
 from wattflow.live.places import open_flows
@@ -86,16 +87,13 @@ class Rehearsing:
 
 
 def known_workflows(engine: Engine, flows: Sequence[int]) -> list[Workload]:
-    """Open workflows as they are estimated, each alone; a task without an estimate takes what policies guess."""
+    """Open workflows as they are estimated, each alone."""
     found = engine.known(flows)
     if found is None:
         return []
-    unknown = found.estimate_s <= 0
-    if unknown.any():
-        known = found.estimate_s[~unknown]
-        guess = float(known.mean()) if len(known) else 1.0
-        found = found.with_estimates(found.estimate_s + unknown * guess)
-    return [replace(one, runtime_s=one.estimate_s) for _, one in arrivals.workflows(found)]
+    # A task without an estimate has 0 seconds here.
+    found = found.with_estimates(np.where(found.estimate_s > 0, found.estimate_s, np.nan))
+    return [one for _, one in arrivals.workflows(found)]
 
 
 __all__ = ["Rehearsing", "chosen_dials", "is_meant", "known_workflows"]

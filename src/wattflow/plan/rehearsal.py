@@ -12,7 +12,8 @@ settings are tried on one stream, the best eight on two more. The settings (data
 together did best on other applications and clusters (`wattflow.learn.candidates`). The future is not looked at.
 
 About 46 simulations of some hundred tasks, a second or two. Same workflow, cluster and dials: same choice. A workflow
-of fewer than `LEAST` tasks says too little and one of more than `MOST` takes too long: then the dials stay.
+of fewer than `LEAST` tasks says too little and one of more than `MOST` takes too long: then the dials stay, as they do
+where most estimates or a node's watts are unknown.
 """
 
 from __future__ import annotations
@@ -133,12 +134,20 @@ def _small(workflow: Workload) -> Workload:
     )
 
 
+def _filled(workflow: Workload, usual_s: float) -> Workload:
+    """Estimates for all, and those as runtimes."""
+    seconds = np.where(np.isfinite(workflow.estimate_s), workflow.estimate_s, usual_s)
+    return replace(workflow, runtime_s=seconds, estimate_s=seconds)
+
+
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
     """The policy with the dials that did best; dials that were set by hand stay as they are."""
     fitted = replace(policy, tailor=None)
-    tasks = sum(map(len, known))
-    if not LEAST <= tasks <= MOST or any(node.power is None for node in cluster.nodes):
+    seconds = np.concatenate([np.zeros(0), *(workflow.estimate_s for workflow in known)])
+    told = np.isfinite(seconds)
+    if not LEAST <= len(seconds) <= MOST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
+    known = [_filled(workflow, float(np.median(seconds[told]))) for workflow in known]
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
     tries = [{**dials, **given} for dials in settings(name)]
     best = rehearse(known, cluster, policy.params["load"], replace(fitted, name="trial"), tries)[0]

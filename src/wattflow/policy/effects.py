@@ -16,6 +16,7 @@ __all__ = [
     "draw",
     "hold_until",
     "note",
+    "notebook",
     "order_cap",
     "order_frequency",
     "order_sleep",
@@ -31,6 +32,13 @@ draw = random_unit
 def note(state, block, i, value):
     """Write number i of a block of the policy's memory."""
     state.memory[int(state.memory[block]) + i] = value
+
+
+@jit
+def notebook(state, block, count):
+    """The first numbers of a block of the policy's memory as an array, to write to."""
+    first = int(state.memory[block])
+    return state.memory[first : first + count]
 
 
 @jit

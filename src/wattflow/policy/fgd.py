@@ -171,8 +171,7 @@ def scale_known(out):
 def score_power(state, task, variant, out):
     """α · added watts + (1 − α) · added fragments, each from 0 to 100 over the candidates."""
     alpha = view.param(state, DIAL.alpha)
-    first = int(view.place_of(state, NOTES.watts))
-    watts = state.memory[first : first + out.size]
+    watts = effects.notebook(state, NOTES.watts, out.size)
     for c in range(out.size):
         watts[c] = view.added_w(state, task, variant, c)
     note_added_fragments(state, variant, out)
@@ -187,14 +186,15 @@ def score_power(state, task, variant, out):
 
 def prepare(state: Any, cluster: Cluster) -> None:
     """The shapes, to be counted as they arrive; room for a column of watts and for the GPUs of a node."""
-    _lay_out(state, cluster, np.arange(len(state.shapes)), np.full(len(state.shapes), -1.0))
+    shapes = view.shape_count(state)
+    _lay_out(state, cluster, np.arange(shapes), np.full(shapes, -1.0))
 
 
 def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDArray[np.float64]) -> None:
     gpus = max(len(node.devices) for node in cluster.nodes)
     view.lay_out(
-        state, NOTES, targets=[len(form)], form=form, variant=state.shapes.variant_first[form], weight=weight,
-        rests=np.zeros(gpus), watts=np.zeros(len(state.candidates)),
+        state, NOTES, targets=[len(form)], form=form, variant=view.first_variants(state, form), weight=weight,
+        rests=np.zeros(gpus), watts=np.zeros(view.candidate_room(state)),
     )  # fmt: skip
 
 

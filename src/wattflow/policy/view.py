@@ -133,23 +133,22 @@ from wattflow.policy.node_view import variant_device as variant_needs_device
 __all__ = [
     "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "WHOLE_U", "added_j", "added_w", "all_ask", "asks_cores", "asks_memory",
     "asleep", "attempt_variant", "awake_j", "bounded", "busy_cores", "busy_until_s", "bytes_to", "can_sleep",
-    "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor", "cold_start_s",
-    "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w", "deadline_s",
-    "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns", "device_watts",
-    "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_and_worth", "finish_in_s",
-    "first_attempt",
-    "free_cores", "free_u", "frequencies_of", "frequency_power", "function_arrived", "function_of", "function_running",
-    "function_waiting", "functions_n", "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w",
-    "is_asleep", "is_gone", "is_gpu", "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s",
-    "lay_out", "load", "mean_w", "memory_share", "next_attempt", "next_room", "node_added_w", "node_cores",
-    "node_idle_w", "node_memory", "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s",
-    "nodes_n", "notes", "now_s", "param", "parts_of", "path_s", "place_of", "priced_w", "rank", "ready_in_s",
-    "ready_s", "recall", "request_cores", "requested", "running", "runtime_s", "shape_seen", "slack_s",
-    "sleep_after_s", "sleep_cycle_j", "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on",
-    "throughput", "transfer_j", "transfer_s", "typical_s", "unasked", "variant_cores", "variant_devices",
-    "variant_frequency", "variant_guarantee", "variant_guaranteed", "variant_need_u", "variant_needs_device",
-    "variant_share_u", "variants_of", "wait_s", "waited_s", "waiting", "wake_j", "wants_gpu", "warm", "warming_s",
-    "watts_at", "worth_j", "zone_of",
+    "candidate_room", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
+    "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
+    "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns",
+    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_and_worth",
+    "finish_in_s", "first_attempt", "first_variants", "free_cores", "free_u", "frequencies_of", "frequency_power",
+    "function_arrived", "function_of", "function_running", "function_waiting", "functions_n", "has_estimate",
+    "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_gpu", "is_on",
+    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
+    "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of",
+    "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of",
+    "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "requested",
+    "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on", "throughput", "transfer_j", "transfer_s",
+    "typical_s", "unasked", "variant_cores", "variant_devices", "variant_frequency", "variant_guarantee",
+    "variant_guaranteed", "variant_need_u", "variant_needs_device", "variant_share_u", "variants_of", "wait_s",
+    "waited_s", "waiting", "wake_j", "wants_gpu", "warm", "warming_s", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 
 
@@ -177,6 +176,21 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
     state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
+
+
+def shape_count(state: Any) -> int:
+    """How many task shapes there are; for ``prepare``."""
+    return len(state.shapes)
+
+
+def first_variants(state: Any, shapes: Any) -> Any:
+    """The first variant of each of these shapes; for ``prepare``."""
+    return np.asarray(state.shapes.variant_first[shapes])
+
+
+def candidate_room(state: Any) -> int:
+    """The most candidates that a score can be asked about at once; for ``prepare``."""
+    return len(state.candidates)
 
 
 @jit

@@ -147,3 +147,10 @@ def test_a_policy_as_typed_is_a_row_of_its_own(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name in typed.split(","):
         assert name in result.stdout
+
+
+def test_too_short_a_record_teaches_nothing_and_writes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "candidate.npz"
+    assert "at least 3" in refused("learn", "chain:tasks=4", "--out", out, "--seconds", 0)
+    assert "give one for each" in refused("learn", "chain:tasks=4", "--attempts", "a", "--attempts", "b", "--out", out)
+    assert not out.exists()

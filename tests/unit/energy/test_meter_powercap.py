@@ -128,7 +128,7 @@ def test_the_virtual_meter_draws_the_curve_of_the_cpu_time_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, used = [100.0], {"a": 0.0, "b": 0.0}
-    monkeypatch.setattr(virtual.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("wattflow.energy.virtual.time.monotonic", lambda: clock[0])
     meter = virtual.VirtualMeter(tmp_path, CURVE, lambda: used, range_uj=30_000_000)
     reader = PowercapMeter(meter.powercap)
     before = reader.read()

@@ -74,8 +74,8 @@ class Pmproxy:
         self.fetches += 1
         if self.fetches > self.expire_after:
             return 404, json.dumps({"message": "unknown context identifier", "success": False})
-        rows = [{"instance": 0, "value": next(self.values)}, {"instance": 1, "value": 4}]
-        return 200, json.dumps({"values": [{"name": self.metric, "instances": rows}]})
+        values: list[dict[str, object]] = [{"instance": 0, "value": next(self.values)}, {"instance": 1, "value": 4}]
+        return 200, json.dumps({"values": [{"name": self.metric, "instances": values}]})
 
 
 @pytest.mark.parametrize("metric", ["denki.rapl.raw", "denki.rapl.sysfs", "denki.rapl.msr"])

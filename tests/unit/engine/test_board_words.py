@@ -20,27 +20,27 @@ PLACES = 192
 
 
 @jit.jit
-def serves(state, task):  # type: ignore[no-untyped-def]
+def serves(state, task):
     return boards.serves(state, task)
 
 
 @jit.jit
-def best_place(state, board, constraint):  # type: ignore[no-untyped-def]
+def best_place(state, board, constraint):
     return boards.best_place(state, board, constraint)
 
 
 @jit.jit
-def keep(state, board, place, cost):  # type: ignore[no-untyped-def]
+def keep(state, board, place, cost):
     boards._keep(state, board, place, cost)
 
 
 @jit.jit
-def fits(state, variant, node):  # type: ignore[no-untyped-def]
+def fits(state, variant, node):
     return boards._fits(state, variant, node)
 
 
 @jit.jit
-def board_of(state, variant):  # type: ignore[no-untyped-def]
+def board_of(state, variant):
     return boards.board_of(state, variant)
 
 

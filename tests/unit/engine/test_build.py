@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.build import build_state, class_key, container_table, uniform_grid
 from wattflow.engine.settings import Settings
-from wattflow.model.cluster import Device, Faults, Frequency, Network, Serverless, Sleep, Zone
+from wattflow.model.cluster import Device, Faults, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.errors import InfeasibleTask
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -31,7 +32,7 @@ def test_rules_say_what_the_workload_has() -> None:
     assert [rule("limits"), rule("limits", limit_s=900.0)] == [0, 1]
 
 
-def refusal(cluster_nodes: tuple[object, ...], *variants: Variant, parts: int = 1, count: int = 1) -> str:
+def refusal(cluster_nodes: tuple[Node, ...], *variants: Variant, parts: int = 1, count: int = 1) -> str:
     work = tasks([1.0] * count, shapes=(Shape(0, variants, parts),))
     with pytest.raises(InfeasibleTask) as error:
         build_state(work, nodes(*cluster_nodes))
@@ -121,7 +122,8 @@ OTHER: dict[str, object] = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_nodes_that_differ_in_anything_are_of_two_classes(name: str) -> None:
-    other = replace(node(2), **{name: OTHER[name]})
+    changed: dict[str, Any] = {name: OTHER[name]}
+    other = replace(node(2), **changed)
     assert class_key(node(2)) == class_key(node(2)) != class_key(other)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
-from wattflow.engine import fit
+from wattflow.engine import fit, groups
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, HOT, MASK_ROWS, ON, WAKING, State
 from wattflow.kernel import jit
@@ -19,30 +19,30 @@ from wattflow.model.workload import Shape
 
 
 @jit.jit
-def candidates(state, variant, task):  # type: ignore[no-untyped-def]
+def candidates(state, variant, task):
     return fit.candidates(state, variant, task)
 
 
 @jit.jit
-def rooms(state, variant, node, more_u, more_mem):  # type: ignore[no-untyped-def]
+def rooms(state, variant, node, more_u, more_mem):
     return fit.rooms(state, variant, node, more_u, more_mem)
 
 
 @jit.jit
-def note_backfill(state, variant, node, end, sign):  # type: ignore[no-untyped-def]
+def note_backfill(state, variant, node, end, sign):
     fit.note_backfill(state, variant, node, end, sign)
 
 
 @jit.jit
-def take(state, variant, node):  # type: ignore[no-untyped-def]
+def take(state, variant, node):
     fit.take(state, variant, node, -1)
 
 
 @jit.jit
-def set_power(state, node, power_state):  # type: ignore[no-untyped-def]
-    fit.groups.leave(state, node)
+def set_power(state, node, power_state):
+    groups.leave(state, node)
     state.nodes[node].power_state = power_state
-    fit.groups.rejoin(state, node)
+    groups.rejoin(state, node)
 
 
 def found(state: State, task: int = 0, variant: int = 0) -> list[int]:

@@ -11,12 +11,12 @@ from wattflow.testing.sample_states import sample_states
 
 
 @jit.jit
-def _keep(state, node, function):  # type: ignore[no-untyped-def]
+def _keep(state, node, function):
     containers.keep(state, node, function)
 
 
 @jit.jit
-def _keep_since(state, node, function, idle_since):  # type: ignore[no-untyped-def]
+def _keep_since(state, node, function, idle_since):
     containers.keep_since(state, node, function, idle_since)
 
 

@@ -23,7 +23,7 @@ NODE, RACK = -1, 0
 
 
 @jit.jit
-def change(state, term, node, more):  # type: ignore[no-untyped-def]
+def change(state, term, node, more):
     tallies.change(state, term, node, more)
 
 

@@ -13,7 +13,7 @@ from wattflow.kernel.records import record_table
 
 
 @jit.jit
-def misfit_of_its_own(state, task):  # type: ignore[no-untyped-def]
+def misfit_of_its_own(state, task):
     return decide.misfit_of_its_own(state, task)
 
 
@@ -28,12 +28,12 @@ def test_others_of_a_shape_may_fit_where_a_pinned_task_or_a_long_one_does_not() 
 
 
 @jit.jit
-def enqueue(state, task):  # type: ignore[no-untyped-def]
+def enqueue(state, task):
     queue.push(state, task)
 
 
 @jit.jit
-def park(state, task, until):  # type: ignore[no-untyped-def]
+def park(state, task, until):
     return decide.park(state, task, until)
 
 

@@ -23,12 +23,12 @@ CASES = [(sample, at_s) for sample in sample_states() for at_s in sample.looks_s
 
 
 @jit.jit
-def candidates(state, variant, task):  # type: ignore[no-untyped-def]
+def candidates(state, variant, task):
     return fit.candidates(state, variant, task)
 
 
 @jit.jit
-def take(state, variant, node):  # type: ignore[no-untyped-def]
+def take(state, variant, node):
     fit.take(state, variant, node, -1)
 
 

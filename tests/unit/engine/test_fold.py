@@ -35,7 +35,7 @@ def test_a_platform_that_does_not_grow_makes_tasks_wait_for_an_end() -> None:
 
 
 @jit.jit
-def level_below(state, node, watts):  # type: ignore[no-untyped-def]
+def level_below(state, node, watts):
     return fold.level_below(state, node, watts)
 
 

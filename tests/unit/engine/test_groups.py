@@ -19,40 +19,40 @@ SMALL, LARGE = 64, 150
 
 
 @jit.jit
-def low_bit(x):  # type: ignore[no-untyped-def]
+def low_bit(x):
     return groups.low_bit(x)
 
 
 @jit.jit
-def lowest(state, group, constraint, wish):  # type: ignore[no-untyped-def]
+def lowest(state, group, constraint, wish):
     return groups.lowest_allowed(state, group, constraint), groups.lowest_of(state, group, constraint, wish)
 
 
 @jit.jit
-def second(state, group):  # type: ignore[no-untyped-def]
+def second(state, group):
     return groups.second(state, group)
 
 
 @jit.jit
-def move(state, node, used_u):  # type: ignore[no-untyped-def]
+def move(state, node, used_u):
     groups.leave(state, node)
     state.nodes[node].used_u = used_u
     groups.rejoin(state, node)
 
 
 @jit.jit
-def allowed(state, node, constraint):  # type: ignore[no-untyped-def]
+def allowed(state, node, constraint):
     return groups.allowed(state, node, constraint)
 
 
 @jit.jit
-def grew(state, node):  # type: ignore[no-untyped-def]
+def grew(state, node):
     groups.room_grew(state, node)
     groups.room_grew_widely(state)
 
 
 @jit.jit
-def count_key(state, node):  # type: ignore[no-untyped-def]
+def count_key(state, node):
     return groups.count_key(state, node)
 
 

@@ -32,58 +32,58 @@ from wattflow.model.workflow import Function
 
 
 @jit.jit
-def push(state, at_s, what, who, generation):  # type: ignore[no-untyped-def]
+def push(state, at_s, what, who, generation):
     timers.push(state, at_s, what, who, generation)
 
 
 @jit.jit
-def pop(state):  # type: ignore[no-untyped-def]
+def pop(state):
     timers.pop(state)
     return timers.next_time(state)
 
 
 @jit.jit
-def forget_warming(state, node):  # type: ignore[no-untyped-def]
+def forget_warming(state, node):
     timers.forget_warming(state, node)
 
 
 @jit.jit
-def warm(state, node, fn, seconds):  # type: ignore[no-untyped-def]
+def warm(state, node, fn, seconds):
     reports.warm(state, node, fn, seconds)
 
 
 @jit.jit
-def warmed(state, node, fn):  # type: ignore[no-untyped-def]
+def warmed(state, node, fn):
     reports.warmed(state, node, fn)
 
 
 @jit.jit
-def cold(state, node, fn):  # type: ignore[no-untyped-def]
+def cold(state, node, fn):
     reports.cold(state, node, fn)
 
 
 @jit.jit
-def keep(state, node, fn):  # type: ignore[no-untyped-def]
+def keep(state, node, fn):
     containers.keep(state, node, fn)
 
 
 @jit.jit
-def fall_asleep(state, node):  # type: ignore[no-untyped-def]
+def fall_asleep(state, node):
     reports.fall_asleep(state, node)
 
 
 @jit.jit
-def wake(state, node):  # type: ignore[no-untyped-def]
+def wake(state, node):
     reports.wake(state, node)
 
 
 @jit.jit
-def set_room(state, node, capacity_u, capacity_mem):  # type: ignore[no-untyped-def]
+def set_room(state, node, capacity_u, capacity_mem):
     reports.set_room(state, node, capacity_u, capacity_mem)
 
 
 @jit.jit
-def load(state, node, cores_u, memory):  # type: ignore[no-untyped-def]
+def load(state, node, cores_u, memory):
     reports.load(state, node, cores_u, memory)
 
 

@@ -19,17 +19,17 @@ TASKS = 40
 
 
 @jit.jit
-def push(state, task):  # type: ignore[no-untyped-def]
+def push(state, task):
     queue.push(state, task)
 
 
 @jit.jit
-def remove(state, task):  # type: ignore[no-untyped-def]
+def remove(state, task):
     queue.remove(state, task)
 
 
 @jit.jit
-def cancel(state, task):  # type: ignore[no-untyped-def]
+def cancel(state, task):
     queue.cancel(state, task)
 
 
@@ -103,17 +103,17 @@ def test_a_cancelled_task_never_comes_to_the_head_of_a_heap() -> None:
 
 
 @jit.jit
-def push_front(state, task):  # type: ignore[no-untyped-def]
+def push_front(state, task):
     queue.push_front(state, task)
 
 
 @jit.jit
-def reinsert(state, task):  # type: ignore[no-untyped-def]
+def reinsert(state, task):
     queue.reinsert(state, task)
 
 
 @jit.jit
-def take_out(state, task):  # type: ignore[no-untyped-def]
+def take_out(state, task):
     queue.take_out(state, task)
 
 
@@ -176,11 +176,11 @@ def test_any_task_can_be_taken_out_and_the_others_keep_their_order(by_priority: 
 
 
 @jit.jit
-def firsts(state):  # type: ignore[no-untyped-def]
+def firsts(state):
     return queue.first(state), queue.first_of_all(state)
 
 
-def noted(state, task):  # type: ignore[no-untyped-def]
+def noted(state, task):
     return state.memory[task]
 
 

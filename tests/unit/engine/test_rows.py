@@ -16,22 +16,22 @@ from wattflow.kernel.records import record_table
 
 
 @jit.jit
-def new_task(state):  # type: ignore[no-untyped-def]
+def new_task(state):
     return rows.new_task(state)
 
 
 @jit.jit
-def new_workflow(state, now):  # type: ignore[no-untyped-def]
+def new_workflow(state, now):
     return rows.new_workflow(state, now)
 
 
 @jit.jit
-def free_task(state, task):  # type: ignore[no-untyped-def]
+def free_task(state, task):
     rows.free_task(state, task)
 
 
 @jit.jit
-def add_edge(state, parent, child, size_bytes):  # type: ignore[no-untyped-def]
+def add_edge(state, parent, child, size_bytes):
     return rows.add_edge(state, parent, child, size_bytes)
 
 

@@ -29,7 +29,7 @@ from wattflow.kernel.records import record_table
 
 
 @jit.jit
-def seal(state, task):  # type: ignore[no-untyped-def]
+def seal(state, task):
     structure.seal_placeholder(state, task)
 
 
@@ -53,7 +53,7 @@ def test_a_placeholder_is_sealed_once_and_other_tasks_never() -> None:
 
 
 @jit.jit
-def add_edge(state, parent, child, size_bytes):  # type: ignore[no-untyped-def]
+def add_edge(state, parent, child, size_bytes):
     return structure.add_edge(state, parent, child, size_bytes)
 
 
@@ -99,17 +99,17 @@ def test_an_edge_with_bytes_makes_places_old_and_a_ready_child_wait() -> None:
 
 
 @jit.jit
-def enqueue(state, task):  # type: ignore[no-untyped-def]
+def enqueue(state, task):
     queue.push(state, task)
 
 
 @jit.jit
-def cancel(state, task):  # type: ignore[no-untyped-def]
+def cancel(state, task):
     return structure.cancel(state, task)
 
 
 @jit.jit
-def enter(state, task):  # type: ignore[no-untyped-def]
+def enter(state, task):
     queue.push(state, task)
 
 

@@ -253,7 +253,7 @@ def with_containers() -> State:
 
 
 @jit.jit
-def keep(state, node, function):  # type: ignore[no-untyped-def]
+def keep(state, node, function):
     containers.keep(state, node, function)
 
 

@@ -33,16 +33,16 @@ def hosts_of(run: Run) -> list[int]:
     return [int(row["node"]) for row in sorted(run.attempts, key=lambda row: int(row["task"]))]
 
 
-def fullest(state, task, variant, out):  # type: ignore[no-untyped-def]
+def fullest(state, task, variant, out):
     for c in range(out.size):
         out[c] = -view.load(state, c)
 
 
-def broken(state, task, variant, out):  # type: ignore[no-untyped-def]
+def broken(state, task, variant, out):
     out[:] = math.nan
 
 
-def last_first(state, task):  # type: ignore[no-untyped-def]
+def last_first(state, task):
     return -float(task)
 
 
@@ -63,7 +63,7 @@ def test_a_placer_with_an_old_view_decides_on_the_old_load() -> None:
     assert hosts_of(run) == [0, 0, 1, 1]
 
 
-def _fill(state, out):  # type: ignore[no-untyped-def]
+def _fill(state, out):
     for c in range(out.size):
         out[c] = view.load(state, c)
 

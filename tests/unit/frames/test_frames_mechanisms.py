@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def hosts(count: int, cores: int = 1) -> Cluster:
     return Cluster("c", tuple(Node(f"n{h}", cores, 1 << 30, power=power, network=network) for h in range(count)))
 
 
-def tasks(*rows: tuple[float, float], **columns: object) -> Workload:
+def tasks(*rows: tuple[float, float], **columns: Any) -> Workload:
     release, runtime = (np.array(side, np.float64) for side in zip(*rows))
     return Workload.of_columns("w", release_s=release, runtime_s=runtime, **columns)
 

@@ -9,7 +9,7 @@ from wattflow.kernel.jit import jit
 
 
 @jit
-def _draws(state, count):  # type: ignore[no-untyped-def]
+def _draws(state, count):
     out = np.zeros(count, np.uint64)
     for i in range(count):
         state[0] += random.STEP
@@ -18,12 +18,12 @@ def _draws(state, count):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _unit(bits):  # type: ignore[no-untyped-def]
+def _unit(bits):
     return random.unit(bits)
 
 
 @jit
-def _hashed(a, b):  # type: ignore[no-untyped-def]
+def _hashed(a, b):
     return random.hashed(a, b)
 
 

@@ -32,7 +32,7 @@ class Pair(Tables):
 
 
 @jit.jit
-def add(pair, amount):  # type: ignore[no-untyped-def]
+def add(pair, amount):
     for i in range(pair.rows.size):
         pair.rows[i].a += amount
     for i in range(pair.grid.shape[0]):
@@ -50,7 +50,7 @@ def _pause() -> None:
 
 
 @numba.njit
-def pause(pair):  # type: ignore[no-untyped-def]
+def pause(pair):
     """Stays inside until the test lets it go."""
     with numba.objmode():
         _pause()
@@ -178,7 +178,7 @@ def test_a_second_entry_is_refused_while_a_kernel_runs() -> None:
     add(tables.handle(), 1)
 
 
-def _greedy(state, task, variant, out):  # type: ignore[no-untyped-def]
+def _greedy(state, task, variant, out):
     state.replace(memory=np.zeros(64))
 
 
@@ -196,7 +196,7 @@ def test_a_plain_policy_cannot_replace_tables_under_the_kernel() -> None:
 def test_a_plain_policy_sees_the_state_that_asks() -> None:
     seen: list[int] = []
 
-    def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    def score(state, task, variant, out):
         seen.append(id(state))
         out[:] = 0.0
 

@@ -58,5 +58,37 @@ def test_a_task_lasts_its_runtime_divided_by_the_speed_of_its_node(bench: Module
     for task, planned in zip(workflow.tasks, dag):
         values = {one["name"]: one["value"] for one in planned["arguments"]["parameters"]}
         seconds = json.loads(values["rig-seconds"])
+        assert task.runtime_s is not None
         for one in bench.CLASSES:
             assert seconds[one.name] == pytest.approx(2 * task.runtime_s / one.speed, abs=1e-3)
+
+
+def test_sections_follow_one_another_where_one_task_separates_them(bench: ModuleType) -> None:
+    import graphlib
+
+    from wattflow import generate
+    from wattflow.traces import documents
+
+    def ancestors(parents: dict[str, list[str]]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for id in graphlib.TopologicalSorter(parents).static_order():
+            found[id] = set().union(*(found[one] | {one} for one in parents[id]))
+        return found
+
+    from wattflow.kube.argo.graph import Graph
+
+    (workflow,) = documents.of_workload(generate.workload("montage", tasks=300, seed=1))[0]
+    document = bench.manifest(workflow, "wattflow", 1.0)
+    assert len(document["spec"]["templates"][0]["dag"]["tasks"]) > 1
+    graph = Graph.of(document)
+    names = {id: task.annotations["wattflow.io/task-id"] for id, task in graph.tasks.items()}
+    nested = {names[id]: [names[one] for one in task.parents] for id, task in graph.tasks.items()}
+    assert ancestors(nested) == ancestors({task.id: list(task.parents) for task in workflow.tasks})
+
+
+def test_a_workflow_without_such_a_task_stays_one_dag(bench: ModuleType) -> None:
+    apart = {"a": [], "b": ["a"], "c": ["a"], "d": ["c"]}
+    assert bench.kube_sections.sections(apart, least=2) == [["a", "b", "c", "d"]]
+    joined = apart | {"e": ["b", "d"], "f": ["e"], "g": ["e", "a"]}
+    first, second = bench.kube_sections.sections(joined, least=2)
+    assert set(first) == {"a", "b", "c", "d", "e"} and set(second) == {"f", "g"}

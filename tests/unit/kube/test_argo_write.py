@@ -32,7 +32,7 @@ def converted(workflow: Workflow, folder: Path) -> dict[str, object]:
     notes = traces.save(documents.to_workload([workflow], "w"), path)
     assert any("contents of files" in note for note in notes)
     (document,) = yaml.safe_load_all(path.read_text())
-    return document  # type: ignore[no-any-return]
+    return document
 
 
 def test_graph_needs_and_notes_survive(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ def book(decider: EngineDecider) -> Book:
     return book
 
 
-def ours(name: str, where: str = "", **more: object) -> objects.Pod:
+def ours(name: str, where: str = "", **more: Any) -> objects.Pod:
     return pod(name, where, **({"schedulerName": "ours"} | more))
 
 

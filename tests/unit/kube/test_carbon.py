@@ -105,7 +105,7 @@ def test_the_book_knows_who_is_gated() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda *words, **more: None
 
-    book = Book(Nobody(), owns=lambda one: True, power_of=lambda one: None)  # type: ignore[arg-type]
+    book = Book(Nobody(), owns=lambda one: True, power_of=lambda one: None)
     book.on_pod("ADDED", gated())
     assert set(book.gated) == {"uid-p"} and not book.waiting
     book.on_pod("MODIFIED", pod("p"))

@@ -34,7 +34,7 @@ def sharing(name: str = "n", count: str = "2", each: str = "40Gi") -> objects.No
 
 
 def book(*nodes: objects.Node) -> Book:
-    made = Book(Nobody(), owns=lambda one: True, power_of=lambda one: None)  # type: ignore[arg-type]
+    made = Book(Nobody(), owns=lambda one: True, power_of=lambda one: None)
     for one in nodes:
         made.on_node("ADDED", one)
     return made

@@ -33,6 +33,6 @@ def test_the_faster_node_ends_a_pod_earlier() -> None:
     for name, speed in (("slow", "1"), ("fast", "3")):
         one = node(name, {power.SPEED: speed})
         decider.set_node(one, accounting.node_allocatable(one), None)
-    one = pod("p", cpu="2")
-    decider.want(Wanted(one, accounting.pod_requests(one), estimate_s=30.0))
+    wanted = pod("p", cpu="2")
+    decider.want(Wanted(wanted, accounting.pod_requests(wanted), estimate_s=30.0))
     assert [choice.node for choice in decider.step(1.0).choices] == ["fast"]

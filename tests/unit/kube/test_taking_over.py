@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ def standby(decider: EngineDecider) -> Book:
     return Book(decider, owns=owns, power_of=lambda one: CHEAP, live=False)
 
 
-def ours(name: str, where: str = "", **more: object) -> objects.Pod:
+def ours(name: str, where: str = "", **more: Any) -> objects.Pod:
     return pod(name, where, schedulerName="ours", **more)
 
 

@@ -16,7 +16,7 @@ def small_comparison(workload: str = "three", baseline: str = "fifo", better: st
         before = {**base, "energy_j": 4000.0 + noise, "makespan_s": 18.0}
         points.append(SeedResult(workload, baseline, seed, before))
         points.append(
-            SeedResult(workload, better, seed, {**before, "energy_j": 0.75 * before["energy_j"], "cost": None})
+            SeedResult(workload, better, seed, {**before, "energy_j": 0.75 * (before["energy_j"] or 0.0), "cost": None})
         )
     runs = {(workload, baseline): run, (workload, better): run}
     return Comparison(

@@ -12,7 +12,7 @@ from wattflow.lab.experiments.outcome import Outcome, no_progress
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    loaded = experiment.load(experiment.find("hpe_gpu")).settings
+    loaded = experiment.load(str(experiment.find("hpe_gpu"))).settings
     assert isinstance(loaded, hpe_gpu.SharingSettings)
     return hpe_gpu.run(loaded, no_progress)
 

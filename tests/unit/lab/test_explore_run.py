@@ -60,7 +60,7 @@ def test_one_row_per_point_in_one_parquet(whole: Exploration) -> None:
 
 
 def test_processes_give_the_same_and_survive_a_death(whole: Exploration, tmp_path: Path) -> None:
-    killed = []
+    killed: list[int | None] = []
 
     def progress(share: float, text: str) -> None:
         if share > 0.2 and not killed:

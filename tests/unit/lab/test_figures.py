@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -134,7 +136,7 @@ def test_devices_of_a_run_of_half_a_second_are_used() -> None:
     ],
 )
 def test_money_is_known_where_something_has_a_price_and_all_joules_are_known(
-    zone: Zone, more: dict[str, object], known: bool
+    zone: Zone, more: dict[str, Any], known: bool
 ) -> None:
     cluster = Cluster("c", (node("a", **more), node("b", speed=2.0)), (zone,))
     found = metrics(two_node_run(cluster=cluster, cost=np.array([1.0, 2.0])))["cost"]

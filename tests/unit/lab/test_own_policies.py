@@ -14,7 +14,7 @@ from wattflow.testing import check_policy
 
 def own(name: str) -> Policy:
     @policy(name, compiled=False)
-    def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    def score(state, task, variant, out):
         """The first that fits."""
         out[:] = range(out.size)
 
@@ -42,7 +42,7 @@ def test_a_scripts_own_policy_runs_here_when_it_cannot_travel() -> None:
 
 def test_check_policy_lists_a_nan_instead_of_stopping_there() -> None:
     @policy("broken", compiled=False)
-    def score(state, task, variant, out):  # type: ignore[no-untyped-def]
+    def score(state, task, variant, out):
         """No number at all."""
         out[:] = float("nan")
 

@@ -76,7 +76,7 @@ def test_streams_do_not_depend_on_threads_and_unpriced_rows_come_in_the_engines_
         many.reset(seed=3)
         rewards.append([many.step(np.zeros(4, np.int64))[1] for _ in range(150)])
         many.close()
-    assert np.array_equal(*rewards)
+    assert np.array_equal(rewards[0], rewards[1])
     plain = SchedulingVectorEnv(lambda _: small, 2, features=False, priced=False)
     seen, _ = plain.reset(seed=3)
     assert seen.shape[1] == 0

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from wattflow.cli.main import app
 from wattflow.clusters import load_cluster
-from wattflow.learn import finetune, recorded
+from wattflow.learn import evolve, finetune, recorded
 from wattflow.learn.finetune import Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
@@ -81,17 +83,25 @@ def test_attempts_of_a_run_are_the_runtimes_on_a_node_of_speed_1(small: Scenario
     assert np.median(ratio) < 2.0
 
 
+def test_attempts_of_another_workload_are_refused(small: Scenario) -> None:
+    run = Simulation(small.draw(3), small.cluster, "eft").run()
+    with pytest.raises(InvalidInput, match="none of the"):
+        recorded.with_attempts(
+            recorded.blocks("a", small.draw(3), small.cluster)[0].workload, run.attempts, small.cluster
+        )
+
+
 def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scenario) -> None:
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]
     present = np.zeros(weights.SIZE)
-    settings = finetune.Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
+    settings = evolve.Settings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
     found = []
     for _ in range(2):
         tuner = finetune.FineTuner(present, judges, settings=settings)
         found.append(tuner.run(1e9, generations=8))
         assert tuner.progress.best_reward >= tuner.judge(present)[0]
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     assert not finetune.shadow(present, present, judges).promoted
 
 
@@ -100,4 +110,23 @@ def test_a_candidate_needs_a_sure_saving_and_may_make_nobody_wait() -> None:
     assert not Verdict(0.03, 0.04, 0.0, 0, 6).promoted
     assert not Verdict(0.03, 0.01, 0.05, 0, 6).promoted
     assert not Verdict(0.03, 0.01, 0.0, 1, 6).promoted
-    assert "not promoted" in str(Verdict(-0.01, 0.01, 0.0, 0, 6))
+    assert "6 paired runs" in str(Verdict(-0.01, 0.01, 0.0, 0, 6))
+
+
+def test_the_alarm_needs_a_sure_loss_or_longer_waits() -> None:
+    assert not Verdict(-0.01, 0.02, 0.0, 0, 6).alarm
+    assert Verdict(-0.03, 0.02, 0.0, 0, 6).alarm
+    assert Verdict(0.05, 0.02, 0.04, 0, 6).alarm
+
+
+def test_the_command_writes_a_candidate_with_its_card_and_checks_it_later(tmp_path: Path) -> None:
+    drive(tmp_path / "journal", workflows=13)
+    out = tmp_path / "candidate.npz"
+    made = CliRunner().invoke(app, ["learn", str(tmp_path / "journal"), "--out", str(out), "--seconds", "0"])
+    assert made.exit_code == 0, made.output
+    assert "shadow test, not promoted" in made.stdout  # no time, so they are the weights in use
+    theta, card = weights.load(out)
+    assert np.array_equal(theta, weights.current())
+    assert card["shadow"]["promoted"] is False and card["recorded_trials"] == 6
+    later = CliRunner().invoke(app, ["learn", str(tmp_path / "journal"), "--check", str(out)])
+    assert later.exit_code == 0 and "no alarm" in later.stdout

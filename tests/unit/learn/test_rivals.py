@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("gymnasium")
 
-from wattflow.learn.rivals import files, network, play, selector, training
+from wattflow.learn import evaluate, portfolio
+from wattflow.learn.evaluate import Place, Plan
+from wattflow.learn.rivals import files, judging, network, play, selector, training
 from wattflow.learn.rivals.agent import Agent
 from wattflow.learn.rivals.arena import SCALE, Arena
 from wattflow.learn.rivals.network import Net
@@ -65,6 +67,25 @@ def test_every_rival_learns_plays_and_is_kept_in_a_file(name: str, small: Scenar
     files.save(tmp_path / "one.npz", agent)
     again = files.load(tmp_path / "one.npz")
     assert again.card["rival"] == name and play.roll(again, stream) == found
+
+
+def test_a_rival_is_judged_in_the_very_scenario_that_a_policy_is(small: Scenario, tmp_path: Path) -> None:
+    flagship = selector.Selector.start(1)
+    for w, b in flagship.net.layers:
+        w[:], b[:] = 0.0, 0.0
+    files.save(tmp_path / files.shipped(flagship.name, -1).name, flagship)
+    folder = Path(small.stream.instances[0]).parents[1]
+    place, plan = Place("app", -1, 0.6, "edge-cloud", str(folder)), Plan(seeds=2, tasks=100)
+    rows = {row.policy: row for row in judging.judge_all([place], plan, 1, folder=tmp_path)}
+    assert list(rows) == [flagship.name, "distilled"]
+    scenario = evaluate.scenario_of(place, plan)
+    expected = tuple(
+        portfolio.measure(scenario.draw(seed), scenario.cluster, "wattflow", seed, scenario.options)
+        for seed in range(plan.seeds)
+    )
+    for found, same in zip(rows[flagship.name].results, expected, strict=True):
+        assert found.energy_j == pytest.approx(same.energy_j) and found.missed == same.missed
+        assert found.p95_s == pytest.approx(same.p95_s) and found.makespan_s == pytest.approx(same.makespan_s)
 
 
 def test_rewards_of_the_arena_are_those_of_the_environment_spread_evenly(small: Scenario) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ GIB = 1 << 30
 CURVE = PowerProfile((0.0, 4.0), (50.0, 130.0))
 
 
-def engine_with(*cores: int, policy: str = "least-loaded", **settings: int) -> tuple[Engine, list[int]]:
+def engine_with(*cores: int, policy: str = "least-loaded", **settings: Any) -> tuple[Engine, list[int]]:
     """An engine and its nodes, on since time 0."""
     engine = Engine(policy, **settings)
     nodes = [engine.node(Node(f"n{i}", c, 8 * GIB, power=CURVE)) for i, c in enumerate(cores)]
@@ -579,3 +580,20 @@ def test_the_flagship_runs_on_after_nodes_have_come_and_gone() -> None:
     engine.step(1.0)
     engine.put(TASK, shape, estimate_s=1.0)
     assert [placement.node for placement in engine.step(2.0).placements] == [nodes[2]]
+
+
+@pytest.mark.parametrize("limit", [0, 2, 512])
+def test_a_limit_of_scored_nodes_does_not_hide_those_that_are_on_from_who_may_wake_others(limit: int) -> None:
+    """While others sleep, a task goes to the node that is on, whether all candidates are scored or only some."""
+    engine = Engine("eft-sleep", score_limit=limit)
+    nodes = [
+        engine.node(Node(f"n{i}", 4, 8 * GIB, power=CURVE, sleep=Sleep(2.0, wake_s=50.0, after_s=1e9)))
+        for i in range(5)
+    ]
+    shape = engine.shape([Variant(cores=1.0)])
+    engine.step(0.0)
+    for node in (*nodes[:2], *nodes[3:]):
+        engine.put(NODE, node, state=Power.ASLEEP)
+    engine.put(TASK, shape, estimate_s=10.0)
+    step = engine.step(1.0)
+    assert [one.node for one in step.placements] == [nodes[2]] and not step.actions

@@ -10,6 +10,7 @@ from wattflow import generate
 from wattflow.clusters import load_cluster
 from wattflow.live import Engine, Kind
 from wattflow.live.rehearsing import Rehearsing, chosen_dials, is_meant, known_workflows
+from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 
@@ -75,7 +76,7 @@ def test_one_small_task_says_too_little(engine: Engine) -> None:
     assert twin.consider(engine, 0.0) is None and twin._answer is None
 
 
-def registry_shape() -> tuple[object, ...]:
+def registry_shape() -> tuple[Variant, ...]:
     return MONTAGE.shapes[0].variants
 
 

@@ -10,7 +10,7 @@ import pytest
 from wattflow.clusters import load_cluster
 from wattflow.live import TASK, Engine
 from wattflow.live.roll import roll
-from wattflow.live.twin import WAIT, Twin
+from wattflow.live.twin import WAIT, WORTH, Twin, lead
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Variant
 
@@ -45,12 +45,17 @@ def test_a_member_that_makes_people_wait_is_not_taken_however_frugal() -> None:
         assert choice.policy.name == "eft"
 
 
-def test_planning_points_come_at_intervals_and_only_with_open_tasks() -> None:
+def test_planning_points_come_at_intervals_and_only_with_open_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     twin = Twin(("fifo", "eft"), every_s=30.0)
     assert twin.consider(Engine("fifo", load_cluster("mixed")), 0.0) is None
     engine = loaded(2, policy="fifo")
-    seen = []
-    twin.choose = lambda engine: seen.append(1) or Twin(("eft",)).choose(engine)  # type: ignore[method-assign]
+    seen: list[int] = []
+
+    def choose(engine: Engine) -> object:
+        seen.append(1)
+        return Twin(("eft",)).choose(engine)
+
+    monkeypatch.setattr(twin, "choose", choose)
     assert [twin.consider(engine, at) is not None for at in (0.0, 10.0, 31.0)] == [True, False, True]
     assert len(seen) == 2
 
@@ -65,3 +70,11 @@ def test_looking_ahead_changes_nothing() -> None:
 def test_an_empty_portfolio_is_refused() -> None:
     with pytest.raises(InvalidInput, match="at least one policy"):
         Twin(())
+
+
+def test_a_lead_needs_a_saving_that_the_draws_agree_on() -> None:
+    assert lead([100.0, 110.0, 90.0], [90.0, 99.0, 81.0]) == pytest.approx(-math.log(0.9) - WORTH)
+    assert lead([100.0, 100.0, 100.0], [99.0, 99.0, 99.0]) < 0.0  # not worth a change
+    assert lead([100.0, 100.0, 100.0], [60.0, 100.0, 115.0]) < 0.0  # one lucky draw
+    assert lead([100.0], [90.0]) > 0.0
+    assert lead([0.0, 1.0], [1.0, 1.0]) == -math.inf

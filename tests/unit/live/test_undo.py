@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ GPU = DeviceProfile((0.0, 1.0), (20.0, 120.0))
 ORDER = {
     "clock": {"instant", "sequence", "epoch"},
     "counts": {"decisions", "scored", "ended_n", "group_n", "held"},
-    "nodes": {"first_attempt", "placed_count"},
+    "nodes": {"first_attempt"},
     "devices": set[str](),
     "shapes": {"failed", "place", "tail"},
     "tasks": {"next", "previous"},
@@ -29,7 +31,7 @@ ROWS_MAY_MOVE = {
 """Free rows are taken in another order, or hold only what the last decision needed; the placements tell what counts."""
 
 
-def busy_engine(policy: str, seed: int) -> tuple[Engine, list[Placement]]:
+def busy_engine(policy: str, seed: int) -> tuple[Engine, Sequence[Placement]]:
     """Some work under way, some placed in this instant, some waiting: cores, devices, cold starts, gangs."""
     rng = np.random.default_rng(seed)
     engine = Engine(policy)
@@ -60,7 +62,7 @@ def busy_engine(policy: str, seed: int) -> tuple[Engine, list[Placement]]:
     return engine, engine.step(2.0).placements
 
 
-def where(placements: list[Placement]) -> list[tuple[object, ...]]:
+def where(placements: Sequence[Placement]) -> list[tuple[object, ...]]:
     return [(one.tag, one.node, one.devices, one.variant) for one in placements]
 
 

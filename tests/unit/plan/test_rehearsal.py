@@ -25,7 +25,7 @@ FEW = [dict(rehearsal.settings()[i]) for i in (0, 2, 5)]
 def stream() -> Workload:
     """Eight workflows, one after the other."""
     one = generate.workload("montage", 30, 1)
-    return joining.joined([one] * 8, np.arange(8) * 200.0, CLUSTER, 4.0, "stream")
+    return joining.joined([one] * 8, np.arange(0.0, 1600.0, 200.0), CLUSTER, 4.0, "stream")
 
 
 def test_what_is_compared_is_joules_and_a_fine_for_waiting() -> None:

@@ -21,7 +21,7 @@ def machine(name: str, idle_w: float, full_w: float) -> Node:
 
 def jobs(count: int, cores: float, runtime_s: float, every_s: float = 0.0, deadline_s: float = np.inf) -> Workload:
     return Workload.of_columns(
-        "jobs", release_s=np.arange(count) * every_s, runtime_s=np.full(count, runtime_s),
+        "jobs", release_s=np.arange(count, dtype=np.float64) * every_s, runtime_s=np.full(count, runtime_s),
         shapes=[Shape(0, (Variant(cores=cores),), 1)], functions=(Function("job"),),
         deadline_s=np.full(count, deadline_s), one_each=True,
     )  # fmt: skip

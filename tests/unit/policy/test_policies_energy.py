@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -390,7 +391,7 @@ def test_wattflow_beats_hpe_with_sleep_on_a_stream() -> None:
 def test_nobody_waits_under_wattflow(family: str) -> None:
     # Mean response of workflows and makespan of a light stream, means over three seeds, against all nodes on.
     recipe, cluster = Recipe.parse(f"{family}:tasks=40,workflows=20,arrivals=poisson,rate=0.02"), load_cluster("mixed")
-    figures = {name: [] for name in ("kubernetes", "wattflow")}
+    figures: dict[str, list[Any]] = {name: [] for name in ("kubernetes", "wattflow")}
     for seed in range(3):
         workload = recipe.draw(seed)
         for name, rows in figures.items():

@@ -35,6 +35,6 @@ def test_a_node_that_nobody_measured_makes_the_peak_unknown_not_nought() -> None
 def test_a_window_at_the_edge_counts_by_the_time_that_is_in_the_run() -> None:
     windows = [window("a", -0.5, 0.5, 20.0, idle_j=20.0), window("a", 0.5, 1.5, 30.0, idle_j=20.0)]
     rows = [{"node": "a", "outcome": "done", "energy_j": 10.0}]
-    joules = dict(zip(ACCOUNTS, runs._energy(windows, {"a": 0}, rows, (0.0, 1.0))[0], strict=True))  # type: ignore[arg-type]
+    joules = dict(zip(ACCOUNTS, runs._energy(windows, {"a": 0}, rows, (0.0, 1.0))[0], strict=True))
     assert joules["idle"] == pytest.approx(10.0 + 10.0) and joules["run"] == pytest.approx(10.0)
     assert joules["unattributed"] == pytest.approx(0.0)

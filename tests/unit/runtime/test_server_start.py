@@ -36,7 +36,7 @@ def test_a_server_that_could_not_even_write_its_log_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert up._why_silent(tmp_path) == "it said nothing"
-    monkeypatch.setattr(up.shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    monkeypatch.setattr("wattflow.cli.up.shutil.disk_usage", lambda folder: SimpleNamespace(free=0))
     assert "is full (0 bytes are free)" in up._why_silent(tmp_path)
 
 

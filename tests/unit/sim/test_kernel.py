@@ -24,7 +24,7 @@ from wattflow.sim.simulate import Simulation, _grow
 from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
 
 
-def count_acts(state):  # type: ignore[no-untyped-def]
+def count_acts(state):
     state.memory[0] += 1.0
 
 
@@ -89,7 +89,7 @@ def test_a_run_counts_its_cold_starts_and_transfers() -> None:
     assert run.end_s_by_task().tolist() == [3.0, 3.0, 7.0]
 
 
-def wake_once(state):  # type: ignore[no-untyped-def]
+def wake_once(state):
     if state.memory[0] == 0.0:
         state.memory[0] = 1.0
         view.request_action(state, ACT_TIMER, 0, 0, 10.0)

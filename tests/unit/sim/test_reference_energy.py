@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ FIFO, FIRST = POLICIES["fifo"], POLICIES["first-fit"]
 CURVE = PowerProfile((0.0, 1.0, 2.0), (100.0, 130.0, 150.0))
 
 
-def accounts(result) -> dict[str, float]:  # type: ignore[no-untyped-def]
+def accounts(result) -> dict[str, Any]:
     return {name: pytest.approx(result.account_j(name)) for name in ACCOUNTS if result.account_j(name)}
 
 

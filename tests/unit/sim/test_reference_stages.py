@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -100,7 +102,7 @@ def test_speeds_by_node_function_factor_and_frequency() -> None:
     assert ends(half, 1) == [8 * (0.25 + 0.75 / 0.5)]
 
 
-def gpu(**facts: object) -> Node:
+def gpu(**facts: Any) -> Node:
     return node(8, devices=(Device("gpu", memory_bytes=80, **facts),))
 
 
@@ -120,7 +122,7 @@ def on_gpu(share: float = 1.0, memory: int = 10, count: int = 1) -> tuple[Varian
         ({"sharing": "mig", "interference": 0.5}, 3 / 7, 10, 10),
     ],
 )
-def test_two_tasks_on_one_gpu(facts: dict, share: float, first: float, last: float) -> None:
+def test_two_tasks_on_one_gpu(facts: dict[str, Any], share: float, first: float, last: float) -> None:
     result = simulate(tasks([10, 10], variants=on_gpu(share)), nodes(gpu(**facts)), FIFO)
     assert ends(result, 2) == pytest.approx([first, last])
     assert {r.device for r in result.records} == {0}

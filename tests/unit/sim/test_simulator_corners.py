@@ -48,7 +48,7 @@ def test_seven_slices_of_a_mig_device_fit() -> None:
 def test_a_pinned_task_does_not_hold_back_others_of_its_shape() -> None:
     """Task 0 keeps node 0 busy; task 1 waits for node 0, and task 2 is free to start on node 1."""
 
-    def plan(workload, cluster, params):  # type: ignore[no-untyped-def]
+    def plan(workload, cluster, params):
         return Plan(np.array([0, 0, 1], np.int32), np.array([0.0, 1.0, 2.0]))
 
     run = simulate(tasks([5.0, 5.0, 5.0]), nodes(node(), node()), Policy("planned", plan=plan))
@@ -95,7 +95,7 @@ def test_a_recorded_run_of_a_large_gpu_cluster_reserves_megabytes() -> None:
 def _warm_at_once(node_index: int) -> Policy:
     """Asks once, at the start, for a container on a node."""
 
-    def act(state):  # type: ignore[no-untyped-def]
+    def act(state):
         if state.memory[0] == 0.0:
             state.memory[0] = 1.0
             view.request_action(state, ACT_WARM, node_index, 0, 0.0)
@@ -134,7 +134,7 @@ def test_a_node_does_not_sleep_while_it_warms() -> None:
 def test_the_way_to_another_zone_counts_in_the_estimate() -> None:
     """The near node needs 20 s, the faster one far away 100 + 0.5 + 19: who asks for the end stays near."""
 
-    def earliest(state, task, variant, out):  # type: ignore[no-untyped-def]
+    def earliest(state, task, variant, out):
         for c in range(out.size):
             out[c] = view.finish_s(state, task, variant, c)
 
@@ -220,7 +220,7 @@ def test_host_cores_beside_a_device_crowd() -> None:
 def _slow_down_at(at_s: float) -> Policy:
     """Sets the second level of node 0 once, at a time."""
 
-    def act(state):  # type: ignore[no-untyped-def]
+    def act(state):
         now = state.clock.now[0]
         if now < at_s:
             view.request_action(state, ACT_TIMER, 0, 0, at_s)

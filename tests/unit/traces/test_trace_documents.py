@@ -287,7 +287,7 @@ def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     good = documents.to_workload([LABELLED], "w")
-    monkeypatch.setattr(source.Path, "replace", broken)
+    monkeypatch.setattr("wattflow.traces.source.Path.replace", broken)
     for target in ("out.json", "folder"):
         with pytest.raises(KeyboardInterrupt):
             traces.save(good, tmp_path / target)

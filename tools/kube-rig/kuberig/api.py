@@ -211,6 +211,8 @@ class Api:
             TimeoutError: fewer were in time; the message says how many.
         """
         good: set[str] = set()
+        if count <= 0:
+            return
         for event in self.watch(path, timeout_s, **query):
             if event["type"] == "RESTART":
                 good.clear()

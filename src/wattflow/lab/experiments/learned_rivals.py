@@ -10,7 +10,7 @@ import numpy as np
 
 from wattflow.lab.experiments.outcome import Figure, Progress, Sheet
 from wattflow.learn import evaluate, paired, portfolio
-from wattflow.learn.evaluate import OURS, PORTFOLIO, Place, Plan, Row
+from wattflow.learn.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
 from wattflow.learn.paired import Paired
 from wattflow.model.errors import MissingExtra
 
@@ -54,7 +54,8 @@ def judged(there: Sequence[Place], plan: Plan, workers: int, progress: Progress)
 def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:
     """Each of them, the portfolio and ours against the portfolio, and how long people wait."""
     rows = []
-    for name in (*names, PORTFOLIO, OURS):
+    ours_too = [name for name in (PORTFOLIO, OURS, REHEARSED) if (there[0], name) in table]
+    for name in (*names, *ours_too):
         joules = "–" if name == PORTFOLIO else compare(table, there, PORTFOLIO, name).text
         ours = "–" if name == OURS else compare(table, there, name).text
         slower = [evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) for place in there]
