@@ -114,8 +114,7 @@ class Groups:
         return new
 
     def forget(self, uid: str) -> None:
-        """A pod is gone: what only it named is no group any longer."""
-        self._odd.pop(uid, None)
+        """A pod names nothing any more: what only it named is no group any longer."""
         for name in self._names.pop(uid, ()):
             group = self._groups[name]
             for members in (group.named_by, group.shy, group.unseen_shy):
