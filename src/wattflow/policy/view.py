@@ -129,6 +129,7 @@ from wattflow.policy.node_view import (
     zone_of,
 )
 from wattflow.policy.node_view import variant_device as variant_needs_device
+from wattflow.policy.sizes_view import candidate_room, first_variants, shape_count
 
 __all__ = [
     "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "WHOLE_U", "added_j", "added_w", "all_ask", "asks_cores", "asks_memory",
@@ -176,21 +177,6 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
     state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
-
-
-def shape_count(state: Any) -> int:
-    """How many task shapes there are; for ``prepare``."""
-    return len(state.shapes)
-
-
-def first_variants(state: Any, shapes: Any) -> Any:
-    """The first variant of each of these shapes; for ``prepare``."""
-    return np.asarray(state.shapes.variant_first[shapes])
-
-
-def candidate_room(state: Any) -> int:
-    """The most candidates that a score can be asked about at once; for ``prepare``."""
-    return len(state.candidates)
 
 
 @jit
