@@ -66,6 +66,8 @@ class Book:
     live: bool = True
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
+    _shy: dict[str, objects.Pod] = field(default_factory=dict)
+    _doubted: set[str] = field(default_factory=set)
     _groups: Groups = field(default_factory=Groups)
     _rules: dict[str, Rules] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
@@ -154,6 +156,9 @@ class Book:
         amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
         reason = self._against(pod, amounts, view)
         if reason is not None:
+            if uid in self._rules and not self._unsure(pod):  # the engine has counted otherwise: ask the filters first
+                self._doubted.add(uid)
+                self._counted[uid] = -1
             return reason
         del self.waiting[uid]
         self._amounts.pop(uid, None)
@@ -251,7 +256,7 @@ class Book:
             return
         nodes = None
         rules = self._rules[uid] = self._rules_of(pod)
-        if self._groups.unsure(pod, rules):
+        if uid in self._doubted or self._groups.unsure(pod, rules):
             self._counted[uid] = self.version
             asked = feasible.Question.of(pod, self.cluster)
             views = self.cluster.nodes.items()
@@ -353,6 +358,7 @@ class Book:
 
     def _drop_rules(self, uid: str) -> None:
         self._rules.pop(uid, None)
+        self._doubted.discard(uid)
         self._groups.forget(uid)
 
     def _put(self, record: Record) -> None:
@@ -363,6 +369,8 @@ class Book:
         if view is not None:
             view.add(record.pod, record.amounts)
         shy = bool(interpod.anti_affinity_terms(record.pod))
+        if shy:
+            self._shy[uid] = record.pod
         if shy and uid not in self._rules:
             self._rules_of(record.pod)
         if shy or len(self._groups):  # tens of thousands come at a start, most of them plain
@@ -377,6 +385,7 @@ class Book:
         view = self.cluster.nodes.get(record.node)
         if view is not None:
             view.remove(uid)
+        self._shy.pop(uid, None)
         self._groups.left(uid)
         if not record.held:
             self._dirty.add(record.node)
@@ -391,13 +400,27 @@ class Book:
                     total[name] = total.get(name, 0) + value
         return total
 
+    def _is_counted(self, pod: objects.Pod) -> bool:
+        """Whether other pods may keep it from a node, whoever counts them."""
+        if feasible.is_counted(pod):
+            return True
+        names = self.cluster.namespaces
+        return any(
+            interpod.selects(term, other, pod, names)
+            for other in self._shy.values()
+            for term in interpod.anti_affinity_terms(other)
+        )
+
     def _against(self, pod: objects.Pod, amounts: accounting.Amounts, view: snapshot.NodeView) -> str | None:
-        """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any."""
+        """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any.
+
+        By the filters, also where the engine has counted itself: its counters save work, they are not trusted alone.
+        """
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
         reason = feasible.standing(pod, view.node)
-        if reason is None and self._unsure(pod):
+        if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason
 

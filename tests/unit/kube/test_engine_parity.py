@@ -95,6 +95,27 @@ def test_rules_between_pods_that_the_engine_counts_itself_allow_what_the_filters
     assert by_counters > 5
 
 
+def test_what_the_engine_counts_wrongly_is_caught_before_binding_and_left_to_the_filters(cases: Any) -> None:
+    """A pod shy of others in its zone was taken up, and the engine's counters let one of those follow."""
+    case = [cases.case(number) for number in range(816)][-1]
+    pod, *pods = (read(one, objects.Pod) for one in (case["pod"], *case["pods"]))
+    decider = EngineDecider("fifo")
+    book = Book(decider, owns=lambda one: True, power_of=lambda one: None, live=False)
+    for one in case["nodes"]:
+        book.on_node("ADDED", read(one, objects.Node))
+    for held in pods:
+        book.on_pod("ADDED", held)
+    book.begin(pods, lambda one: None, 0.0)
+    book.on_pod("ADDED", pod)
+    for now_s in (1.0, 2.0, 3.0):
+        book.flush(now_s)
+        for choice in decider.step(now_s).choices:
+            assert book.assume(choice.uid, choice.node) == "anti-affinity of pods there"
+            decider.refused(choice.uid, now_s)
+    assert pod.metadata.uid in book.waiting
+    assert not decider.step(4.0).choices
+
+
 class Recording(EngineDecider):
     """Remembers what was wanted."""
 
