@@ -37,7 +37,7 @@ def run_errand(errand: Errand, folder: Path) -> m.Ended:
     else:
         variant = spec.variants[errand.lease.variant]
         header = {"python": spec.python, "function": variant.function or spec.function, "env": spec.environment}
-        answer, data = zygote._call(header, list(errand.blobs), {})
+        answer, data = zygote.call_once(header, list(errand.blobs))
         outcome = "done" if answer["ok"] else "refused" if answer.get("refused") else "failed"
         reason, result = answer.get("reason"), data or None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -134,6 +134,13 @@ def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any])
         return _failed(error)
 
 
+def call_once(header: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Load a function and call it, in a process that does nothing else."""
+    functions: dict[str, Any] = {}
+    _, problem = _load(header, blobs[0], functions)
+    return problem or _call(header, blobs, functions)
+
+
 def _failed(error: BaseException) -> Answer:
     traceback.print_exc()
     reason = f"{type(error).__name__}: {error}"[:2000]
