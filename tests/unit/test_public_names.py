@@ -59,7 +59,7 @@ def test_importing_loads_nothing_heavy() -> None:
 def test_the_command_line_starts_without_the_compiler() -> None:
     code = "import sys, wattflow.cli.main; print(sorted({m.partition('.')[0] for m in sys.modules}))"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for heavy in ("numpy", "numba", "pyarrow", "matplotlib"):
+    for heavy in ("numpy", "numba", "pyarrow", "matplotlib", "asyncio"):
         assert f"'{heavy}'" not in seen, heavy
 
 

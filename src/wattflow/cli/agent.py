@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import math
@@ -57,6 +56,8 @@ def agent(
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
     sharing = cast(Sharing, gpu_sharing)
+
+    import asyncio  # as the rest: it is not loaded for --help
 
     async def main() -> None:
         from wattflow.runtime.executors.found import device_executors
