@@ -167,9 +167,10 @@ def sizes(quick: bool) -> None:
 def recorded_run(count: int) -> dict[str, float]:
     """Run in a process of its own: memory of a run that records every change of watts, and what its log keeps."""
     workload, cluster = benchmark_workload(count, "independent", seed=1), cluster_64x4()
-    ours_s(benchmark_workload(1000, "independent"), cluster)
+    options = replace(STRICT, record_power=True)
+    Simulation(benchmark_workload(1000, "independent"), cluster, "fifo", options=options).run()  # compiled before
     before = resident_bytes()
-    run = Simulation(workload, cluster, "fifo", options=replace(STRICT, record_power=True)).run()
+    run = Simulation(workload, cluster, "fifo", options=options).run()
     assert run.power_log is not None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     return {"rows": len(run.power_log), "kept": run.power_log.nbytes, "peak": peak}
