@@ -64,7 +64,8 @@ def test_the_program_of_a_task_uses_the_processor_as_told() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     children = done.stdout.split("\n")[1]
     minutes, seconds = children.split()[0].removesuffix("s").split("m")
-    assert 1.7 <= float(minutes) * 60 + float(seconds) <= 2.6
+    # Two turns of a second by the clock: more than one of them alone, and less where others want the processor too.
+    assert 1.05 <= float(minutes) * 60 + float(seconds) <= 2.6
 
 
 def test_manifests_are_not_read(tmp_path: Path) -> None:
