@@ -41,6 +41,7 @@ def test_without_weights_it_is_the_flagship_and_without_an_output_the_small_netw
     assert large.attempts.tobytes() == small.attempts.tobytes() != heard.attempts.tobytes()
 
 
+@pytest.mark.slow
 def test_any_weights_keep_the_contract() -> None:
     check_policy(learned.with_weights(drawn()))
 
