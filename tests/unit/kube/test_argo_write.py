@@ -61,11 +61,14 @@ def test_processor_time_and_waiting_add_up_to_the_runtime() -> None:
 def test_the_program_of_a_task_uses_the_processor_as_told() -> None:
     program = argo._PROGRAM.replace("exit 0", "times")
     words = ["sh", "-c", program, "task", "1", "2", "0.1"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    children = done.stdout.split("\n")[1]
-    minutes, seconds = children.split()[0].removesuffix("s").split("m")
-    # Two turns of a second by the clock: more than one of them alone, and less where others want the processor too.
-    assert 1.05 <= float(minutes) * 60 + float(seconds) <= 2.6
+
+    def used_s() -> float:
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        minutes, seconds = done.stdout.split("\n")[1].split()[0].removesuffix("s").split("m")
+        return float(minutes) * 60 + float(seconds)
+
+    # Its turns end by the clock, so others on the machine take from it: the best of three says what it does by itself.
+    assert 1.7 <= max(used_s() for _ in range(3)) <= 2.6
 
 
 def test_manifests_are_not_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ compared with our filters.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def read(raw: Any, kind: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(raw), type=kind)
 
 
-def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: Any) -> None:
-    wrong, placed = [], 0
+def unbound(cases: Any) -> Iterator[tuple[int, Any, list[Any], list[Any], list[Any], set[str]]]:
+    """Cases whose pod is on no node yet: number, pod, nodes, pods, namespaces, and the nodes that the filters allow."""
     for number in range(CASES):
         case = cases.case(number)
         pod = read(case["pod"], objects.Pod)
@@ -45,7 +46,13 @@ def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: A
         nodes = [read(one, objects.Node) for one in case["nodes"]]
         pods = [read(one, objects.Pod) for one in case["pods"]]
         names = [read(one, objects.Namespace) for one in case["objects"]]
-        allowed = {name for name, why in feasible(pod, Snapshot.of(nodes, pods, names)).items() if why is None}
+        found = feasible(pod, Snapshot.of(nodes, pods, names))
+        yield number, pod, nodes, pods, names, {name for name, why in found.items() if why is None}
+
+
+def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: Any) -> None:
+    wrong, placed = [], 0
+    for number, pod, nodes, pods, names, allowed in unbound(cases):
         decider = EngineDecider("fifo")
         book = Book(decider, owns=lambda one: one.metadata.name == "new", power_of=lambda one: None)
         for space in names:
@@ -66,15 +73,7 @@ def test_the_engine_places_where_the_filters_allow_and_wherever_they_do(cases: A
 def test_rules_between_pods_that_the_engine_counts_itself_allow_what_the_filters_do(cases: Any) -> None:
     """All pods are ours here and held by the engine, so its counters, not lists of nodes, answer where they can."""
     wrong, by_counters = [], 0
-    for number in range(CASES):
-        case = cases.case(number)
-        pod = read(case["pod"], objects.Pod)
-        if pod.spec.node_name:
-            continue
-        nodes = [read(one, objects.Node) for one in case["nodes"]]
-        pods = [read(one, objects.Pod) for one in case["pods"]]
-        names = [read(one, objects.Namespace) for one in case["objects"]]
-        allowed = {name for name, why in feasible(pod, Snapshot.of(nodes, pods, names)).items() if why is None}
+    for number, pod, nodes, pods, names, allowed in unbound(cases):
         decider = Recording("fifo")
         book = Book(decider, owns=lambda one: True, power_of=lambda one: None, live=False)
         for space in names:
