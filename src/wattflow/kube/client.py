@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
 import time
@@ -277,7 +276,6 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@functools.cache
 def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
     """A decoder of lists: the page and its objects in one pass."""
     fields = [("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
