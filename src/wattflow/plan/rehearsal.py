@@ -42,6 +42,8 @@ TASKS, FEWEST_FLOWS, MOST_FLOWS = 400, 8, 30
 """Size of a rehearsed stream, about."""
 LEAST, MOST = 5, 1500
 """Tasks that are known from which on, and up to which, a rehearsal is held."""
+RECENT = 16
+"""Workflows that a rehearsal draws from, at most: the last ones."""
 SPREAD = 0.2
 """How far estimates err in the rehearsal (σ of the logarithm)."""
 PATIENCE, WIDTH = 0.98, 0.08
@@ -72,6 +74,22 @@ def settings(name: str = "all") -> tuple[Dials, ...]:
     return tuple(json.loads(packaged(*TABLE).read_text(encoding="utf-8"))["settings"][name])
 
 
+def next_at(policy: Policy, seen: int) -> int:
+    """After how many arrivals to rehearse again: twice as many; the next one, where what is there is all there is."""
+    return seen + 1 if policy.params["load"] == 0.0 else 2 * seen
+
+
+def recent(known: Sequence[Workload]) -> list[Workload]:
+    """The last workflows that may be rehearsed together, in order of arrival."""
+    found: list[Workload] = []
+    tasks = 0
+    for workflow in reversed(known):
+        if len(found) < RECENT and tasks + len(workflow) <= MOST:
+            found.append(workflow)
+            tasks += len(workflow)
+    return found[::-1]
+
+
 def rehearse(
     known: Sequence[Workload], cluster: Cluster, load: float, base: Policy, tries: Sequence[Dials]
 ) -> list[Tried]:
@@ -80,7 +98,7 @@ def rehearse(
     costs: list[list[tuple[float, float, float]]] = [[] for _ in tries]
     left = list(range(len(tries)))
     for seed in range(SEEDS):
-        stream = stream_of(parts, cluster, load, seed)
+        stream = stream_of(parts, cluster, load, seed) if load > 0.0 else as_they_came(parts, cluster)
         options = SimOptions(runtime_error=SPREAD)
         usual, punctual = (measured.measure(stream, cluster, name, seed, options) for name in (BASELINE, PUNCTUAL))
         for i in left:
@@ -114,6 +132,13 @@ def stream_of(parts: Sequence[Workload], cluster: Cluster, load: float, seed: in
     return joining.joined(chosen, submit_s, cluster, float(np.median([_slack(p, cluster) for p in parts])), "rehearsal")
 
 
+def as_they_came(parts: Sequence[Workload], cluster: Cluster) -> Workload:
+    """The workflows that are known, when they arrived, and no others."""
+    submit_s = np.array([float(part.workflow_submit_s[0]) for part in parts])
+    slack = float(np.median([_slack(part, cluster) for part in parts]))
+    return joining.joined(parts, submit_s - submit_s.min(), cluster, slack, "rehearsal")
+
+
 def _slack(workflow: Workload, cluster: Cluster) -> float:
     """Its deadline in critical paths."""
     path_s = float(levels.levels(workflow, cluster).path.max())
@@ -142,10 +167,11 @@ def _filled(workflow: Workload, usual_s: float) -> Workload:
 
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
     """The policy with the dials that did best; dials that were set by hand stay as they are."""
-    fitted = replace(policy, tailor=None)
+    fitted = replace(policy, tailor=None, tailor_next=None)
+    known = recent(known)
     seconds = np.concatenate([np.zeros(0), *(workflow.estimate_s for workflow in known)])
     told = np.isfinite(seconds)
-    if not LEAST <= len(seconds) <= MOST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
+    if len(seconds) < LEAST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
     known = [_filled(workflow, float(np.median(seconds[told]))) for workflow in known]
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
@@ -165,4 +191,5 @@ REHEARSED = replace(
     summary="the flagship, its dials chosen by simulating what arrived first",
     params={**wattflow.DIAL.defaults, "load": LOAD},
     tailor=tailored,
+    tailor_next=next_at,
 )

@@ -28,6 +28,11 @@ def stream() -> Workload:
     return joining.joined([one] * 8, np.arange(0.0, 1600.0, 200.0), CLUSTER, 4.0, "stream")
 
 
+def first_of(workload: Workload) -> list[Workload]:
+    """The workflow that arrives first, alone."""
+    return [next(arrivals.workflows(workload))[1]]
+
+
 def test_what_is_compared_is_joules_and_a_fine_for_waiting() -> None:
     usual = Result(100.0, 10.0, 20.0, 30.0)
     assert rehearsal.cost(Result(50.0, 9.0, 18.0, 27.0), usual, usual) == pytest.approx((np.log(0.5), np.log(0.5), 0.9))
@@ -42,7 +47,7 @@ def test_what_is_compared_is_joules_and_a_fine_for_waiting() -> None:
 
 
 def test_the_rehearsed_stream_has_the_load_and_the_deadlines_of_what_is_known(stream: Workload) -> None:
-    known = arrivals.first(stream)
+    known = first_of(stream)
     assert len(known) == 1
     drawn = [rehearsal.stream_of(known, CLUSTER, 0.5, seed) for seed in range(200)]
     work_s = joining.core_seconds(known[0])
@@ -58,7 +63,7 @@ def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Wor
     used = Simulation(stream, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy
     tries = rehearsal.settings()
     noise = np.random.default_rng([2, 11]).normal(0.0, 0.2, len(stream))  # as the simulator draws estimates
-    known = arrivals.first(stream.with_estimates(stream.estimate_s * np.exp(noise)))
+    known = first_of(stream.with_estimates(stream.estimate_s * np.exp(noise)))
     base = replace(rehearsal.REHEARSED, tailor=None)
     best = rehearsal.rehearse(known, CLUSTER, 0.3, base, tries)[0]
     assert {name: used.params[name] for name in best.dials} == dict(best.dials)
@@ -72,10 +77,10 @@ def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Wor
 def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "FINALISTS", 2)
     base = replace(rehearsal.REHEARSED, tailor=None)
-    found = rehearsal.rehearse(arrivals.first(stream), CLUSTER, 0.6, base, FEW)
+    found = rehearsal.rehearse(first_of(stream), CLUSTER, 0.6, base, FEW)
     assert [one.streams for one in found] == [3, 3, 1]
     assert found[0].cost <= found[1].cost
-    known = arrivals.first(stream)
+    known = first_of(stream)
     seeds = []
     for seed in range(rehearsal.SEEDS):
         drawn = rehearsal.stream_of([rehearsal._small(w) for w in known], CLUSTER, 0.6, seed)
