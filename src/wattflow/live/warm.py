@@ -29,7 +29,7 @@ def warm(names: list[str]) -> list[str]:
         except NotLive:
             continue
         except MissingExtra as error:
-            print(f"left out: {error}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"left out: {error}\n")
             left_out.append(name)
     return left_out
 
