@@ -37,16 +37,20 @@ async def status(request: Request) -> Response:
     allowed(request, "user", "agent")
     house = house_of(request)
     service = house.service
+    written = service.writer.figures
     return answer(request, {
         "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
         service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message,
-        "commits": service.writer.figures.commits,
-        "commit_p50_s": service.writer.figures.commit_s.quantile(0.5),
-        "commit_p99_s": service.writer.figures.commit_s.quantile(0.99),
-        "commit_statements_p99_s": service.writer.figures.statements_s.quantile(0.99),
+        "commits": written.commits,
+        "commit_p50_s": written.commit_s.quantile(0.5), "commit_p99_s": written.commit_s.quantile(0.99),
+        "commit_collecting_p50_s": written.collecting_s.quantile(0.5),
+        "commit_collecting_p99_s": written.collecting_s.quantile(0.99),
+        "commit_statements_p50_s": written.statements_s.quantile(0.5),
+        "commit_statements_p99_s": written.statements_s.quantile(0.99),
+        "commit_disk_p50_s": written.disk_s.quantile(0.5), "commit_disk_p99_s": written.disk_s.quantile(0.99),
         "turn_p99_s": service.turn_s.quantile(0.99), "turn_cpu_p99_s": service.turn_cpu_s.quantile(0.99),
         "loop_late_max_s": house.pulse.late_s.longest_s, "loop_held_max_s": house.pulse.held_s.longest_s,
         "loop_held_p999_s": house.pulse.held_s.quantile(0.999),
