@@ -217,6 +217,7 @@ def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tm
     assert "2 done" in told and "lasted" in told and "_s " not in told and "{" not in told
     (about,) = json.loads(cli(home, "describe", name, "-o", "json").stdout)["rows"]
     assert about["state"] == "done" and [row["key"] for row in about["attempts"]] == ["write", "read"]
+    assert {row["variant_name"] for row in about["attempts"]} == {"cpu"} and " cpu " in told
     task = cli(home, "describe", f"{name}/write").stdout
     assert "write" in task and "done" in task and "2 done" not in task
 

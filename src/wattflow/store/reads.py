@@ -85,11 +85,10 @@ def outcomes(database: sa.Engine, workflow_id: str, after: int, most: int) -> li
     return rows(database, query.order_by(table.c.sequence).limit(most))
 
 
-def attempts(database: sa.Engine, workflow_id: str, key: str | None = None) -> list[Found]:
-    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key."""
-    query = sa.select(schema.attempts, schema.tasks.c.key).join(
-        schema.tasks, schema.tasks.c.id == schema.attempts.c.task
-    )
+def attempts(database: sa.Engine, workflow_id: str, key: str | None = None, *, specs: bool = False) -> list[Found]:
+    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key (and its spec)."""
+    columns = [schema.tasks.c.key, *([schema.tasks.c.spec] if specs else [])]
+    query = sa.select(schema.attempts, *columns).join(schema.tasks, schema.tasks.c.id == schema.attempts.c.task)
     query = query.where(schema.tasks.c.workflow == workflow_id)
     if key is not None:
         query = query.where(schema.tasks.c.key == key)
