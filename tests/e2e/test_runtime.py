@@ -314,3 +314,23 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [row["outcome"] for row in rows] == ["done"] * 14
     finally:
         assert cli(folder, "down").returncode == 0
+
+
+def test_a_server_that_is_told_to_end_leaves_nothing_half_done(tmp_path: Path) -> None:
+    """As a service manager ends it: by a signal to all of its processes."""
+    home = tmp_path / "home"
+    server = subprocess.Popen([sys.executable, "-m", "wattflow.server", "--home", str(home)], start_new_session=True)
+    try:
+        end_s = time.monotonic() + 120
+        while not (home / "server.json").exists():
+            assert server.poll() is None and time.monotonic() < end_s
+            time.sleep(0.05)
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        for pid in [server.pid, *map(int, children)]:
+            os.kill(pid, signal.SIGTERM)
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.wait()
+    left = {path.name for path in home.iterdir()}
+    assert "store.db" in left and not {"server.json", "store.db-wal"} & left

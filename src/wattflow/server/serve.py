@@ -108,12 +108,19 @@ def serve(
     house.shut_down = shut_down
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
+    # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[listener])
     finally:
         house.service.writer.close()
+        house.database.dispose()  # the last one to close a store copies its log back
         with contextlib.suppress(OSError):
             settings.home.server_file.unlink()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if house.service.writer.message is not None:
+        raise StoreTrouble(f"the store does not take changes: {house.service.writer.message}")
 
 
 def _server_class() -> type:
