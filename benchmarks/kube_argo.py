@@ -323,6 +323,8 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=600.0, help="seconds that one workflow may take")
     parser.add_argument("--out", default="out/kube-argo", help="where the logs go")
     arguments = parser.parse_args()
+    if arguments.only != "montage" and not instances(arguments):
+        parser.error("no recorded workflows: name them with --instances, set WATTFLOW_DATA, or ask for --only montage")
     if arguments.who:
         first, *others = CLASSES
         with measure.rig_of(arguments.each * first.count, [first.shape()], "kube_argo", resting=False) as (rig, _):
