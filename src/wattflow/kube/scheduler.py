@@ -36,13 +36,13 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.sleeping import Sleeper
+from wattflow.kube.storage import Shelves
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATES_S = 5.0
-_GATHER_S = 0.002
+_GATES_S, _GATHER_S = 5.0, 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -108,10 +108,8 @@ class Scheduler:
             self.book.keeps_back = self.executions.keeps_back
             self.executions.on_released = self._released
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
-        self.leader = Leader(
-            self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
-            settings.retry_s,
-        )  # fmt: skip
+        times = settings.lease_s, settings.renew_s, settings.retry_s
+        self.leader = Leader(self.client, settings.lease_namespace, settings.lease, settings.who, *times)
         if settings.claim:
             times = settings.settle_s, settings.release_s, settings.patience_s
             self.claims = Claims(self.client, settings.name, self.clock, *times)
@@ -206,6 +204,7 @@ class Scheduler:
                 tasks.create_task(mirror.run())
             for job in self.extra:
                 tasks.create_task(job())
+            tasks.create_task(Shelves(self.client, self.book, self._wake.set).run())
             for mirror in self.mirrors:
                 await mirror.synced.wait()
             log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
