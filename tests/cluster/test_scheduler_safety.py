@@ -222,7 +222,10 @@ def test_shadow_decides_and_binds_nothing(
         for one in cluster.api.items(pods):
             assert "wattflow.io/decision" not in one["metadata"].get("annotations", {})
             assert bound(one) == (one["metadata"]["name"] != "never")
-        assert 'result="scheduled"' not in shadow.metrics()
+        found = shadow.metrics()
+        assert 'result="scheduled"' not in found
+        compared = [float(line.split()[1]) for line in found.splitlines() if line.startswith("wattflow_shadow_pods{")]
+        assert sum(compared) >= 6, "every pod is compared"
 
 
 def test_explanations_and_metrics(

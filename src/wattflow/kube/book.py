@@ -54,7 +54,6 @@ class Book:
     owns: Callable[[objects.Pod], bool]
     power_of: PowerOf
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
-    on_moved: Callable[[Record, str], None] = lambda record, node: None
     keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
     serves: Callable[[objects.Node], bool] = lambda node: True
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
@@ -337,7 +336,6 @@ class Book:
         uid, node = pod.metadata.uid, pod.spec.node_name
         record = self.records.get(uid)
         if record is not None and record.node != node:
-            self.on_moved(record, node)
             if record.held:
                 self.decider.refused(uid, float("inf"))
                 self.decider.unwant(uid)
