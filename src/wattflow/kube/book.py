@@ -134,9 +134,11 @@ class Book:
             (Wanted(one.pod, one.amounts, None, left_s(one.pod), rules[one.pod.metadata.uid]), one.node) for one in ours
         ]
         held = self.decider.adopt(running, now_s) if running else set()
-        for uid in held:
-            self.records[uid].held, self._rules[uid] = True, rules[uid]
-            self._count(self.records[uid])
+        for record in ours:
+            uid = record.pod.metadata.uid
+            if uid in held:
+                record.held, self._rules[uid] = True, rules[uid]
+            self._count(record)
         self._dirty.update(name for name, uids in self._by_node.items() if uids)
         for pod in list(self.waiting.values()):
             self._want(pod)

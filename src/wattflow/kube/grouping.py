@@ -95,6 +95,7 @@ class Groups:
     def register(self, pod: objects.Pod, ours: bool) -> list[str]:
         """Know the groups that a pod names (of others' pods those that they are shy of); those that are new."""
         uid = pod.metadata.uid
+        unseen_shy = [name for name in self._names.get(uid, ()) if uid in self._groups[name].unseen_shy]
         self.forget(uid)
         new, names = [], []
         for name, group, shy in self._named(pod):
@@ -111,6 +112,9 @@ class Groups:
             names.append(name)
         if names:
             self._names[uid] = tuple(dict.fromkeys(names))
+        for name in unseen_shy:  # whoever is on a node already is there still
+            if name in self._groups and uid in self._groups[name].shy:
+                self._groups[name].unseen_shy.add(uid)
         return new
 
     def forget(self, uid: str) -> None:

@@ -129,6 +129,13 @@ class Named(Object):
     name: str = ""
 
 
+class VolumeSource(Object):
+    """What is read of any kind of volume."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
 class PodSpec(Object):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -140,7 +147,8 @@ class PodSpec(Object):
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[SpreadConstraint] = []
-    volumes: list[dict[str, msgspec.Raw]] = []
+    volumes: list[dict[str, str | VolumeSource]] = []
+    """Each has its ``name`` and one more key, its kind."""
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""

@@ -143,9 +143,13 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
 async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
     """Run until SIGTERM or SIGINT; the lease is given back."""
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
+        for path in ("/api/v1/pods", "/api/v1/nodes"):
+            client.list_ahead(path)
         problems = await missing(client, chosen, role)
         if problems:
             raise InvalidInput(where.server, problems)
+        # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
+        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params))
         scheduler = make(client, chosen, role)
         if config is not None:
             scheduler.extra.append(lambda: follow(config, scheduler))

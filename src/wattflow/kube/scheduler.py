@@ -21,7 +21,7 @@ from wattflow.kube import accounting, carbon, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
-from wattflow.kube.client import Client
+from wattflow.kube.client import Client, uncollected
 from wattflow.kube.decider import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
@@ -238,7 +238,8 @@ class Scheduler:
         gc.freeze()  # what was listed stays: a full collection would walk all of it again and again
         if self.ledger is not None:
             self.ledger.begin(pods)
-        held = self.book.begin(pods, lambda pod: self.estimates.left(pod, wall_s), self.clock())
+        with uncollected():
+            held = self.book.begin(pods, lambda pod: self.estimates.left(pod, wall_s), self.clock())
         log.info("begun: %d of our pods run already", held)
         for name, state in self.sleeper.states.items() if self.sleeper is not None else ():
             self._powered(name, state)

@@ -132,6 +132,8 @@ class Judge:
             )
         )
 
+        self.fined = self.penalty(self.reference)
+
     def parts(self, theta: Floats) -> tuple[float, float]:
         """What the weights win and what they are fined in the scenario."""
         found = self.trial.run(theta)

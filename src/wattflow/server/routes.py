@@ -28,7 +28,7 @@ Sequence = Annotated[int, Query(ge=0, le=2**62)]
 class PolicyChange(msgspec.Struct, frozen=True):
     """Which policy decides from now on."""
 
-    policy: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    policy: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]  # may name a file of weights
 
 
 @router.get("/status")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -40,6 +41,36 @@ def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine
+
+
+def read_store(url: str | Path) -> sa.Engine:
+    """A store that is there already, to read from beside the server that writes it; nothing is made or changed."""
+    if "://" not in str(url) and not Path(url).is_file():
+        raise InvalidInput(str(url), "no store is there; give the folder of a server, its store.db or postgresql://…")
+    engine = _engine(url)
+    sa.event.listen(engine, "connect", _only_reads)
+    try:
+        with engine.connect() as connection:
+            known = sa.inspect(connection).has_table("meta")
+            version = (
+                connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar()
+                if known
+                else None
+            )
+    except sa.exc.DBAPIError as error:
+        raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
+    if version != str(schema.VERSION):
+        what = f"has the layout {version}, this version reads {schema.VERSION}" if known else "holds no store"
+        raise InvalidInput(_shown(engine), what)
+    return engine
+
+
+def _only_reads(connection: Any, _: object) -> None:
+    """Whatever is asked of this connection, it changes nothing."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA query_only=ON")
+    else:
+        connection.read_only = True
 
 
 def _engine(url: str | Path) -> sa.Engine:

@@ -73,6 +73,44 @@ def test_a_pod_made_anew_under_its_name_is_told_as_gone_first() -> None:
     asyncio.run(run())
 
 
+def test_a_list_asked_for_ahead_is_taken_once_and_what_came_after_it_by_the_watch() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("a"))
+            client.list_ahead(PODS)
+            await client._ahead[PODS]
+            api.put(PODS, raw("b"))
+            names: list[str] = []
+            mirror = Mirror(client, PODS, objects.Pod, lambda kind, pod: names.append(pod.metadata.name))
+            task = asyncio.create_task(mirror.run())
+            async with asyncio.timeout(30):
+                await mirror.synced.wait()
+                assert names == ["a"], "what was there when it was asked for"
+                while names != ["a", "b"]:
+                    await asyncio.sleep(0.01)
+                assert len((await client.list_all(PODS, objects.Pod)).items) == 2
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_list_ahead_that_fails_is_asked_for_again_or_left_without_a_word() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where):
+            api.put(PODS, raw("a"))
+            async with Client(where) as client:
+                api.faults.append(("pods", lambda: refusal(403, "Forbidden")))
+                client.list_ahead(PODS)
+                with pytest.raises(ApiError, match="403"):
+                    await client.list_all(PODS, objects.Pod)
+                assert len((await client.list_all(PODS, objects.Pod)).items) == 1
+                api.faults.append(("pods", lambda: refusal(403, "Forbidden")))
+                client.list_ahead(PODS)  # nobody takes it
+
+    asyncio.run(run())
+
+
 def test_429_is_waited_for_and_other_refusals_are_raised() -> None:
     async def run() -> None:
         async with small_api() as (api, where), Client(where) as client:
