@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 
 def learn(
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="SOURCE...", help="Folders with the journal of an engine, or workloads that were run, oldest first."
+            metavar="[SOURCE...]",
+            help="Folders with the journal of an engine, or workloads that were run, oldest first.",
         ),
-    ],
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="FOLDER|URL", help="The store of a server, its own folder or postgresql://…; only read."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Candidate weights to write (.npz).")
     ] = None,
@@ -53,6 +60,9 @@ def learn(
     card and the verdict in any case; WATTFLOW_WEIGHTS=FILE uses it, deleting that setting goes back. With --check a
     later record is replayed under promoted weights and under those before: exit code 1 means that they should go.
 
+    With --store the finished workflows of a server are the record; it may be running. `wattflow up -p learned --learn`
+    does all of this by itself.
+
     Example: wattflow learn trace.json --attempts run.parquet -c mixed --out candidate.npz
     """
     from dataclasses import replace
@@ -61,30 +71,33 @@ def learn(
     from wattflow.model.errors import InvalidInput
     from wattflow.policy import weights
 
+    sources = sources or []
+    if not sources and store is None:
+        raise InvalidInput("SOURCE", "name what was recorded: folders with journals, workloads, or --store")
     if (out is None) == (check is None):
         raise InvalidInput("--out", "give either the file to write, or --check with the weights to try")
     present = weights.load(weights_file)[0] if weights_file else weights.current()
     if check is not None:
         tried = weights.load(check)[0]
-        verdict = finetune.shadow(present, tried, finetune.tested(_blocks(sources, attempts or [], cluster)))
+        verdict = finetune.shadow(present, tried, finetune.tested(_blocks(sources, attempts or [], cluster, store)))
         typer.echo(f"{'alarm, go back' if verdict.alarm else 'no alarm'}: {verdict}")
         raise typer.Exit(1 if verdict.alarm else 0)
     assert out is not None
     never_onto([*sources, *map(str, attempts or ())], out)
     check_outputs(force, out)
-    recent, held = finetune.parted(_blocks(sources, attempts or [], cluster))
+    recent, held = finetune.parted(_blocks(sources, attempts or [], cluster, store))
     settings = replace(finetune.USUAL, seed=seed)
     tuner = finetune.FineTuner(present, recent, finetune.replayed(replay, seed=seed + 50), settings)
     candidate = tuner.run(seconds)
     verdict = finetune.shadow(present, candidate, held)
     base = str(weights_file) if weights_file else "weights in use"
-    weights.save(out, candidate, finetune.card(tuner, verdict, [str(one) for one in sources], base))
+    weights.save(out, candidate, finetune.card(tuner, verdict, [*sources, *(["a store"] if store else [])], base))
     typer.echo(f"{tuner.progress.generation} generations on {len(recent)} recorded trials")
     typer.echo(f"shadow test, {'promoted' if verdict.promoted else 'not promoted'}: {verdict}")
     typer.echo(f"wrote {out}", err=True)
 
 
-def _blocks(sources: list[str], attempts: list[Path], clusters: list[str]) -> list[Recorded]:
+def _blocks(sources: list[str], attempts: list[Path], clusters: list[str], store: str | None) -> list[Recorded]:
     from wattflow.clusters import load_cluster
     from wattflow.lab.run.run_file import read_run
     from wattflow.learn import recorded
@@ -106,4 +119,14 @@ def _blocks(sources: list[str], attempts: list[Path], clusters: list[str]) -> li
             if attempts:
                 workload = recorded.with_attempts(workload, read_run(next(runs)).attempts, there)
         made += recorded.blocks(Path(one).name, workload, there)
-    return made
+    return made + (_stored(store) if store is not None else [])
+
+
+def _stored(store: str) -> list[Recorded]:
+    """Blocks of a server's finished workflows."""
+    from wattflow.runtime.home import Home
+    from wattflow.server.history import read_history
+    from wattflow.store.database import read_store
+
+    place = Path(store)
+    return read_history(read_store(Home(place).store if place.is_dir() else store)).blocks("store")

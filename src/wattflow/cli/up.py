@@ -27,6 +27,8 @@ POLICY = "least-energy"
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+AGENT, LEARNER = "agent.pid", "learner.pid"
+"""Files with the numbers of the processes beside the server."""
 LEAST_FREE = 64 * 1024
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
@@ -42,6 +44,15 @@ def up(
     twin: Annotated[
         bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
     ] = False,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
+    ] = False,
+    learn_every: Annotated[
+        int, typer.Option("--learn-every", metavar="N", min=4, help="Finished workflows between two rounds of it.")
+    ] = 50,
+    learn_seconds: Annotated[
+        float, typer.Option("--learn-seconds", metavar="S", min=0.0, help="Training in each round, at low priority.")
+    ] = 60.0,
     driver: Annotated[str, typer.Option("--driver", help="agents, local, slurm, dask or simulated.")] = "agents",
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="URL", help="Of the Dask cluster.")] = None,
     cluster: Annotated[
@@ -99,6 +110,9 @@ def up(
     place = home_of(home)
     if policy != POLICY:
         _check_policy(policy)
+    if learn and policy.split(":")[0] != "learned":
+        raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
+    typed_policy = policy
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
     if cpus is not None and not 0 < cpus < math.inf:
@@ -109,6 +123,10 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     keep_s = _duration(keep)
     place.make()
+    if learn:
+        from wattflow.server.learning import present_policy
+
+        policy = present_policy(place, policy)
     settings = ServerSettings(home=place, host=host, port=port)
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
@@ -130,6 +148,8 @@ def up(
     if agent and driver == "agents":
         _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
                                              "--preload", preload])  # fmt: skip
+    if learn:
+        _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
 
 
@@ -140,7 +160,8 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
 
     place = home_of(home)
     about = place.server()
-    _end_agent(place)
+    _end(place, AGENT)
+    _end(place, LEARNER)
     if about is None:
         raise InvalidInput(str(place.folder), "no server is running here")
     try:
@@ -197,12 +218,19 @@ def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
     process = _spawn(command, place.folder / "agent.log")
-    (place.folder / "agent.pid").write_text(str(process.pid))
+    (place.folder / AGENT).write_text(str(process.pid))
 
 
-def _end_agent(place: Home) -> None:
-    """End the agent that `up` started, if that process is still it."""
-    path = place.folder / "agent.pid"
+def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "wattflow.server.learning", "--home", str(place.folder), "--policy", policy,
+               "--every", str(every), "--seconds", str(seconds)]  # fmt: skip
+    process = _spawn(command, place.folder / "learner.log", more=secret)
+    (place.folder / LEARNER).write_text(str(process.pid))
+
+
+def _end(place: Home, file: str) -> None:
+    """End a process that `up` started, if that process is still it."""
+    path = place.folder / file
     try:
         pid = int(path.read_text())
         if b"wattflow" in Path(f"/proc/{pid}/cmdline").read_bytes():

@@ -7,7 +7,9 @@ moved along random directions, each tried forwards and backwards (antithetic pai
 what is hard about a scenario cancels; the differences of the rewards weigh the directions, and Adam takes the step.
 Every direction is tried on few scenarios of a large pool: many directions teach more than many trials of one.
 
-One run trains without the applications of its fold. Checkpoints hold everything to go on; ``--resume`` does.
+What it is tried on changes as training goes on (`wattflow.learn.stages`), and hard scenarios are tried more often
+(`wattflow.learn.hardship`). One run trains without the applications of its fold. Checkpoints hold everything to go on;
+``--resume`` does.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.files.whole import whole_file
-from wattflow.learn import scenarios, streams
+from wattflow.learn import imitation, scenarios, stages, streams
+from wattflow.learn.hardship import Hardship
+from wattflow.learn.scenarios import Scenario
+from wattflow.learn.stages import Stage
 from wattflow.learn.trial import Judge, Wish
 from wattflow.policy import attending, placing, weights
 
@@ -41,6 +46,8 @@ DEARER, CHEAPER = 1.25, 0.93
 """How the price of fines changes."""
 MOST = 0.15
 """Differences of rewards beyond this count as this: a single wild scenario must not drown the others."""
+SHARES = (0.1, 0.25, 0.5, 1.0)
+"""How much of what was imitated is tried as a start."""
 MOST_TASKS = 900
 """Larger streams are neither trained nor chosen on."""
 CORE_W = 10.0
@@ -63,6 +70,7 @@ class EvolutionSettings:
         longest_s: Scenarios whose simulation takes more CPU time are not trained on.
         part: Which thousand of training scenarios the pool is drawn from; a run that goes on may take the next.
         net: The scorer: ``mlp``, or ``attention`` for the larger one (`wattflow.policy.attending`).
+        staged: Whether the curriculum is followed; without it every generation is one of plain streams.
     """
 
     fold: int = -1
@@ -79,6 +87,7 @@ class EvolutionSettings:
     longest_s: float = 0.03
     part: int = 0
     net: str = "mlp"
+    staged: bool = True
 
 
 @dataclass(slots=True)
@@ -99,6 +108,8 @@ class Progress:
     best: Floats = field(default_factory=lambda: np.zeros(weights.SIZE))
     best_reward: float = 0.0
     price: float = 2.0
+    origin: dict[str, Any] = field(default_factory=dict)
+    """What training began with, where that was not the flagship."""
 
 
 def start(seed: int, net: str = "mlp") -> Progress:
@@ -129,17 +140,29 @@ def wish(seed: int) -> Wish:
     return Wish(response, makespan)
 
 
-def judges(settings: EvolutionSettings, first_seed: int, count: int, mixed: bool = True) -> list[Judge]:
+PLAIN = Stage("streams", stages.FOREVER)
+"""Streams of any kind."""
+
+
+def judges(
+    settings: EvolutionSettings, first_seed: int, count: int, mixed: bool = True, stage: Stage = PLAIN
+) -> list[Judge]:
     """Scenarios with their references, drawn and simulated once; those that take long are left to judging."""
     allowed = training_applications(settings.fold)
     made: list[Judge] = []
     seed = first_seed
     while len(made) < count:
-        one = Judge(scenarios.draw(seed, allowed, settings.tasks), seed, wish(seed) if mixed else Wish())
-        if len(one.trial.workload) <= MOST_TASKS and (not mixed or (quick(one, settings) and teaches(one))):
+        drawn = stage.shaped(scenarios.draw(seed, allowed, round(stage.tasks * settings.tasks)), seed)
+        one = Judge(drawn, seed, wish(seed) if mixed else Wish())
+        if len(one.trial.workload) <= MOST_TASKS and (not mixed or fit(one, settings)):
             made.append(one)
         seed += 1
     return made
+
+
+def fit(one: Judge, settings: EvolutionSettings) -> bool:
+    """Whether a scenario is worth its time in training."""
+    return quick(one, settings) and teaches(one)
 
 
 def quick(one: Judge, settings: EvolutionSettings) -> bool:
@@ -177,10 +200,24 @@ class Trainer:
         self.progress = progress or start(settings.seed, settings.net)
         self.size = len(self.progress.theta)
         self.pool = ThreadPoolExecutor(workers)
-        first = FIRST_SEED + 10_000 * settings.seed + 1000 * settings.part
-        self.scenarios = judges(settings, first, settings.pool)
+        self.use(self._stage())
         self.choosing = judges(settings, FIRST_SEED + 5000, settings.chosen_on, False)
         self.flagship_kept = float(np.mean([one.keeps(one.reference) for one in self.choosing]))
+
+    def _stage(self) -> Stage:
+        return stages.stage_of(self.progress.generation) if self.settings.staged else PLAIN
+
+    def use(self, stage: Stage, scenarios: Sequence[Judge] = ()) -> None:
+        """Begin a stage, with these scenarios or with its own; those of before stay where it wants the same kind."""
+        before: Stage | None = getattr(self, "stage", None)
+        self.stage = stage
+        if before is not None and before.kind == stage.kind:
+            return
+        settings = self.settings
+        first = FIRST_SEED + 10_000 * settings.seed + 1000 * settings.part
+        count = max(1, round(stage.pool * settings.pool))
+        self.scenarios = list(scenarios) or judges(settings, first, count, stage=stage)
+        self.hardship = Hardship(len(self.scenarios))
 
     def generation(self) -> float:
         """Try all directions and take a step; returns the mean reward of the trials."""
@@ -188,21 +225,66 @@ class Trainer:
         rng = np.random.default_rng([settings.seed, now.generation, 31])
         ways = rng.normal(0.0, 1.0, (settings.directions, self.size))
         ways *= movable(now.generation < settings.warm, self.size)
-        chosen = rng.permuted(np.tile(np.arange(len(self.scenarios)), (settings.directions, 1)), axis=1)
+        chosen = self.hardship.draw(rng, settings.directions, settings.tries, self.stage.hard)
 
-        def pair(i: int) -> tuple[float, float]:
-            some = [self.scenarios[s] for s in chosen[i, : settings.tries].tolist()]
+        def pair(i: int) -> Floats:
+            """What both ways won and were fined, for each scenario."""
+            some = [self.scenarios[s] for s in chosen[i].tolist()]
             ahead, back = (now.theta + sign * settings.sigma * ways[i] for sign in (1.0, -1.0))
-            tried = np.array([(one.parts(ahead), one.parts(back)) for one in some])
-            won, fined = (np.clip(tried[:, 0, k] - tried[:, 1, k], -MOST, MOST) for k in (0, 1))
-            return float(np.mean(won - now.price * fined)), float(np.mean(tried[..., 0] - tried[..., 1]))
+            return np.array([(one.parts(ahead), one.parts(back)) for one in some])
 
-        found = np.array(list(self.pool.map(pair, range(settings.directions))))
-        slope = found[:, 0] @ ways / (2.0 * settings.sigma * settings.directions)
+        tried = np.array(list(self.pool.map(pair, range(settings.directions))))
+        won, fined = np.moveaxis(np.clip(tried[:, :, 0] - tried[:, :, 1], -MOST, MOST), -1, 0)
+        slope = (won - now.price * fined).mean(axis=1) @ ways / (2.0 * settings.sigma * settings.directions)
+        for scenario, parts in zip(chosen.ravel().tolist(), tried.mean(axis=2).reshape(-1, 2).tolist(), strict=True):
+            beyond = parts[1] - self.scenarios[scenario].fined
+            self.hardship.note(scenario, now.price * beyond - parts[0])
         self._step(slope)
         now.generation += 1
-        now.simulations += 2 * settings.directions * settings.tries
-        return float(found[:, 1].mean())
+        now.simulations += 2 * tried.shape[0] * tried.shape[1]
+        self._advance()
+        return float((tried[..., 0] - tried[..., 1]).mean())
+
+    def imitate(self, lessons: imitation.Lessons) -> None:
+        """Begin as annealing would choose, by as much of it as does best where checkpoints are compared, if any."""
+        now = self.progress
+        known = lessons.of(training_applications(self.settings.fold))
+        made, before, after = imitation.fitted(now.theta, known)
+        tried = {share: imitation.weaker(made, share) for share in SHARES}
+        gains = {share: self.judge(theta)[0] for share, theta in tried.items()}
+        used = max(gains, key=lambda share: gains[share])
+        now.origin = {
+            "imitation_decisions": int(known.decision.max()) + 1,
+            "imitation_agreed": [round(before, 3), round(after, 3)],
+            "imitation_gains": {str(share): round(gain, 4) for share, gain in gains.items()},
+            "imitation_used": used if gains[used] > 0.0 else 0.0,
+        }
+        if gains[used] > 0.0:
+            now.theta = tried[used]
+            now.mean, now.best, now.best_reward = now.theta.copy(), now.theta.copy(), gains[used]
+
+    def _advance(self) -> None:
+        """The next stage where this one is over; every tenth generation mutants, where it has any.
+
+        Neither mutants nor losses are in a checkpoint: a run that goes on finds them anew.
+        """
+        stage = self._stage()
+        if stage is not self.stage:
+            self.use(stage)
+        elif stage.mutants and self.progress.generation % 10 == 0:
+            self._mutate(stage.mutants)
+
+    def _mutate(self, count: int) -> None:
+        """Changed copies of the hardest scenarios take the places of the easiest."""
+        order = self.hardship.order().tolist()
+        for i in range(min(count, len(order) // 2)):
+            hard = self.scenarios[order[i]]
+            assert isinstance(hard.scenario, Scenario)
+            changed = stages.mutant(hard.scenario, 100_000 * self.settings.seed + 10 * self.progress.generation + i)
+            one = Judge(changed, hard.seed, hard.wish)
+            if fit(one, self.settings):
+                self.scenarios[order[-1 - i]] = one
+                self.hardship.forget(order[-1 - i])
 
     def _step(self, slope: Floats) -> None:
         """Adam, uphill."""
@@ -259,7 +341,8 @@ class Trainer:
 def save(path: Path, progress: Progress, settings: EvolutionSettings) -> None:
     """A checkpoint: plain arrays and JSON."""
     arrays = {name: getattr(progress, name) for name in ("theta", "first", "second", "mean", "best")}
-    rest = {k: getattr(progress, k) for k in ("generation", "seconds", "cpu_s", "simulations", "best_reward", "price")}
+    names = ("generation", "seconds", "cpu_s", "simulations", "best_reward", "price", "origin")
+    rest = {name: getattr(progress, name) for name in names}
     with whole_file(path) as draft, draft.open("wb") as stream:
         np.savez(stream, rest=np.array(json.dumps(rest | {"settings": asdict(settings)})), **arrays)
 
@@ -270,6 +353,17 @@ def resume(path: Path) -> Progress:
         rest: dict[str, Any] = json.loads(str(content["rest"]))
         rest.pop("settings")
         return Progress(**{name: content[name] for name in ("theta", "first", "second", "mean", "best")}, **rest)
+
+
+def gone_on_from(path: Path) -> Progress:
+    """The beginning of a run that goes on from weights of an earlier one, all of whose time counts."""
+    theta, told = weights.load(path)
+    zeros = np.zeros_like(theta)
+    spent = {"seconds": told["wall_s"], "cpu_s": told["cpu_s"], "simulations": told["simulations"]}
+    origin = {"from": path.name, "from_generations": told["generations"], "from_gain": told["gain"]}
+    return Progress(
+        theta, zeros.copy(), zeros.copy(), theta.copy(), told["generations"], best=theta.copy(), origin=origin, **spent
+    )
 
 
 def settings_of(path: Path) -> dict[str, Any]:
@@ -294,6 +388,8 @@ def card(progress: Progress, settings: EvolutionSettings) -> dict[str, Any]:
         "joules_estimated": round(CORE_W * progress.cpu_s),
         "watts_of_a_core_assumed": CORE_W,
         "gain": progress.best_reward,
+        "stages": [asdict(stage) for stage in stages.STAGES] if settings.staged else [],
+        **progress.origin,
     }
 
 
@@ -305,23 +401,35 @@ def name_of(settings: EvolutionSettings) -> str:
 COLUMNS = ("generation", "seconds", "reward", "gain", "energy", "kept", "flagship_kept", "best", "price")
 
 
-def train(settings: EvolutionSettings, out: Path, minutes: float, workers: int = 1, again: bool = False) -> Progress:
-    """Train for so long; writes ``NAME.checkpoint.npz``, ``NAME.csv`` (the curve) and ``NAME.npz`` (the weights)."""
+def train(
+    settings: EvolutionSettings, out: Path, minutes: float, workers: int = 1, again: bool = False,
+    lessons: Path | None = None, base: Path | None = None,
+) -> Progress:  # fmt: skip
+    """Train for so long; writes ``NAME.checkpoint.npz``, ``NAME.csv`` (the curve) and ``NAME.npz`` (the weights).
+
+    A run goes on from its checkpoint (``again``), or from the weights of a file (``base``), or begins at the flagship,
+    with what annealing teaches (``lessons``) where that helps.
+    """
     out.mkdir(parents=True, exist_ok=True)
     name = name_of(settings)
     checkpoint = out / f"{name}.checkpoint.npz"
     went_on = again and checkpoint.is_file()
     began, cpu = time.monotonic(), cpu_seconds()
-    trainer = Trainer(settings, workers, resume(checkpoint) if went_on else None)
+    begun = resume(checkpoint) if went_on else gone_on_from(base) if base is not None else None
+    trainer = Trainer(settings, workers, begun)
     now = trainer.progress
-    if went_on:
+    if begun is not None:
         trainer.judge_again()
+    elif lessons is not None:
+        trainer.imitate(imitation.load(lessons))
+        _log.info("%s: %s", name, now.origin)
     spent, used = now.seconds, now.cpu_s
     _log.info("%s: %d scenarios set up in %.0f s", name, settings.pool, time.monotonic() - began)
     with (out / f"{name}.csv").open("a" if went_on else "w", newline="") as stream:
         curve = csv.writer(stream)
         if not went_on:
             curve.writerow(COLUMNS)
+        weights.save(out / f"{name}.npz", now.best, card(now, settings))
         while time.monotonic() - began < 60.0 * minutes:
             reward = trainer.generation()
             now.seconds, now.cpu_s = spent + time.monotonic() - began, used + cpu_seconds() - cpu

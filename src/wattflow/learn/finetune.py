@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from wattflow.learn import evolve
 from wattflow.learn.evolve import EvolutionSettings, Progress, Trainer
 from wattflow.learn.recorded import Recorded
+from wattflow.learn.stages import Stage
 from wattflow.learn.trial import Judge
 from wattflow.model.errors import InvalidInput
 
@@ -105,9 +106,15 @@ class FineTuner(Trainer):
         self.settings, self.size = settings, len(present)
         self.progress = Progress(present.copy(), zeros.copy(), zeros.copy(), present.copy(), best=present.copy())
         self.pool = ThreadPoolExecutor(workers)
-        self.scenarios, self.choosing = [*recent, *old], list(recent)
-        self.flagship_kept = float(np.mean([one.keeps(one.reference) for one in self.choosing]))
+        self.use(self._stage(), [*recent, *old])
+        self.choosing = list(recent)
+        for one in self.scenarios:  # nobody may wait longer than with the weights in use, whatever others would do
+            one.beside(one.trial.run(present))
+        self.flagship_kept = 1.0
         self.progress.best_reward = self.judge(present)[0]
+
+    def _stage(self) -> Stage:
+        return evolve.PLAIN
 
     def run(self, seconds: float, generations: int = 1 << 30) -> Floats:
         """The best weights found on the recent blocks; those in use where none are better."""

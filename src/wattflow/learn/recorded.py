@@ -230,11 +230,11 @@ def blocks(name: str, workload: Workload, cluster: Cluster, most: int = 12) -> l
     order = np.argsort(workload.workflow_submit_s, kind="stable")
     count = max(1, min(most, len(order) // FEWEST))
     return [
-        Recorded(f"{name}-{i}", cluster, _only(workload, some)) for i, some in enumerate(np.array_split(order, count))
+        Recorded(f"{name}-{i}", cluster, only(workload, some)) for i, some in enumerate(np.array_split(order, count))
     ]
 
 
-def _only(workload: Workload, flows: NDArray[np.int64]) -> Workload:
+def only(workload: Workload, flows: NDArray[np.int64]) -> Workload:
     """Some of the workflows, from the first of them on."""
     number = np.full(len(workload.workflow_submit_s), -1, np.int64)
     number[np.sort(flows)] = np.arange(len(flows))

@@ -23,6 +23,7 @@ SLACKS = (1.5, 2.5, 4.0)
 """Deadlines of random scenarios, in critical paths."""
 FEWEST, MOST = 8, 30
 """Workflows of a stream."""
+MOST_NODES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,19 @@ def random_cluster(rng: np.random.Generator, name: str, sleep: bool = True) -> C
         size = np.log2(max(2.0, budget / count)) + rng.normal(0.0, 0.8)
         model = _node(rng, f"t{kind}", int(np.clip(2 ** round(float(size)), 2, 64)), sleep)
         nodes += [replace(model, name=f"t{kind}-{i}") for i in range(many)]
-    return Cluster(name, tuple(nodes[:64]), about="drawn at random")
+    return Cluster(name, tuple(nodes[:MOST_NODES]), about="drawn at random")
+
+
+def remixed(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """The kinds of nodes of a cluster in other shares, about as many nodes."""
+    kinds = list({node.class_key: node for node in cluster.nodes}.values())
+    shares = rng.dirichlet(np.full(len(kinds), 1.0))
+    nodes = [
+        replace(kind, name=f"{kind.name}-{i}")
+        for kind, share in zip(kinds, shares.tolist(), strict=True)
+        for i in range(max(1, round(share * len(cluster.nodes))))
+    ]
+    return replace(cluster, name=f"{cluster.name}-mixed", nodes=tuple(nodes[:MOST_NODES]))
 
 
 def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:

@@ -37,7 +37,7 @@ class Trial:
         sim = self.simulation
         world = build.build_world(sim.state, workload, cluster, sim.options, seed)
         # In one piece of memory each, so that a restart is two copies of bytes.
-        self._state, self._world = sim.state.copy(), world.copy()
+        self.beginning = self._state, self._world = sim.state.copy(), world.copy()
         sim.state, sim.world = self._state.copy(), self._world.copy()
         self._learns = sim.policy.prepare is learned.prepare
         self._due_s = np.full(len(workload.workflow_submit_s), np.inf)
@@ -131,6 +131,13 @@ class Judge:
                 registry.load("wattflow", wait=self.wish.wait),
             )
         )
+
+        self.fined = self.penalty(self.reference)
+
+    def beside(self, baseline: Result) -> None:
+        """From now on what is slower than this is fined."""
+        self.baseline = baseline
+        self.fined = self.penalty(self.reference)
 
     def parts(self, theta: Floats) -> tuple[float, float]:
         """What the weights win and what they are fined in the scenario."""

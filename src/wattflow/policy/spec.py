@@ -1,7 +1,8 @@
 """A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600``, ``my.py:frugal``.
 
 A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
-of the settings that every policy has (``sleep``, ``queue``). The text itself is the policy's name in every table.
+of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file. The
+text itself is the policy's name in every table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from wattflow.engine.settings import QUEUES
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.policy.base import Policy
+from wattflow.policy.base import Policy, Prepare
 
 SETTINGS = ("sleep", "queue")
 """Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit."""
@@ -59,13 +60,22 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             if value not in QUEUES:
                 raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
             policy = replace(policy, settings=replace(policy.settings, queue=value))
+        elif key == "weights" and policy.name == "learned":
+            policy = replace(policy, prepare=_weighted(value))
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
     return replace(policy, name=text)
 
 
 def _keys(policy: Policy) -> str:
-    return ", ".join((*policy.params, *SETTINGS))
+    more = ("weights",) if policy.name == "learned" else ()
+    return ", ".join((*policy.params, *SETTINGS, *more))
+
+
+def _weighted(file: str) -> Prepare | None:
+    from wattflow.policy import learned, weights
+
+    return learned.with_weights(weights.load(Path(file))[0]).prepare
 
 
 def _number(text: str, item: str, value: str, least: float = -math.inf) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
 from wattflow.store import schema
+from wattflow.store.writing import settings
 
 
 def _gpu_columns(connection: sa.Connection) -> None:
@@ -42,6 +44,36 @@ def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
     return engine
 
 
+def read_store(url: str | Path) -> sa.Engine:
+    """A store that is there already, to read from beside the server that writes it; nothing is made or changed."""
+    if "://" not in str(url) and not Path(url).is_file():
+        raise InvalidInput(str(url), "no store is there; give the folder of a server, its store.db or postgresql://…")
+    engine = _engine(url)
+    sa.event.listen(engine, "connect", _only_reads)
+    try:
+        with engine.connect() as connection:
+            known = sa.inspect(connection).has_table("meta")
+            version = (
+                connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar()
+                if known
+                else None
+            )
+    except sa.exc.DBAPIError as error:
+        raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
+    if version != str(schema.VERSION):
+        what = f"has the layout {version}, this version reads {schema.VERSION}" if known else "holds no store"
+        raise InvalidInput(_shown(engine), what)
+    return engine
+
+
+def _only_reads(connection: Any, _: object) -> None:
+    """Whatever is asked of this connection, it changes nothing."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA query_only=ON")
+    else:
+        connection.read_only = True
+
+
 def _engine(url: str | Path) -> sa.Engine:
     text = str(url)
     if text.startswith(("postgres://", "postgresql://")):
@@ -53,15 +85,8 @@ def _engine(url: str | Path) -> sa.Engine:
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
-    sa.event.listen(engine, "connect", _settings)
+    sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
-
-
-def _settings(connection: sqlite3.Connection, _: object) -> None:
-    """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoints` copies the log back, not a commit
 
 
 def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
@@ -91,8 +116,10 @@ def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
             )
 
 
-def told(error: sa.exc.DBAPIError) -> str:
+def told(error: Exception) -> str:
     """What the database itself says, without the statement and its values."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return str(error).strip()
     return str(error.orig).strip().splitlines()[0] if error.orig is not None else type(error).__name__
 
 
