@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from wattflow.kube import accounting, gangs, objects, power, wishes
+from wattflow.kube import accounting, gangs, objects, power, wishes, wording
 from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
@@ -396,7 +396,7 @@ class EngineDecider:
             task = gang.task
         if task is None:
             return "not wanted"
-        return str(self.engine.why(task))
+        return wording.waiting(self.engine.why(task))
 
     # gangs
 

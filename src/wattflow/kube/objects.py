@@ -254,6 +254,54 @@ class Namespace(Object):
         return self.metadata.name
 
 
+class ClaimSpec(Object):
+    volume_name: str = ""
+    access_modes: list[str] = []
+
+
+class ClaimStatus(Object):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+    status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class VolumeNodeAffinity(Object):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Object):
+    """Of its kinds only those whose attachments nobody needs to count."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    local: VolumeSource | None = None
+    host_path: VolumeSource | None = None
+    nfs: VolumeSource | None = None
+    iscsi: VolumeSource | None = None
+    fc: VolumeSource | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is of one of these kinds."""
+        return any(one is not None for one in (self.local, self.host_path, self.nfs, self.iscsi, self.fc))
+
+
+class PersistentVolume(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
 class ListMeta(Object):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")

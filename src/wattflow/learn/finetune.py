@@ -108,7 +108,9 @@ class FineTuner(Trainer):
         self.pool = ThreadPoolExecutor(workers)
         self.use(self._stage(), [*recent, *old])
         self.choosing = list(recent)
-        self.flagship_kept = float(np.mean([one.keeps(one.reference) for one in self.choosing]))
+        for one in self.scenarios:  # nobody may wait longer than with the weights in use, whatever others would do
+            one.beside(one.trial.run(present))
+        self.flagship_kept = 1.0
         self.progress.best_reward = self.judge(present)[0]
 
     def _stage(self) -> Stage:

@@ -16,9 +16,6 @@ MEAN, TAIL, MAKESPAN, BOUND, NAMED, REFERENCE, READY = range(7)
 """Places in ``standard``: seconds of the baseline, the ratio to them from which on seconds are fined, how many
 workflows there are, the flagship's joules, and whether the tables are still where they were."""
 _STEP, _WIDTH, _PRICE = Judge.STEP, Judge.WIDTH, Judge.PRICE
-_SETTLE: Any = getattr(kernel.settle, "py_func", kernel.settle)
-_OPEN: Any = getattr(kernel.open_world, "py_func", kernel.open_world)
-_settle, _open_world = inner(_SETTLE), inner(_OPEN)
 
 
 class Course(Tables):
@@ -107,7 +104,7 @@ def _tail(state, course):
 @inner
 def closing_reward(state, world, course):
     """At the end: 1 less the price of late seconds, as `Judge.penalty` has it."""
-    _settle(state, world)
+    kernel.settle(state, world)
     standard = course.standard
     slower = _mean(state, world, course) / standard[MEAN]
     missed = _newly_missed(course)
@@ -127,7 +124,7 @@ def begin_anew(state, world, ask, course):
         return False
     course.state_now[:] = course.state_then
     course.world_now[:] = course.world_then
-    _open_world(state, world)
+    kernel.open_world(state, world)
     asked = ask.ask[0]
     asked.open = 0
     asked.task = -1

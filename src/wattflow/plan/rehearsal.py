@@ -43,6 +43,7 @@ from wattflow.plan.measured import BASELINE, PUNCTUAL, Result
 from wattflow.policy import levels, wattflow
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions
+from wattflow.sim.repeated import Repeated
 
 Dials = Mapping[str, float]
 TABLE = ("learn", "rehearsal.json")
@@ -126,8 +127,9 @@ def rehearse(
             stream = stream_of(parts, cluster, load, seed) if load > 0.0 else as_they_came(parts, cluster)
             options = SimOptions(runtime_error=SPREAD)
             usual, punctual = (measured.measure(stream, cluster, name, seed, options) for name in (BASELINE, PUNCTUAL))
+            trial = Repeated(stream, cluster, base, seed=seed, options=options)
             for i in left:
-                ours = measured.measure(stream, cluster, base.with_params(**tries[i]), seed, options)
+                ours = measured.result_of(trial.again(base.with_params(**tries[i])))
                 costs[i].append(cost(ours, usual, punctual))
         left = sorted(left, key=lambda i: (float(np.mean([c[0] for c in costs[i]])), i))[:stay]
     found = []
