@@ -1,8 +1,8 @@
 """A real two-node Slurm on loopback: slurmctld, munged, and two slurmd in UTS namespaces of their own.
 
 With ``accounting`` there are slurmdbd, its MariaDB and Slurm's energy plugin for Cray's counters, too. That one reads
-files in ``/sys/cray/pm_counters``; each slurmd sees, in a mount namespace, a folder of ours there: the counter is played,
-everything that reads, adds, stores and tells it is real.
+files in ``/sys/cray/pm_counters``; each slurmd sees, in a mount namespace, a folder of ours there: the counter is
+played, everything that reads, adds, stores and tells it is real.
 """
 
 from __future__ import annotations
