@@ -64,7 +64,7 @@ def test_the_image_serves_as_deployed(
     try:
         began = time.monotonic()
         try:
-            cluster.api.await_each("/api/v1/namespaces/wattflow/pods", is_ready, 1, 60)
+            cluster.api.await_each("/api/v1/namespaces/wattflow/pods", is_ready, 1, 180)
         except TimeoutError:
             tell(cluster, real_node)
             raise
@@ -98,7 +98,10 @@ def apply_all_but_deployment(cluster: Cluster) -> None:
 def tell(cluster: Cluster, real_node: RealNode) -> None:
     """After a failure: how its pods stand, what they and the cluster said."""
     for pod in cluster.api.items("/api/v1/namespaces/wattflow/pods"):
-        print(pod["status"], real_node.logs("wattflow", pod["metadata"]["name"], pod["metadata"]["uid"]))
+        print(
+            pod["status"]["containerStatuses"],
+            real_node.logs("wattflow", pod["metadata"]["name"], pod["metadata"]["uid"]),
+        )
     for event in cluster.api.items("/api/v1/namespaces/wattflow/events"):
         print(event["involvedObject"]["name"], event["reason"], event["message"])
 
