@@ -8,6 +8,11 @@ BENCH_KUBE_CPU ?=
 bench-kube-cpu: $(BIN)/.dev ## Processor time of our scheduler per bound pod, without a cluster; BENCH_KUBE_CPU="--profile" says where
 	$(RUN) benchmarks/kube_cpu.py $(BENCH_KUBE_CPU)
 
+.PHONY: bench-kube-cold
+BENCH_KUBE_COLD ?=
+bench-kube-cold: $(BIN)/.dev ## Start to first binding with 5,000 nodes and 50,000 pods from prepared lists, without a cluster; BENCH_KUBE_COLD="--profile" says where
+	$(RUN) benchmarks/kube_cold.py $(BENCH_KUBE_COLD)
+
 .PHONY: bench-kube-frames
 BENCH_KUBE_FRAMES ?=
 bench-kube-frames: $(BIN)/.dev kube-rig ## The same frames as services on the rig and in the simulator: do they come in the same order?

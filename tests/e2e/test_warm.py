@@ -30,7 +30,7 @@ def test_a_start_from_a_warm_cache_compiles_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wattflow.cli", "warm", str(tmp_path / "c"), "-p", "least-energy"]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    assert "1 policies" in done.stdout
+    assert "1 policy," in done.stdout
     before = files_in(tmp_path / "c")
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     subprocess.run([sys.executable, "-c", START], check=True, env=env | {"WATTFLOW_CACHE": str(tmp_path / "c")})

@@ -36,4 +36,5 @@ def warm(
     if done.returncode != 0:
         raise WattflowError(f"compiling ahead ended with status {done.returncode}")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    typer.echo(f"{len(names)} policies, {size / 1e6:.0f} MB in {folder}; use it with WATTFLOW_CACHE={folder}")
+    count = f"{len(names)} {'policy' if len(names) == 1 else 'policies'}"
+    typer.echo(f"{count}, {size / 1e6:.0f} MB in {folder}; use it with WATTFLOW_CACHE={folder}")

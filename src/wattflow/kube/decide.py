@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from wattflow.kube import accounting, gangs, objects, power, wishes
+from wattflow.kube import accounting, gangs, objects, power, wishes, wording
 from wattflow.kube.argo.structure import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
@@ -80,6 +80,8 @@ class EngineDecider:
         self._curves: dict[str, PowerProfile | None] = {}
         self._loads: dict[str, accounting.Amounts] = {}
         self._offered: dict[str, accounting.Amounts] = {}
+        self._needs: dict[str, accounting.Amounts] = {}
+        self._overbooked: set[str] = set()
         self._names: dict[int, str] = {}
         self._tasks: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
@@ -154,6 +156,7 @@ class EngineDecider:
         self._names.pop(id, None)
         for known in (self._curves, self._loads, self._offered, self._later):
             known.pop(name, None)
+        self._overbooked.discard(name)
         self.engine.put(protocol.GONE, id)
 
     def powered(self, name: str, state: protocol.Power) -> None:
@@ -168,16 +171,30 @@ class EngineDecider:
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
         """What pods that were not chosen here use on a node.
 
-        Of what is overbooked no more is told than there is: it bars pods that ask for some of it, not the others.
+        Of what is overbooked no more is told than is left: it bars pods that ask for some of it, not the others.
         """
         id = self._nodes.get(name)
         if id is None:
             return
         self._loads[name] = amounts
-        amounts = {key: min(value, self._offered[name].get(key, 0)) for key, value in amounts.items()}
+        left = self._left_by_ours(name)
+        told = {key: min(value, max(0, left.get(key, 0))) for key, value in amounts.items()}
+        if told == amounts:
+            self._overbooked.discard(name)
+        else:
+            self._overbooked.add(name)
+        amounts = told
         cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
+
+    def _left_by_ours(self, name: str) -> accounting.Amounts:
+        """What a node offers without what is held there."""
+        left = dict(self._offered[name])
+        for uid in self._on_node.get(name, ()):
+            for key, value in self._needs[uid].items():
+                left[key] = left.get(key, 0) - value
+        return left
 
     def _counts_by(self, resource: str) -> bool:
         """Whether the engine counts a resource; the first few names are taken as they come."""
@@ -195,6 +212,7 @@ class EngineDecider:
         self.unwant(uid)
         if self._join(wanted):
             return
+        self._needs[uid] = wanted.amounts
         shape = self._shape(wanted)
         found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
         if found is None:
@@ -239,6 +257,7 @@ class EngineDecider:
             self._begun.add(gang[0])
         # as it was before its binding: the node is no wish of it, and those after it may go elsewhere
         pod = msgspec.structs.replace(wanted.pod, spec=msgspec.structs.replace(wanted.pod.spec, node_name=""))
+        self._needs[uid] = wanted.amounts
         shape = self._shape(Wanted(pod, wanted.amounts, rules=wanted.rules))
         found = self._structure.enter(pod, shape, self._now_s) if self._structure else None
         if found is None:
@@ -254,6 +273,7 @@ class EngineDecider:
     def unwant(self, uid: str) -> None:
         """It wants none any more; nothing where it is not waiting."""
         self._part(uid)
+        self._needs.pop(uid, None)
         task = self._tasks.pop(uid, None)
         if task is None:
             return
@@ -295,6 +315,7 @@ class EngineDecider:
             return
         self._leave_node(uid)
         self._tasks.pop(uid, None)
+        self._needs.pop(uid, None)
         self._part(uid, ended=True)
         self.engine.put(protocol.FINISHED, attempt)
         self._forget(uid)
@@ -307,6 +328,8 @@ class EngineDecider:
         if attempt is not None:
             cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
             self.engine.put(protocol.RESIZE, attempt, cores=cores, memory_bytes=memory)
+            self._needs[uid] = amounts
+            self._load_again(self._place[uid])
 
     def step(self, now_s: float) -> Chosen:
         """Decide."""
@@ -328,6 +351,8 @@ class EngineDecider:
                 continue
             gang = self._gangs.get(whose)
             uid = whose if gang is None else gang.uids()[placement.part]
+            if gang is not None:
+                self._needs[uid] = gang.amounts()
             self._hold(uid, name, placement.attempt)
             choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
         ordered: dict[protocol.Act, list[str]] = {protocol.Act.SLEEP: [], protocol.Act.WAKE: []}
@@ -371,7 +396,7 @@ class EngineDecider:
             task = gang.task
         if task is None:
             return "not wanted"
-        return str(self.engine.why(task))
+        return wording.waiting(self.engine.why(task))
 
     # gangs
 
@@ -419,6 +444,13 @@ class EngineDecider:
         self._on_node.get(name, set()).discard(uid)
         if name in self._later and not self._on_node.get(name):
             self._emptied.append(name)
+        if name in self._overbooked:
+            self._load_again(name)
+
+    def _load_again(self, name: str) -> None:
+        """Something of ours has left an overbooked node, or takes another amount: what is told of the others' anew."""
+        if name in self._loads:
+            self.set_load(name, self._loads[name])
 
     def _forget(self, uid: str) -> None:
         self._uids.pop(self._tag_of.pop(uid, 0), None)

@@ -129,6 +129,13 @@ class Named(Object):
     name: str = ""
 
 
+class VolumeSource(Object):
+    """What is read of any kind of volume."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
 class PodSpec(Object):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -140,7 +147,8 @@ class PodSpec(Object):
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[SpreadConstraint] = []
-    volumes: list[dict[str, msgspec.Raw]] = []
+    volumes: list[dict[str, str | VolumeSource]] = []
+    """Each has its ``name`` and one more key, its kind."""
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
@@ -240,6 +248,54 @@ class Node(Object):
 
 class Namespace(Object):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class ClaimSpec(Object):
+    volume_name: str = ""
+    access_modes: list[str] = []
+
+
+class ClaimStatus(Object):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+    status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class VolumeNodeAffinity(Object):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Object):
+    """Of its kinds only those whose attachments nobody needs to count."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    local: VolumeSource | None = None
+    host_path: VolumeSource | None = None
+    nfs: VolumeSource | None = None
+    iscsi: VolumeSource | None = None
+    fc: VolumeSource | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is of one of these kinds."""
+        return any(one is not None for one in (self.local, self.host_path, self.nfs, self.iscsi, self.fc))
+
+
+class PersistentVolume(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
 
     @property
     def key(self) -> str:

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 import aiohttp
 
 from wattflow.kube import objects
-from wattflow.kube.client import ApiError, Client, Expired
+from wattflow.kube.client import ApiError, Client, Expired, uncollected
 
 log = logging.getLogger(__name__)
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
@@ -88,10 +88,18 @@ class Mirror(Generic[K]):
         found = await self.client.list_all(self.path, self.kind, query=self.query, fresh=self.relists > 0)
         self.relists += 1
         self.heard_s = time.monotonic()
+        with uncollected():
+            self._take_over(found.items)
+        self.version = found.version
+        self.synced.set()
+        self.after_batch()
+
+    def _take_over(self, found: list[K]) -> None:
         seen = set()
-        for item in found.items:
-            seen.add(item.key)
-            known = self.items.get(item.key)
+        for item in found:
+            key = item.key
+            seen.add(key)
+            known = self.items.get(key)
             if known is not None and known.metadata.uid != item.metadata.uid:
                 self._apply(DELETED, known)
                 known = None
@@ -99,9 +107,6 @@ class Mirror(Generic[K]):
                 self._apply(ADDED if known is None else MODIFIED, item)
         for key in [key for key in self.items if key not in seen]:
             self._apply(DELETED, self.items[key])
-        self.version = found.version
-        self.synced.set()
-        self.after_batch()
 
     async def _follow(self) -> None:
         for_s = self.watch_s * random.uniform(1, 2)
@@ -114,9 +119,10 @@ class Mirror(Generic[K]):
             self.after_batch()
 
     def _apply(self, kind: str, item: K) -> None:
+        key = item.key
         if kind == DELETED:
-            self.items.pop(item.key, None)
+            self.items.pop(key, None)
         else:
-            kind = MODIFIED if item.key in self.items else ADDED
-            self.items[item.key] = item
+            kind = MODIFIED if key in self.items else ADDED
+            self.items[key] = item
         self.receive(kind, item)

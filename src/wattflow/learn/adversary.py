@@ -1,6 +1,7 @@
 """The worst case, looked for: scenarios drawn at random, and the worst of them changed a little again and again.
 
-What is sought is the most joules of the learned policy over the portfolio's setting, means over seeds. A change draws
+What is sought is the most joules of one of our policies (learned, rehearsed, or with a look ahead before commitment)
+over the portfolio's setting, means over seeds. A change draws
 the cluster's seed, the load, the application, the errors or the deadlines anew. A found case is a scenario like any
 other: its name and numbers are enough to run it again.
 """
@@ -9,12 +10,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattflow.learn import evaluate, portfolio, scenarios, streams
+from wattflow.learn import evaluate, portfolio, regret, scenarios, streams
+from wattflow.learn.evaluate import OURS, REHEARSED
+from wattflow.learn.foresight import Foresight
 from wattflow.learn.scenarios import SLACKS, Scenario
+from wattflow.policy.base import Policy
+
+TWIN = "twin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +64,37 @@ def draw(rng: np.random.Generator, near: Case | None = None) -> Case:
     return replace(near, **{name: getattr(made, name) for name in changed})
 
 
-def judged(case: Case, tasks: int, seeds: int) -> Case:
-    """The case with its outcome."""
+def judged(case: Case, tasks: int, seeds: int, mine: str = OURS) -> Case:
+    """The case with its outcome for one of ours."""
     fold = next(fold for fold, names in enumerate(streams.FOLDS) if case.application in names)
-    scenario, joules = case.scenario(tasks), []
-    for policy in (evaluate.our_policy(fold, case.load), evaluate.opponent(case.load, fold)):
-        runs = [
-            portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
-            for seed in range(seeds)
-        ]
-        joules.append(portfolio.mean(runs).energy_j)
-    return replace(case, log_ratio=math.log(joules[0] / joules[1]))
+    scenario = case.scenario(tasks)
+
+    def mean_j(joules: Callable[[int], float]) -> float:
+        return float(np.mean([joules(seed) for seed in range(seeds)]))
+
+    def of(policy: str | Policy) -> float:
+        return mean_j(
+            lambda seed: (
+                portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options).energy_j
+            )
+        )
+
+    def looking_ahead(seed: int) -> float:
+        some = regret.members(case.load, fold)
+        return Foresight(scenario.draw(seed), scenario.cluster, some, seed, scenario.options).run().energy_j
+
+    ours_j = {
+        OURS: lambda: of(evaluate.our_policy(fold, case.load)),
+        REHEARSED: lambda: of(evaluate.our_rehearsal(fold, case.load)),
+        TWIN: lambda: mean_j(looking_ahead),
+    }[mine]()
+    return replace(case, log_ratio=math.log(ours_j / of(evaluate.opponent(case.load, fold))))
 
 
-def search(budget: int, tasks: int = 150, seeds: int = 2, seed: int = 1, most_s: float = math.inf) -> list[Case]:
-    """So many scenarios, half of them drawn, half near the worst so far; the worst first.
+def search(
+    budget: int, mine: str = OURS, tasks: int = 150, seeds: int = 2, seed: int = 1, most_s: float = math.inf
+) -> list[Case]:
+    """So many scenarios for one of ours, half of them drawn, half near the worst so far; the worst first.
 
     After ``most_s`` seconds it ends with those that it has; the half near the worst begins after half of that time.
     """
@@ -82,5 +105,5 @@ def search(budget: int, tasks: int = 150, seeds: int = 2, seed: int = 1, most_s:
         early = len(found) < budget // 2 and time.monotonic() - began < most_s / 2
         found.sort(key=lambda case: -case.log_ratio)
         near = None if early or not found else found[int(rng.integers(0, min(5, len(found))))]
-        found.append(judged(draw(rng, near), tasks, seeds))
+        found.append(judged(draw(rng, near), tasks, seeds, mine))
     return sorted(found, key=lambda case: -case.log_ratio)

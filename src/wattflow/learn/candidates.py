@@ -3,7 +3,9 @@
 Settings of the flagship, spread evenly over eight dials (a Sobol sequence) beside the usual ones, are measured on
 training streams: any application, a preset or a cluster drawn at random, any load. Then settings are taken one after
 the other, each the one that lowers the mean cost of the best one in each stream the most: together they cover what
-occurs. Once for all applications, and once without those of each fold.
+occurs. Once for all applications, and once without those of each fold. Settings that make nobody wait are added, and
+beside them stands the portfolio's best setting of the flagship at each load (``--references`` writes these two anew
+into a table that is there, when the portfolio was tuned again).
 """
 
 from __future__ import annotations
@@ -14,20 +16,22 @@ import logging
 import math
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.files.whole import whole_file
-from wattflow.learn import scenarios, streams, tuning
+from wattflow.learn import dial_space, portfolio, scenarios, streams, tuning
 from wattflow.learn.dial_space import tried
 from wattflow.learn.scenarios import Scenario
 from wattflow.plan import measured, rehearsal
 from wattflow.plan.measured import BASELINE, PUNCTUAL
 from wattflow.policy import registry
+from wattflow.sim.repeated import Repeated
 
 Floats = NDArray[np.float64]
 CHOSEN = 24
@@ -52,11 +56,9 @@ def judge(job: tuple[int, int, float]) -> tuple[str, list[float]] | None:
     usual_, punctual = (
         measured.measure(workload, machine, policy, seed, scenario.options) for policy in (BASELINE, PUNCTUAL)
     )
-    found = []
-    for dials in tried():
-        ours = measured.measure(workload, machine, base.with_params(**dials), seed, scenario.options)
-        found.append(rehearsal.cost(ours, usual_, punctual)[0])
-    return application, found
+    trial = Repeated(workload, machine, base, seed=seed, options=scenario.options)
+    each = [measured.result_of(trial.again(base.with_params(**dials))) for dials in tried()]
+    return application, [rehearsal.cost(ours, usual_, punctual)[0] for ours in each]
 
 
 def covering(cost: Floats, count: int = CHOSEN) -> list[int]:
@@ -76,10 +78,29 @@ def chosen(
     names = np.array(applications)
     groups = {"all": np.ones(len(names), bool)}
     groups |= {f"fold-{fold}": ~np.isin(names, held) for fold, held in enumerate(streams.FOLDS)}
-    return {
-        name: [{k: float(f"{v:.4g}") for k, v in settings[i].items()} for i in covering(cost[some])]
-        for name, some in groups.items()
-    }
+    return {name: [rounded(settings[i]) for i in covering(cost[some])] for name, some in groups.items()}
+
+
+def rounded(dials: Mapping[str, float]) -> dict[str, float]:
+    """As the file has them."""
+    return {name: float(f"{value:.4g}") for name, value in dials.items()}
+
+
+def completed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with the safe settings behind the chosen ones, and the portfolio's at each load."""
+    safe = [rounded(dials) for dials in dial_space.safe()]
+    settings = {name: [*some[:CHOSEN], *safe] for name, some in table["settings"].items()}
+    return {**table, "settings": settings, "references": {name: references(name) for name in settings}}
+
+
+def references(name: str) -> dict[str, dict[str, float]]:
+    """The portfolio's best setting of the flagship at each load, known without a fold's applications."""
+    held = streams.FOLDS[int(name.removeprefix("fold-"))] if name.startswith("fold-") else ()
+    found = {}
+    for load in streams.LOADS:
+        best = next(t for t in portfolio.tuned(load, held) if t.setting.split(":")[0] == "wattflow")
+        found[f"{load:g}"] = rounded(registry.load(best.setting).params)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -89,7 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=400)
     parser.add_argument("--out", type=Path, default=Path("out/rehearsal.json"))
+    parser.add_argument("--references", type=Path, help="a table to write anew with today's portfolio")
     given = parser.parse_args(arguments)
+    if given.references is not None:
+        write(given.out, completed(json.loads(given.references.read_text(encoding="utf-8"))))
+        return
     judge((0, 30, math.inf))  # compiles once for all processes
     began = time.time()
     jobs = [(number, given.tasks, began + 60.0 * given.minutes) for number in range(1, 100_000)]
@@ -101,10 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = (
         f"{len(tried())} settings on {len(found)} streams of training, {seconds:.0f} s with {given.workers} processes"
     )
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(given.out) as draft:
-        made = {"about": about, "settings": chosen([name for name, _ in found], cost, tried())}
-        draft.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    write(given.out, completed({"about": about, "settings": chosen([name for name, _ in found], cost, tried())}))
+
+
+def write(path: Path, table: Mapping[str, Any]) -> None:
+    """The file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

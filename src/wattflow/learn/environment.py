@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.kernel import jit
-from wattflow.kernel.records import record_table
-from wattflow.learn import episode
+from wattflow.learn import desk, episode, renewing
+from wattflow.learn.crew import Crew
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
 from wattflow.live import wanted
@@ -57,9 +56,10 @@ class Episode:
         flagship = registry.load("learned", lean=0.0)
         self.judge = Judge(scenario, seed, policy=flagship if priced else replace(flagship, score=None))
         self.joint, self.joules = joint, np.zeros(1)
-        self.ask = wanted.Ask(ask=record_table(wanted.ASK, 1), rows=record_table(wanted.ROW, rows))
+        self.ask = desk.desk(self.state, rows)
+        self.course: renewing.Course
         self.restart()
-        self.step_one, self.step_many = episode.kernels(self.state, self.world, self.ask)
+        self.step_one, self.step_many = episode.kernels(self.state, self.world, self.ask, self.course)
 
     @property
     def state(self) -> Any:
@@ -72,7 +72,8 @@ class Episode:
     def restart(self) -> None:
         """Back to the first event."""
         self.judge.trial.restart()
-        self.ask.ask[:] = np.zeros(1, wanted.ASK)
+        self.course = renewing.course(self.judge)
+        self.ask.clear()
         self.joules[0] = 0.0
 
     def step(self, chosen: int, out: Any) -> int:
@@ -94,6 +95,7 @@ class Episode:
     def grow(self) -> None:
         """More room in the tables."""
         _grow(self.state, self.world, self.judge.trial.simulation.options)
+        self.course.standard[renewing.READY] = 0.0
 
     def closing_reward(self) -> float:
         """At the end: the price of late seconds, on the flagship's scale."""
@@ -194,10 +196,9 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.episodes: list[Episode] = []
         self._out = np.zeros((count, rows if features else 0, episode.WIDTH), np.float32)
         self.shown, self._joules = np.zeros(count, np.int64), np.zeros(count)
-        self._before, self._reference = np.zeros(count), np.ones(count)
         self._mask = np.zeros((count, rows), np.bool_)
         many = min(count // 8, len(os.sched_getaffinity(0))) if threads is None else threads
-        self._pool = ThreadPoolExecutor(many - 1) if many > 1 else None
+        self._crew = Crew(max(1, many))
         edges = np.linspace(0, count, max(1, many) + 1).astype(int)
         self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
@@ -213,68 +214,68 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             ]
         for one in self.episodes:
             one.restart()
-        self._reference[:] = [one.judge.reference.energy_j for one in self.episodes]
         self._addresses()
-        self._joules[:] = self._before[:] = 0.0
+        self._joules[:] = 0.0
         self.shown[:] = 0
         self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
         return self._out, {"action_mask": self._mask}
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let the threads go."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._crew.close()
 
     def _addresses(self) -> None:
-        self._held = [(e.state.handle(), e.world.handle(), e.ask.handle()) for e in self.episodes]
-        self._functions = [e.judge.trial.simulation.functions for e in self.episodes]
-        places = [(e.state.address, e.world.address, e.ask.address) for e in self.episodes]
-        at = [(*place, functions.address) for place, functions in zip(places, self._functions, strict=True)]
+        self._held = [
+            (e.state.handle(), e.world.handle(), e.ask.handle(), e.judge.trial.simulation.functions, e.course.handle())
+            for e in self.episodes
+        ]
+        at = [
+            (e.state.address, e.world.address, e.ask.address, e.judge.trial.simulation.functions.address,
+             e.course.address)
+            for e in self.episodes
+        ]  # fmt: skip
         self._at = np.ascontiguousarray(np.array(at, np.int64).T)
 
-    def _part(self, part: slice, chosen: NDArray[np.int64]) -> None:
-        self.episodes[0].step_many(
-            *self._held[part.start], self._functions[part.start], self._at[:, part], chosen[part], int(self._joint),
-            self.shown[part], self._joules[part], self._mask[part], self._out[part],
-        )  # fmt: skip
+    def _advance(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Step all; what it brought each, and which of them ended."""
+        reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.bool_)
 
-    def _advance(self, chosen: NDArray[np.int64]) -> None:
-        first, *others = self._parts
-        waiting = [self._pool.submit(self._part, part, chosen) for part in others] if self._pool is not None else []
-        self._part(first, chosen)
-        for one in waiting:
-            one.result()
-        while self.shown.min() < 0:
+        def step_part(part: slice) -> None:
+            self.episodes[0].step_many(
+                *self._held[part.start], self._at[:, part], chosen[part], int(self._joint), self.shown[part],
+                self._joules[part], reward[part], ended[part], self._mask[part], self._out[part],
+            )  # fmt: skip
+
+        self._crew.each(step_part, self._parts)
+        if self.shown.min() < 0:
             for i in np.flatnonzero(self.shown < 0).tolist():
-                checked(int(self.shown[i])) if self.shown[i] != episode.GROW else self.episodes[i].grow()
-                self._addresses()
-                self.episodes[i].joules[0] = self._joules[i]
-                self._go_on(i)
+                reward[i] += self._mend(i, ended)
+        return reward, ended
 
-    def _go_on(self, i: int) -> None:
-        """One stream alone, to its next decision."""
-        self.shown[i] = self.episodes[i].step(wanted.NONE, self._out[i])
-        self._joules[i] = self.episodes[i].joules[0]
+    def _mend(self, i: int, ended: NDArray[np.bool_]) -> float:
+        """Give an episode more room, or begin it anew where compiled code could not; the reward that comes of it."""
+        one, status, reward = self.episodes[i], int(self.shown[i]), 0.0
+        if status != episode.END:
+            before = float(self._joules[i])
+            if status == episode.GROW:
+                one.grow()
+            else:
+                checked(status)
+            one.joules[0] = before
+            self.shown[i] = one.step(wanted.NONE, self._out[i])
+            reward = (before - float(one.joules[0])) / one.judge.reference.energy_j
+            if self.shown[i] == 0:
+                reward += one.closing_reward()
+                ended[i], status = True, episode.END
+        if status == episode.END:
+            one.restart()
+            self.shown[i] = one.step(wanted.NONE, self._out[i])
+        self._joules[i] = one.joules[0]
         self._mask[i] = np.arange(self._rows) < self.shown[i]
+        self._addresses()
+        return reward
 
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
         """One choice of each; what is beyond its rows takes the first."""
-        self._before[:] = self._joules
-        self._advance(np.ascontiguousarray(actions, np.int64))
-        reward = (self._before - self._joules) / self._reference
-        ended = self.shown == 0
-        if ended.any():
-            for i in np.flatnonzero(ended).tolist():
-                reward[i] += self._again(i)
+        reward, ended = self._advance(np.ascontiguousarray(actions, np.int64))
         return self._out, reward, ended, np.zeros(self.num_envs, bool), {"action_mask": self._mask}
-
-    def _again(self, i: int) -> float:
-        """End an episode and begin it anew; returns its closing reward."""
-        one = self.episodes[i]
-        closing = one.closing_reward()
-        handles = self._held[i]
-        one.restart()
-        if one.state.handle() is not handles[0] or one.world.handle() is not handles[1]:
-            self._addresses()
-        self._go_on(i)
-        return closing

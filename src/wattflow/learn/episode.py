@@ -1,6 +1,6 @@
 """The compiled half of the environment: the simulator, stopped at each decision.
 
-`live.wanting` asks for one choice at a time and the simulator's own physics carries it out, so an episode in which the
+`asking` asks for one choice at a time and the simulator's own physics carries it out, so an episode in which the
 first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's own encoder.
 """
 
@@ -13,36 +13,23 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import backfill, decide, fold
-from wattflow.engine.tables import SKIP
+from wattflow.engine import fold
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import tables_at
+from wattflow.learn import asking, renewing
 from wattflow.live import wanting
 from wattflow.live.wanting import NONE, NOTHING, PLACE, SLEEP, WAIT, WAKE
 from wattflow.policy import bind, learned, placing, view, wattflow
 from wattflow.sim import clocks, kernel, sleep
 from wattflow.sim.world import TIMER, WAKE_UP
 
-DONE, GROW, BAD, STUCK = 0, -2, -3, -4
+DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
+SOURCES = tuple(f"learn/{name}.py" for name in ("asking", "offers", "openings", "renewing", "episode"))
 KINDS = 4
 WIDTH = placing.N + KINDS
 """Numbers that describe a row: the policy's features, then what kind of row it is."""
-
-
-@inner
-def _open(state, ask, joint):
-    """As `wanting.open_instant`, for a simulated instant whose events are folded."""
-    asked = ask.ask[0]
-    asked.open = 1
-    asked.task = NONE
-    asked.shown = 0
-    asked.part = 0
-    asked.joint = joint
-    state.choice[0].reserved = backfill.NO_RESERVATION
-    if state.rules[0].queue == SKIP:
-        decide.look_again(state, state.freed.size)
 
 
 @inner
@@ -82,21 +69,6 @@ def _close(state, world, functions):
 
 
 @inner
-def _offered(ask, n):
-    """Bring the rows that the flagship's rules allow to the front, in their order; how many there are.
-
-    A cost of inf means "not here": where all are inf the flagship lets the task wait, and so does the environment.
-    """
-    kept = 0
-    for r in range(n):
-        if ask.rows[r].kind != PLACE or ask.rows[r].cost < math.inf:
-            if kept < r:
-                wanting._swap(ask, kept, r)
-            kept += 1
-    return kept
-
-
-@inner
 def step_one(state, world, ask, functions, chosen, joint, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
     clock = state.clock[0]
@@ -106,13 +78,10 @@ def step_one(state, world, ask, functions, chosen, joint, joules):
         if ask.ask[0].open == 1:
             if _node_choice(state, world, ask, chosen):
                 chosen = NONE
-            task, n = wanting.want_one(state, ask, functions, chosen)
+            task, n = asking.next_one(state, ask, functions, chosen)
             chosen = NONE
             if task >= 0:
-                n = _offered(ask, n)
-                if n > 0:
-                    return np.int64(n)
-                continue
+                return n
             if task != NOTHING:
                 return np.int64(BAD) if task == wanting.BAD else np.int64(GROW)
             _close(state, world, functions)
@@ -132,7 +101,7 @@ def step_one(state, world, ask, functions, chosen, joint, joules):
         if counts.waiting > 0:
             if pulse.ramps == 1:
                 fold.grow_platforms(state)
-            _open(state, ask, joint)
+            asking.open_instant(state, ask, joint)
         else:
             _close(state, world, functions)
 
@@ -204,33 +173,46 @@ def step(state, world, ask, functions, chosen, joint, joules, out):
     return n
 
 
-def step_many(state, world, ask, functions, places, chosen, joint, shown, joules, mask, out):
-    """`step` for many episodes by the addresses of their tables; the first four say of which types.
+def step_many(state, world, ask, functions, course, places, chosen, joint, shown, joules, reward, ended, mask, out):
+    """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
-    What is beyond an episode's rows takes the first. ``mask`` tells which rows there are afterwards.
+    What is beyond an episode's rows takes the first. Afterwards ``reward`` is what the step brought, ``mask`` tells
+    which rows there are. One that ended begins again; END where that has to be done outside.
     """
     rows = mask.shape[1]
     for i in range(places.shape[1]):
         own = tables_at(state, places[0, i])
         there = tables_at(world, places[1, i])
         desk = tables_at(ask, places[2, i])
+        rules = tables_at(functions, places[3, i])
+        aim = tables_at(course, places[4, i])
         one = chosen[i] if chosen[i] < min(shown[i], rows) else 0
-        shown[i] = step_one(own, there, desk, tables_at(functions, places[3, i]), one, joint, joules[i : i + 1])
-        if shown[i] > 0 and out.shape[1] > 0:
-            describe(own, desk, min(shown[i], out.shape[1]), out[i])
+        before = joules[i]
+        n = step_one(own, there, desk, rules, one, joint, joules[i : i + 1])
+        reward[i] = (before - joules[i]) / aim.standard[renewing.REFERENCE]
+        if n == DONE:
+            reward[i] += renewing.closing_reward(own, there, aim)
+            ended[i] = True
+            n = np.int64(END)
+            if renewing.begin_anew(own, there, desk, aim):
+                joules[i] = 0.0
+                n = step_one(own, there, desk, rules, NONE, joint, joules[i : i + 1])
+        shown[i] = n
+        if n > 0 and out.shape[1] > 0:
+            describe(own, desk, min(n, out.shape[1]), out[i])
         for r in range(rows):
-            mask[i, r] = r < shown[i]
+            mask[i, r] = r < n
 
 
 @functools.cache
-def _compiled(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
+def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     whole, functions = types.int64, bind.functions_type(state)
     reals, table, cube = types.float64[::1], types.float32[:, ::1], types.float32[:, :, ::1]
-    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", "learn/episode.py")
+    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", *SOURCES)
     single = whole(state, world, ask, functions, whole, whole, reals, table)
     many = types.void(
-        state, world, ask, functions, types.int64[:, :], types.int64[::1], whole, types.int64[::1], reals,
-        types.boolean[:, ::1], cube,
+        state, world, ask, functions, course, types.int64[:, :], types.int64[::1], whole, types.int64[::1], reals,
+        reals, types.boolean[::1], types.boolean[:, ::1], cube,
     )  # fmt: skip
     return (
         jit.direct(jit.compiled(single, step, folder=folder)),
@@ -238,9 +220,9 @@ def _compiled(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
     )
 
 
-def kernels(state: Any, world: Any, ask: Any) -> tuple[Any, Any]:
+def kernels(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     """`step` and `step_many` for these tables, compiled when they are first asked for."""
-    return _compiled(state.kind, world.kind, ask.kind) if jit.COMPILED else (step, None)
+    return _compiled(state.kind, world.kind, ask.kind, course.kind) if jit.COMPILED else (step, None)
 
 
-__all__ = ["BAD", "DONE", "GROW", "KINDS", "STUCK", "WAIT", "WIDTH", "kernels", "step", "step_many"]
+__all__ = ["BAD", "DONE", "END", "GROW", "KINDS", "STUCK", "WAIT", "WIDTH", "kernels", "step", "step_many"]

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import build_state
-from wattflow.engine.tables import DONE, ON, PLACED
+from wattflow.engine.tables import DONE, PLACED
 from wattflow.kernel import jit
-from wattflow.kernel.jit import jit as entry
 from wattflow.kernel.records import record_table
 from wattflow.learn.portfolio import Result
 from wattflow.learn.trial import Trial
@@ -35,8 +34,9 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import learned, placing
 from wattflow.policy.base import Policy
-from wattflow.sim import SimOptions, adopt, kernel, sleep
+from wattflow.sim import SimOptions, adopt, kernel
 from wattflow.sim.simulate import _grow
+from wattflow.sim.tailoring import recheck
 from wattflow.sim.world import RUNS
 
 Floats = NDArray[np.float64]
@@ -44,19 +44,6 @@ LEARNT = 2
 """Workflows without whose end a look back says nothing."""
 WORSE = 0.005
 """A member that would have taken so much more than the reference until now is given up."""
-
-
-@entry
-def recheck(state, world):  # type: ignore[no-untyped-def]
-    """After a change of time-outs: when idle nodes are looked at again."""
-    now = state.clock[0].now
-    for n in range(state.nodes.size):
-        row = state.nodes[n]
-        after_s = state.classes[row.cls].sleep_after_s
-        if row.power_state == ON and row.running == 0 and row.pos >= 0:
-            row.generation += 1
-            if after_s < math.inf:
-                sleep.check_later(state, world, n, max(now, row.idle_since + after_s))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,42 +1,52 @@
-"""How far there is to go: the portfolio, the learned policy and the best that annealing finds, on the same streams.
+"""How far there is to go: the portfolio, our policies and the best that annealing finds, on the same streams.
 
-Annealing knows the whole stream and its true runtimes; the policies get the truth as estimates too, so that what is
-left between them is foresight and search. Limits are the portfolio's makespan and its own joules: annealing may not
-end later than the portfolio does.
+Ours are the learned policy, the rehearsed one told the usual load, and the rehearsed one told that what has arrived is
+all there is (``load`` = 0), as it is of a batch: no policy is told of a workflow before it arrives. Annealing knows the
+whole stream and its true runtimes; the policies get the truth as estimates too, so that what is left between them is
+foresight and search. Limits are the portfolio's makespan and its own joules: annealing may not end later than the
+portfolio does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wattflow.learn import evaluate, portfolio, streams
-from wattflow.learn.evaluate import Place, Plan
+from wattflow.learn.evaluate import OURS, REHEARSED, Place, Plan
 from wattflow.plan import annealing
+from wattflow.policy.base import Policy
 
 TASKS = 60
 """Of a stream here: annealing takes time by tasks."""
+BATCH = "rehearsed_batch"
 
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """Joules in one scenario; ``best_j`` is inf where annealing found no schedule in time."""
+    """Joules in one scenario, ours by policy; ``best_j`` is inf where annealing found no schedule in time."""
 
     place: Place
     portfolio_j: float
-    ours_j: float
     best_j: float
+    ours_j: Mapping[str, float]
 
     @property
     def gap(self) -> float:
         """What annealing saves of the portfolio's joules."""
         return 1.0 - self.best_j / self.portfolio_j
 
-    @property
-    def closed(self) -> float:
-        """The part of that which the learned policy saves."""
-        return (self.portfolio_j - self.ours_j) / (self.portfolio_j - self.best_j)
+    def closed(self, name: str) -> float:
+        """The part of that which one of our policies saves."""
+        return (self.portfolio_j - self.ours_j[name]) / (self.portfolio_j - self.best_j)
+
+
+def ours(place: Place) -> dict[str, Policy]:
+    """Our policies at a place."""
+    rehearsed = evaluate.our_rehearsal(place.fold, place.load)
+    learned = evaluate.our_policy(place.fold, place.load)
+    return {OURS: learned, REHEARSED: rehearsed, BATCH: rehearsed.with_params(load=0.0)}
 
 
 def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) -> Iterator[Headway]:
@@ -47,19 +57,17 @@ def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) 
         each = size / len(scenario.stream.instances)
         scenario = replace(scenario, stream=replace(scenario.stream, workflows=max(2, int(TASKS / each))))
         workload, cluster = scenario.draw(seed), scenario.cluster
-        theirs, ours = (
-            portfolio.measure(workload, cluster, policy, seed)
-            for policy in (evaluate.opponent(place.load, place.fold), evaluate.our_policy(place.fold, place.load))
-        )
+        theirs = portfolio.measure(workload, cluster, evaluate.opponent(place.load, place.fold), seed)
+        mine = {name: portfolio.measure(workload, cluster, one, seed).energy_j for name, one in ours(place).items()}
         best = annealing.anneal(workload, cluster, theirs.makespan_s, evaluations=evaluations, seed=seed)
-        yield Headway(place, theirs.energy_j, ours.energy_j, min(best.energy_j, theirs.energy_j))
+        yield Headway(place, theirs.energy_j, min(best.energy_j, theirs.energy_j), mine)
 
 
-def summary(found: Sequence[Headway]) -> tuple[float, float]:
-    """Mean gap, and the closed part of all gaps together (log-joules), where annealing found anything at all."""
+def summary(found: Sequence[Headway], name: str) -> tuple[float, float]:
+    """Mean gap, and what one of ours closed of all gaps together (log-joules), where annealing found anything."""
     some = [one for one in found if math.isfinite(one.best_j) and one.gap > 0.005]
     if not some:
         return 0.0, math.nan
     gap = sum(math.log(one.portfolio_j / one.best_j) for one in some)
-    won = sum(math.log(one.portfolio_j / one.ours_j) for one in some)
+    won = sum(math.log(one.portfolio_j / one.ours_j[name]) for one in some)
     return 1.0 - math.exp(-gap / len(some)), won / gap

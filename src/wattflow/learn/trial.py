@@ -37,7 +37,7 @@ class Trial:
         sim = self.simulation
         world = build.build_world(sim.state, workload, cluster, sim.options, seed)
         # In one piece of memory each, so that a restart is two copies of bytes.
-        self._state, self._world = sim.state.copy(), world.copy()
+        self.beginning = self._state, self._world = sim.state.copy(), world.copy()
         sim.state, sim.world = self._state.copy(), self._world.copy()
         self._learns = sim.policy.prepare is learned.prepare
         self._due_s = np.full(len(workload.workflow_submit_s), np.inf)

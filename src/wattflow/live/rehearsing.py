@@ -1,8 +1,9 @@
 """The policy `rehearsed` on a live engine: dials are chosen in another process, from the workflows that are open.
 
 A rehearsal takes a second or two of simulation (`wattflow.plan.rehearsal`), which an event loop cannot spare, so it is
-handed to a process of its own; until it answers, the flagship's dials hold. It is held again when four times as many
-workflows have been seen. Drivers use it as they use a twin: `consider` after a step.
+handed to a process of its own; until it answers, the dials before it hold. It is held again when twice as many
+workflows have been seen (at every new one, if the policy is told that what is there is all: ``load`` = 0), with the
+last of those seen. Drivers use it as they use a twin: `consider` after a step.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from wattflow.model.workload import Workload
 from wattflow.plan import rehearsal
 from wattflow.policy import arrivals, registry
 from wattflow.policy.base import Policy
-
-AGAIN = 4
-MOST_FLOWS = 16
 
 
 def is_meant(policy: str | Policy) -> bool:
@@ -49,7 +47,9 @@ class Rehearsing:
         self.policy = policy
         self._executor = executor
         self._answer: Future[str] | None = None
+        self._told = registry.load(policy)
         self._seen: set[int] = set()
+        self._recent: dict[int, Workload] = {}
         self._next = 1
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
@@ -57,15 +57,23 @@ class Rehearsing:
         if self._answer is not None:
             return self._answered(engine)
         flows = open_flows(engine.state)[0]
-        self._seen.update(flows)
-        if len(self._seen) < self._next:
+        if not self._seen.issuperset(flows):
+            self._seen.update(flows)
+            self._remember(engine, flows[-rehearsal.RECENT :])
+        if len(self._seen) < self._next or sum(map(len, self._recent.values())) < rehearsal.LEAST:
             return None
-        known = known_workflows(engine, flows[:MOST_FLOWS])
-        if sum(map(len, known)) < rehearsal.LEAST:
-            return None
-        self._next = AGAIN * len(self._seen)
-        self._answer = self._process().submit(chosen_dials, self.policy, known, engine.cluster)
+        self._next = rehearsal.next_at(self._told, len(self._seen))
+        self._answer = self._process().submit(chosen_dials, self.policy, list(self._recent.values()), engine.cluster)
         return None
+
+    def _remember(self, engine: Engine, flows: Sequence[int]) -> None:
+        """The last workflows, those that are open as they are known by now."""
+        for flow in flows:
+            self._recent.pop(flow, None)
+            for one in known_workflows(engine, [flow]):
+                self._recent[flow] = one
+        for flow in list(self._recent)[: -rehearsal.RECENT]:
+            del self._recent[flow]
 
     def _answered(self, engine: Engine) -> Policy | None:
         assert self._answer is not None

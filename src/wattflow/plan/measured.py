@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.cluster import Cluster
+from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
@@ -49,7 +50,12 @@ def measure(
     workload: Workload, cluster: Cluster, policy: str | Policy, seed: int, options: SimOptions | None = None
 ) -> Result:
     """Simulate one policy; estimates are the workload's (or drawn by the options with the seed)."""
-    run = simulate(workload, cluster, policy, seed=seed, options=options)
+    return result_of(simulate(workload, cluster, policy, seed=seed, options=options))
+
+
+def result_of(run: Run) -> Result:
+    """What counts of a run."""
+    workload = run.workload
     end_s = np.zeros(len(workload.workflow_names))
     # A task that was given up (a time limit, its tries) ends with the run, and its workflow is late.
     task_end_s = run.end_s_by_task()
@@ -71,6 +77,11 @@ def mean(results: Sequence[Result]) -> Result:
     return Result(energy_j, mean_s, p95_s, makespan_s)
 
 
+def ratios(ours: Result, base: Result) -> dict[str, float]:
+    """Mean response, p95 response and makespan over the baseline's."""
+    return {n: getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")}
+
+
 def slower(ours: Result, base: Result) -> float:
-    """The largest of mean response, p95 response and makespan over the baseline's."""
-    return float(max(getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")))
+    """The largest of the three."""
+    return float(max(ratios(ours, base).values()))

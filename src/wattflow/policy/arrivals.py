@@ -37,16 +37,6 @@ def workflows(workload: Workload) -> Iterator[tuple[Longs, Workload]]:
             yield tasks, _alone(workload, flow, tasks, local)
 
 
-def first(workload: Workload) -> list[Workload]:
-    """The workflows of the first instant, each alone."""
-    found: list[Workload] = []
-    for _, workflow in workflows(workload):
-        if found and workflow.workflow_submit_s[0] > found[0].workflow_submit_s[0]:
-            break
-        found.append(workflow)
-    return found
-
-
 def _alone(workload: Workload, flow: int, tasks: Longs, local: NDArray[np.int32]) -> Workload:
     counts = workload.parent_start[tasks + 1] - workload.parent_start[tasks]
     start = np.zeros(len(tasks) + 1, np.int64)

@@ -83,6 +83,7 @@ class Plan:
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
 Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
+TailorNext = Callable[["Policy", int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,11 @@ class Policy:
         compiled: False runs the functions as plain Python inside the compiled kernel.
         prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
             fills the policy's memory.
-        tailor: What arrived at the first instant (one workload for each workflow, as estimated) and the cluster, to the
-            policy that is used from then on. A driver that cannot ask uses the policy as it stands.
+        tailor: What has arrived (one workload for each workflow, as estimated; at first those of the first instant)
+            and the cluster, to the policy that is used from then on: the same rules with other numbers. A driver that
+            cannot ask uses the policy as it stands.
+        tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
+            absent: never.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
     """
 
@@ -127,6 +131,7 @@ class Policy:
     slack: bool = False
     knows_future: bool = False
     tailor: Tailor | None = None
+    tailor_next: TailorNext | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
 
     @property

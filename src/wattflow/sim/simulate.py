@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import build, kernel, lacking
+from wattflow.sim import build, kernel, lacking, tailoring
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
 
@@ -113,18 +113,32 @@ class Simulation:
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
-            with np.errstate(over="ignore"):
-                kernel.open_world(self.state.handle(), self.world.handle())
             self.functions = bind.bind(self.policy, self.state)
+            self._open()
         self.lacks = lacking.parts(self.state, self.world)
+
+    def _open(self) -> None:
+        """The first events."""
+        with np.errstate(over="ignore"):
+            kernel.open_world(self.state.handle(), self.world.handle())
 
     def _tailor(self, known: Workload) -> None:
         """With a policy that fits itself to what arrives first: let it see that, as estimated."""
+        self._tailoring: tailoring.Tailoring | None = None
         if self.policy.tailor is None:
             return
         started = time.perf_counter()
-        self.policy = self.policy.tailor(self.policy, arrivals.first(known), self.cluster)
+        self._tailoring = tailoring.Tailoring(self.policy, known, self.cluster)
+        self.policy = self._tailoring.first()
         self.plan_seconds = time.perf_counter() - started
+
+    def _tailor_again(self, asked: tailoring.Tailoring) -> None:
+        """Let the policy see what has arrived since, and go on with its numbers."""
+        started = time.perf_counter()
+        self.policy = asked.ask(asked.next_s)
+        with np.errstate(over="ignore"):
+            tailoring.put_in(self.policy, self.state, self.world, self.cluster, self._sleep_after_s)
+        self.plan_seconds += time.perf_counter() - started
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -150,6 +164,7 @@ class Simulation:
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
         arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
+        self._sleep_after_s = state.classes.sleep_after_s.copy()
         if self.policy.prepare is not None:
             self.policy.prepare(state, self.cluster)
         return state
@@ -181,7 +196,13 @@ class Simulation:
     def run(self, progress: Callable[[float], None] | None = None) -> Run:
         """To the end."""
         total = max(1, len(self.workload))
-        while len(self.workload) and self.advance() != kernel.DONE:
+        while len(self.workload):
+            asked = self._tailoring
+            status = self.advance(np.inf if asked is None else asked.next_s)
+            if status == kernel.DONE:
+                break
+            if asked is not None and status == kernel.UNTIL:
+                self._tailor_again(asked)
             if progress is not None:
                 progress(1.0 - float(self.state.counts.open[0]) / total)
         if progress is not None:

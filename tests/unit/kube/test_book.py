@@ -9,10 +9,15 @@ import msgspec
 import pytest
 
 from wattflow.kube import objects
+from wattflow.kube.access import Access
 from wattflow.kube.book import Book
+from wattflow.kube.client import Client
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decider import Wanted
+from wattflow.kube.filters.volumes import Storage
+from wattflow.kube.storage import Shelves
 
-from .making import node, pod
+from .making import node, pod, storage
 
 pytestmark = pytest.mark.slow
 MOMENTS = itertools.count(1)
@@ -132,6 +137,55 @@ def test_anti_affinity_within_one_step_is_caught_before_binding(book: Book, deci
     assert decide(book, decider) == [(left, where)]
 
 
+def test_shy_pods_found_running_count_though_the_engine_cannot_hold_them(decider: EngineDecider) -> None:
+    book = Book(decider, owns=lambda one: True, power_of=lambda one: None, live=False)
+    shy = [ours("large", "a", cpu="5", affinity=anti(app="web")), ours("small", "b", affinity=anti(app="web"))]
+    for name in ("a", "b"):
+        book.on_node("ADDED", node(name))
+    for one in shy:
+        book.on_pod("ADDED", one)
+    assert book.begin(shy, lambda one: None, 0.0) == 1, "five cores are not on a node of four"
+    book.on_pod("ADDED", ours("x", labels={"app": "web"}))
+    now_s = float(next(MOMENTS))
+    book.flush(now_s)
+    assert not decider.step(now_s).choices
+
+
+def test_what_the_engine_would_count_wrongly_is_caught_before_binding_and_left_to_the_filters(
+    book: Book, decider: EngineDecider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book.on_pod("ADDED", ours("shy", labels={"app": "db"}, affinity=anti(app="db")))
+    assert decide(book, decider) == [("uid-shy", "a")]
+    book.on_pod("ADDED", ours("x", labels={"app": "db"}, affinity=anti(app="db")))
+    wanted, want = [], decider.want
+
+    def noted(one: Wanted) -> None:
+        wanted.append(one.nodes)
+        want(one)
+
+    monkeypatch.setattr(decider, "want", noted)
+    assert book.assume("uid-x", "a") == "pod anti-affinity", "as if the engine had chosen it"
+    book.on_node("ADDED", node("b"))
+    assert decide(book, decider) == [("uid-x", "b")]
+    assert wanted == [("b",)], "the filters' own list, once they have contradicted"
+
+
+def test_a_node_that_is_overbooked_beside_our_pods_takes_those_that_ask_for_none_of_it(
+    book: Book, decider: EngineDecider
+) -> None:
+    book.on_pod("ADDED", ours("x", cpu="2"))
+    assert decide(book, decider) == [("uid-x", "a")]
+    book.on_pod("ADDED", pod("theirs", "a", cpu="3"))  # five of four cores
+    book.on_pod("ADDED", ours("nothing", memory="1Gi"))
+    book.on_pod("ADDED", ours("one", cpu="1"))
+    book.on_pod("ADDED", ours("two", cpu="2"))
+    assert decide(book, decider) == [("uid-nothing", "a")]
+    book.on_pod("DELETED", ours("x", "a", cpu="2"))
+    assert decide(book, decider) == [("uid-one", "a")], "three are theirs still: one is free, not two"
+    book.on_pod("DELETED", pod("theirs", "a", cpu="3"))
+    assert decide(book, decider) == [("uid-two", "a")]
+
+
 def test_pods_that_run_can_refuse_newcomers(book: Book, decider: EngineDecider) -> None:
     book.on_pod("ADDED", pod("shy", "a", affinity=anti(app="web")))
     book.on_pod("ADDED", ours("x", labels={"app": "web"}))
@@ -141,9 +195,42 @@ def test_pods_that_run_can_refuse_newcomers(book: Book, decider: EngineDecider) 
 
 
 def test_what_we_do_not_support_is_refused_not_ignored(book: Book, decider: EngineDecider) -> None:
-    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "csi": {"driver": "d"}}]))
     assert decide(book, decider) == []
-    assert "persistentVolumeClaim" in book.refused["uid-x"]
+    assert "csi" in book.refused["uid-x"]
+
+
+def test_a_claim_is_waited_for_and_its_pod_goes_where_its_volume_is(book: Book, decider: EngineDecider) -> None:
+    shelves = Shelves(Client(Access("http://127.0.0.1:1")), book, lambda: None)
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("plain", memory="1Gi"))
+    assert not book.claimed.is_set(), "nobody asks for claims before a pod has one"
+    assert decide(book, decider)
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    assert book.claimed.is_set() and "not read yet" in book.refused["uid-x"]
+    shelves.listed()
+    assert "does not exist" in book.refused["uid-x"]
+    known = storage()
+    (claim,), (volume,) = known.claims.values(), known.volumes.values()
+    shelves.on_claim("ADDED", claim)
+    assert decide(book, decider) == [] and "not there" in book.refused["uid-x"]
+    shelves.on_volume("ADDED", volume)
+    assert "uid-x" not in book.refused
+    shelves.on_claim("DELETED", claim)
+    assert decide(book, decider) == [], "it was wanted, and is no more"
+    shelves.on_claim("ADDED", claim)
+    assert decide(book, decider) == [("uid-x", "b")], "the one node that reaches the volume"
+
+
+def test_a_volume_that_goes_between_decision_and_binding_is_seen(book: Book, decider: EngineDecider) -> None:
+    shelves = Shelves(Client(Access("http://127.0.0.1:1")), book, lambda: None, storage())
+    shelves.listed()
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    book.flush(0.5)
+    (choice,) = decider.step(float(next(MOMENTS))).choices
+    book.cluster.storage = Storage()
+    assert "does not exist" in str(book.assume(choice.uid, choice.node))
 
 
 def shy(name: str, where: str = "", **more: object) -> objects.Pod:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.kube import access, objects
-from wattflow.kube.client import ApiError, Client
+from wattflow.kube.client import ApiError, Client, Expired, changes, events_of
 from wattflow.kube.leader import Leader
 from wattflow.kube.limits import Bucket
 from wattflow.kube.reflect import Mirror
@@ -73,6 +73,44 @@ def test_a_pod_made_anew_under_its_name_is_told_as_gone_first() -> None:
     asyncio.run(run())
 
 
+def test_a_list_asked_for_ahead_is_taken_once_and_what_came_after_it_by_the_watch() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("a"))
+            client.list_ahead(PODS)
+            await client._ahead[PODS]
+            api.put(PODS, raw("b"))
+            names: list[str] = []
+            mirror = Mirror(client, PODS, objects.Pod, lambda kind, pod: names.append(pod.metadata.name))
+            task = asyncio.create_task(mirror.run())
+            async with asyncio.timeout(30):
+                await mirror.synced.wait()
+                assert names == ["a"], "what was there when it was asked for"
+                while names != ["a", "b"]:
+                    await asyncio.sleep(0.01)
+                assert len((await client.list_all(PODS, objects.Pod)).items) == 2
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_list_ahead_that_fails_is_asked_for_again_or_left_without_a_word() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where):
+            api.put(PODS, raw("a"))
+            async with Client(where) as client:
+                api.faults.append(("pods", lambda: refusal(403, "Forbidden")))
+                client.list_ahead(PODS)
+                with pytest.raises(ApiError, match="403"):
+                    await client.list_all(PODS, objects.Pod)
+                assert len((await client.list_all(PODS, objects.Pod)).items) == 1
+                api.faults.append(("pods", lambda: refusal(403, "Forbidden")))
+                client.list_ahead(PODS)  # nobody takes it
+
+    asyncio.run(run())
+
+
 def test_429_is_waited_for_and_other_refusals_are_raised() -> None:
     async def run() -> None:
         async with small_api() as (api, where), Client(where) as client:
@@ -84,6 +122,19 @@ def test_429_is_waited_for_and_other_refusals_are_raised() -> None:
                 await client.get("/api/v1/namespaces/d/pods/none", objects.Pod)
 
     asyncio.run(run())
+
+
+def test_a_bookmark_of_pods_has_no_containers_and_moves_the_version() -> None:
+    lines = [
+        b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"430"},'
+        b'"spec":{"containers":null},"status":{}}}'
+    ]
+    (change,) = changes(lines, events_of(objects.Pod))
+    assert (change.kind, change.item, change.version) == ("BOOKMARK", None, "430")
+    with pytest.raises(ApiError, match="another form"):
+        changes([lines[0].replace(b"BOOKMARK", b"MODIFIED")], events_of(objects.Pod))
+    with pytest.raises(Expired):
+        changes([b'{"type":"ERROR","object":{"code":410,"reason":"Expired","spec":null}}'], events_of(objects.Pod))
 
 
 def test_bucket_spreads_requests() -> None:

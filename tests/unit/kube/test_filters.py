@@ -7,8 +7,11 @@ import pytest
 from wattflow.kube import objects
 from wattflow.kube.filters.feasible import feasible
 from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.filters.volumes import Storage
 
-from .making import node, pod
+from .making import node, pod, storage
+
+CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 
 
 def nodes_for(one: objects.Pod, nodes: list[objects.Node], pods: list[objects.Pod] = []) -> list[str]:  # noqa: B006
@@ -129,8 +132,41 @@ def test_topology_spread_keeps_the_skew() -> None:
 
 
 def test_what_is_not_supported_is_refused_and_said() -> None:
-    claim = pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
-    found = feasible(claim, Snapshot.of([node("a")], []))
-    assert found == {"a": "a volume of kind persistentVolumeClaim is not supported by this scheduler"}
+    found = feasible(pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]), Snapshot.of([node("a")], []))
+    assert found == {"a": "a volume of kind csi is not supported by this scheduler"}
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("a")], []))
+    assert "not read yet" in str(found["a"])
     assert nodes_for(pod(volumes=[{"name": "v", "emptyDir": {}}]), [node("a")]) == ["a"]
     assert nodes_for(pod(resourceClaims=[{"name": "r"}]), [node("a")]) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "allowed"),
+    [
+        (storage(), ["b"]),
+        (storage(nfs={"server": "s"}), ["a", "b"]),
+        (storage(hostPath={}, labels={"topology.kubernetes.io/zone": "z1__z3"}), ["a"]),
+        (storage(hostPath={}, labels={"failure-domain.beta.kubernetes.io/zone": "z2"}), ["b"]),
+        (storage(hostPath={}, labels={"topology.kubernetes.io/region": "r"}), []),
+    ],
+)
+def test_a_bound_claim_goes_where_its_volume_is(known: Storage, allowed: list[str]) -> None:
+    nodes = [node("a", {"topology.kubernetes.io/zone": "z1"}), node("b", {"topology.kubernetes.io/zone": "z2"})]
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [], (), known))
+    assert [name for name, why in found.items() if why is None] == allowed
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (Storage(), "does not exist"),
+        (storage("Pending"), "not bound"),
+        (storage("Lost"), "not there"),
+        (Storage(storage().claims), "not there"),
+        (storage(modes=("ReadWriteOncePod",)), "ReadWriteOncePod"),
+        (storage(csi={"driver": "d"}), "kind that is not supported"),
+    ],
+)
+def test_a_claim_that_we_cannot_serve_is_refused_with_the_reason(known: Storage, why: str) -> None:
+    (found,) = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [], (), known)).values()
+    assert why in str(found)

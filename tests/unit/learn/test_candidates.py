@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
-from wattflow.learn import candidates, dial_space, portfolio
+from wattflow.files.data_folder import packaged
+from wattflow.learn import candidates, dial_space, portfolio, streams
+from wattflow.plan import rehearsal
 
 
 def test_the_spread_fills_every_range_and_is_the_same_each_time() -> None:
@@ -38,3 +42,14 @@ def test_a_fold_is_chosen_without_its_applications() -> None:
     made = candidates.chosen(names, cost, [{"second": float(i)} for i in range(70)])
     assert {"second": 5.0} in made["all"][:3] and made["fold-0"][1] == {"second": 9.0}
     assert {"second": 5.0} not in made["fold-0"][:2]
+
+
+def test_the_table_is_completed_with_safe_settings_and_the_portfolios_own() -> None:
+    table = {"about": "x", "settings": {"all": [{"second": 1.0}], "fold-1": [{"second": 2.0}]}}
+    made = candidates.completed(table)
+    safe = [candidates.rounded(dials) for dials in dial_space.safe()]
+    assert made["settings"]["fold-1"] == [{"second": 2.0}, *safe] and made["about"] == "x"
+    best = portfolio.tuned(0.8, streams.FOLDS[1])[0]
+    assert made["references"]["fold-1"]["0.8"] == candidates.rounded(best.policy().params)
+    shipped = json.loads(packaged(*rehearsal.TABLE).read_text(encoding="utf-8"))
+    assert candidates.completed(shipped) == shipped  # today's portfolio

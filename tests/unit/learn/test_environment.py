@@ -54,6 +54,36 @@ def test_the_first_row_is_the_flagship_where_it_lets_tasks_wait(small: Scenario,
     assert one.judge.trial.result() == one.judge.reference
 
 
+def test_the_first_row_is_the_flagship_where_few_of_many_rows_are_shown(small: Scenario) -> None:
+    one = Episode(small, 3, joint=False, rows=2)
+    nothing = np.zeros((0, episode.WIDTH), np.float32)
+    shown = one.step(wanted.NONE, nothing)
+    while shown > 0:
+        assert shown <= 2
+        shown = one.step(0, nothing)
+    assert one.closing_reward() == pytest.approx(1.0 - one.judge.penalty(one.judge.reference))
+    assert one.judge.trial.result() == one.judge.reference
+    assert int(one.ask.ask["lost"][0]) > 0
+
+
+def test_an_episode_that_is_begun_anew_in_compiled_code_is_the_same_again(small: Scenario) -> None:
+    many = SchedulingVectorEnv(lambda _: small, 2, features=False)
+    many.reset(seed=7)
+    rewards: list[float] = []
+    ends: list[int] = []
+    while len(ends) < 2:
+        _, reward, ended, _, _ = many.step(np.zeros(2, np.int64))
+        rewards.append(float(reward[0]))
+        if ended[0]:
+            ends.append(len(rewards))
+    first, second = rewards[: ends[0]], rewards[ends[0] :]
+    assert first == second
+    judge = many.episodes[0].judge
+    used = -sum(first) + 1.0 - judge.penalty(judge.reference)
+    assert used == pytest.approx(1.0, abs=0.02)
+    assert first[-1] > -1.0
+
+
 def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
     many = SchedulingVectorEnv(lambda _: small, 3)
     seen, info = many.reset(seed=7)

@@ -34,22 +34,26 @@ def test_a_neighbour_differs_in_at_most_two_numbers() -> None:
 
 
 def test_the_search_goes_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:
-    def outcome(case: adversary.Case, tasks: int, seeds: int) -> adversary.Case:
+    def outcome(case: adversary.Case, tasks: int, seeds: int, mine: str) -> adversary.Case:
+        assert mine == "rehearsed"
         return replace(case, log_ratio=case.runtime_error)
 
     monkeypatch.setattr(adversary, "judged", outcome)
-    found = adversary.search(40)
+    found = adversary.search(40, "rehearsed")
     assert len(found) == 40
     assert found[0].log_ratio == max(case.runtime_error for case in found) > 0.28
 
 
 def test_headway_sums_what_is_closed() -> None:
     place = Place("a", 0, 0.6, "mixed")
-    half, none = Headway(place, 100.0, 90.0, 81.0), Headway(place, 100.0, 100.0, 81.0)
-    gap, closed = headway.summary([half, none, Headway(place, 100.0, 50.0, math.inf)])
+    half = Headway(place, 100.0, 81.0, {"a": 90.0, "b": 81.0})
+    none = Headway(place, 100.0, 81.0, {"a": 100.0, "b": 100.0})
+    unknown = Headway(place, 100.0, math.inf, {"a": 50.0, "b": 50.0})
+    gap, closed = headway.summary([half, none, unknown], "a")
     assert gap == pytest.approx(0.19)
     assert closed == pytest.approx(0.25)
-    assert half.gap == pytest.approx(0.19) and half.closed == pytest.approx(10 / 19)
+    assert headway.summary([half, none, unknown], "b") == pytest.approx((0.19, 0.5))
+    assert half.gap == pytest.approx(0.19) and half.closed("a") == pytest.approx(10 / 19)
 
 
 def test_bounded_slowdown_by_hand() -> None:

@@ -58,6 +58,31 @@ def test_the_answer_of_the_rehearsal_is_used_once(engine: Engine) -> None:
     assert twin.consider(engine, 0.3) is None and twin._answer is None
 
 
+def test_it_is_held_again_when_twice_as_many_have_been_seen(engine: Engine) -> None:
+    shown: list[int] = []
+
+    class Asked(ThreadPoolExecutor):
+        def submit(self, work: object, policy: str, known: list[Workload], cluster: object) -> Future[str]:  # type: ignore[override]
+            shown.append(len(known))
+            answer: Future[str] = Future()
+            answer.set_result(engine.policy.name)
+            return answer
+
+    twin = Rehearsing("rehearsed:load=0.3", Asked(1))
+    for number in range(5):
+        put(engine, MONTAGE)
+        engine.step(float(number))
+        assert [twin.consider(engine, float(number)) for _ in range(2)] == [None, None]
+    assert shown == [1, 2, 4]
+    batch = Rehearsing("rehearsed:load=0", Asked(1))
+    shown.clear()
+    for number in range(5, 7):
+        assert [batch.consider(engine, float(number)) for _ in range(2)] == [None, None]
+        put(engine, MONTAGE)
+        engine.step(float(number))
+    assert shown == [5, 6]
+
+
 def test_a_busy_process_holds_nothing_up(engine: Engine) -> None:
     class Never(ThreadPoolExecutor):
         def submit(self, *args: object, **fields: object) -> Future[str]:  # type: ignore[override]

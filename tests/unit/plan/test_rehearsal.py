@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured, rehearsal
 from wattflow.plan.measured import Result
+from wattflow.plan.rehearsal import Tried
 from wattflow.policy import arrivals, registry
+from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.simulate import Simulation
 
@@ -28,21 +31,32 @@ def stream() -> Workload:
     return joining.joined([one] * 8, np.arange(0.0, 1600.0, 200.0), CLUSTER, 4.0, "stream")
 
 
+def first_of(workload: Workload) -> list[Workload]:
+    """The workflow that arrives first, alone."""
+    return [next(arrivals.workflows(workload))[1]]
+
+
 def test_what_is_compared_is_joules_and_a_fine_for_waiting() -> None:
     usual = Result(100.0, 10.0, 20.0, 30.0)
-    assert rehearsal.cost(Result(50.0, 9.0, 18.0, 27.0), usual, usual) == pytest.approx((np.log(0.5), np.log(0.5), 0.9))
-    half = rehearsal.cost(Result(50.0, 10.2, 20.0, 30.0), usual, usual)
-    assert half == pytest.approx((np.log(0.5) + 0.5, np.log(0.5), 1.02))
-    slow = rehearsal.cost(Result(50.0, 10.0, 20.0, 60.0), usual, usual)
-    assert slow == pytest.approx((np.log(0.5) + 1.0, np.log(0.5), 2.0))
-    late = rehearsal.cost(Result(50.0, 9.0, 18.0, 27.0, frozenset({3})), usual, usual)
-    assert late[0] == pytest.approx(np.log(0.5) + 1.0)
+
+    def judged(mean_s: float, p95_s: float, makespan_s: float, *missed: int) -> tuple[float, ...]:
+        ours = Result(50.0, mean_s, p95_s, makespan_s, frozenset(missed))
+        total, energy, slower = rehearsal.cost(ours, usual, usual)
+        return total - energy, energy, slower
+
+    assert judged(9.6, 19.0, 30.0) == pytest.approx((0.0, np.log(0.5), 1.0))  # a makespan as long as theirs is no delay
+    assert judged(10.0, 19.0, 30.0) == pytest.approx((0.5, np.log(0.5), 1.0))
+    assert judged(9.0, 20.0, 30.0)[0] == judged(9.0, 18.0, 31.2)[0] == pytest.approx(0.5)
+    assert judged(9.0, 18.0, 60.0) == pytest.approx((1.0 + 0.5 * 0.92, np.log(0.5), 2.0))
+    assert judged(9.0, 18.0, 900.0)[0] == pytest.approx(1.5)  # one bad stream does not outweigh all others
+    assert judged(9.0, 18.0, 27.0, 3)[0] == pytest.approx(1.0)
+    assert judged(9.0, 18.0, 60.0, 3)[0] == pytest.approx(1.46)
     excused = Result(50.0, 9.0, 18.0, 27.0, frozenset({3}))
     assert rehearsal.cost(excused, usual, excused)[0] == pytest.approx(np.log(0.5))
 
 
 def test_the_rehearsed_stream_has_the_load_and_the_deadlines_of_what_is_known(stream: Workload) -> None:
-    known = arrivals.first(stream)
+    known = first_of(stream)
     assert len(known) == 1
     drawn = [rehearsal.stream_of(known, CLUSTER, 0.5, seed) for seed in range(200)]
     work_s = joining.core_seconds(known[0])
@@ -56,9 +70,9 @@ def test_the_rehearsed_stream_has_the_load_and_the_deadlines_of_what_is_known(st
 def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Workload) -> None:
     options = SimOptions(runtime_error=0.2)
     used = Simulation(stream, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy
-    tries = rehearsal.settings()
+    tries = [*rehearsal.settings(), rehearsal.reference(0.3)]
     noise = np.random.default_rng([2, 11]).normal(0.0, 0.2, len(stream))  # as the simulator draws estimates
-    known = arrivals.first(stream.with_estimates(stream.estimate_s * np.exp(noise)))
+    known = first_of(stream.with_estimates(stream.estimate_s * np.exp(noise)))
     base = replace(rehearsal.REHEARSED, tailor=None)
     best = rehearsal.rehearse(known, CLUSTER, 0.3, base, tries)[0]
     assert {name: used.params[name] for name in best.dials} == dict(best.dials)
@@ -70,14 +84,14 @@ def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Wor
 
 
 def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "FINALISTS", 2)
+    monkeypatch.setattr(rehearsal, "ROUNDS", (2, 1, 1))
+    monkeypatch.setattr(rehearsal, "STREAMS", 1)
     base = replace(rehearsal.REHEARSED, tailor=None)
-    found = rehearsal.rehearse(arrivals.first(stream), CLUSTER, 0.6, base, FEW)
-    assert [one.streams for one in found] == [3, 3, 1]
-    assert found[0].cost <= found[1].cost
-    known = arrivals.first(stream)
+    found = rehearsal.rehearse(first_of(stream), CLUSTER, 0.6, base, FEW)
+    assert [one.streams for one in found] == [3, 2, 1]
+    known = first_of(stream)
     seeds = []
-    for seed in range(rehearsal.SEEDS):
+    for seed in range(3):
         drawn = rehearsal.stream_of([rehearsal._small(w) for w in known], CLUSTER, 0.6, seed)
         usual, punctual, ours = (
             measured.measure(drawn, CLUSTER, policy, seed, SimOptions(runtime_error=rehearsal.SPREAD))
@@ -86,6 +100,38 @@ def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, mon
         seeds.append(rehearsal.cost(ours, usual, punctual))
     assert found[0].cost == pytest.approx(np.mean([one[0] for one in seeds]))
     assert found[0].slower == pytest.approx(np.mean([one[2] for one in seeds]))
+
+
+def test_it_is_done_again_with_what_has_arrived_since(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[float, list[float]]] = []
+
+    def rehearse(known: Sequence[Workload], cluster: Cluster, load: float, base: Policy, tries: object) -> list[Tried]:
+        shown.append((load, [float(one.workflow_submit_s[0]) for one in known]))
+        return [Tried({"second": 2.0 + len(shown)}, 0.0, 1.0, 1.0, 1)]
+
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+    simulate(stream, CLUSTER, "rehearsed:load=0.3", seed=1)
+    submit_s = stream.workflow_submit_s.tolist()
+    assert shown == [(0.3, submit_s[:count]) for count in (1, 2, 4, 8)]
+    shown.clear()
+    monkeypatch.setattr(rehearsal, "RECENT", 3)
+    simulate(stream, CLUSTER, "rehearsed:load=0", seed=1)  # a batch: at every arrival
+    assert shown == [(0.0, submit_s[max(0, count - 3) : count]) for count in range(1, 9)]
+
+
+def test_a_batch_is_rehearsed_as_it_came(stream: Workload) -> None:
+    known = [one for _, one in arrivals.workflows(stream)][2:5]
+    again = rehearsal.as_they_came(known, CLUSTER)
+    assert again.workflow_submit_s.tolist() == [0.0, 200.0, 400.0]
+    assert len(again) == sum(map(len, known))
+    assert again.deadline_s[0] == pytest.approx(known[0].deadline_s[0] - 400.0)
+
+
+def test_the_last_workflows_are_rehearsed_and_long_ones_left_out(stream: Workload) -> None:
+    known = [one for _, one in arrivals.workflows(stream)] * 3
+    assert rehearsal.recent(known) == known[-rehearsal.RECENT :]
+    many = generate.workload("montage", rehearsal.MOST + 100, 1)
+    assert rehearsal.recent([known[0], many, known[1]]) == [known[0], known[1]]
 
 
 def test_dials_set_by_hand_stay(stream: Workload) -> None:
@@ -107,7 +153,8 @@ def test_too_little_too_much_or_unknown_watts_leave_the_flagship(stream: Workloa
 def test_settings_are_within_the_flagship_and_chosen_for_every_fold() -> None:
     for name in ("all", "fold-0", "fold-1", "fold-2", "fold-3"):
         some = rehearsal.settings(name)
-        assert len(some) == 24 and len({tuple(one.items()) for one in some}) == 24
-        for dials in some:
+        assert len(some) == 28 and len({tuple(one.items()) for one in some}) >= 27
+        for dials in (*some, *(rehearsal.reference(load, name) for load in (0.3, 0.6, 0.8))):
             registry.load("wattflow", **dials)
     assert rehearsal.policy_of("fold-1").tailor is not None
+    assert rehearsal.reference(0.1) == rehearsal.reference(0.3)

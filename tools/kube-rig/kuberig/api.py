@@ -116,6 +116,17 @@ class Api:
         """GET."""
         return self.request("GET", path)
 
+    def read(self, path: str) -> bytes:
+        """GET, as the bytes that came.
+
+        Raises:
+            ApiError: the answer was not a success.
+        """
+        status, answer = self._exchange("GET", path, None, self._headers)
+        if status >= 400:
+            raise ApiError(status, answer.decode(errors="replace")[:300])
+        return answer
+
     def create(self, path: str, body: JSON, exists_ok: bool = False) -> JSON:
         """POST; with `exists_ok` an object that is there already is left as it is."""
         try:

@@ -1,0 +1,159 @@
+"""The rows of a task: places that the flagship's rules allow, at most as many as there is room for. Compiled.
+
+The cheapest always stands first, so that row 0 is what the flagship would do however few rows are shown.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wattflow.engine import fit, tallies
+from wattflow.kernel.jit import inner
+from wattflow.live import wanting
+from wattflow.live.wanting import BAD, PLACE
+from wattflow.policy import patient, view, wattflow
+
+_BAD = np.int64(BAD)
+
+
+@inner
+def _those_that_take(state, variant, found):
+    """Of the candidates of the variant before, those whose class takes this one; how many."""
+    kept = 0
+    for c in range(found):
+        node = state.candidates[c].node
+        if state.class_ok[variant, state.nodes[node].cls] == 1:
+            state.candidates[kept].node = node
+            state.candidates[kept].device = state.candidates[c].device
+            kept += 1
+    return kept
+
+
+@inner
+def _is_passed_over(state, task, variant, found, soon):
+    """Whether the flagship surely passes over all candidates of a variant, told without their prices; and ``soon``.
+
+    It does where the task would be late and end later than by waiting for room elsewhere (`wattflow.pass_over`).
+    ``soon`` is how many seconds that would take at most, −1 as long as nobody asked.
+    """
+    spare = view.param(state, wattflow.DIAL.spare)
+    if spare == math.inf or view.parts_of(state, task) > 1:
+        return False, soon
+    due = wattflow.due_s(state, task)
+    for c in range(found):
+        node = view.node_of(state, c)
+        if patient.crowded(state, variant, node):
+            continue
+        finish_s = view.crowded_finish_s(state, task, variant, c)
+        if not view.has_profile(state, node) or wattflow.slower_s(state, task, finish_s, due) <= 0.0:
+            return False, soon
+        if soon < 0.0:
+            soon = wattflow.sooner_s(state, task) * (1.0 + spare)
+        if not finish_s > soon:
+            return False, soon
+    return True, soon
+
+
+@inner
+def _is_better(state, task, cost, c, best):
+    """Whether candidate c goes before the best so far, as `choose` has it."""
+    choice = state.choice[0]
+    if best < 0 or cost != choice.best_cost:
+        return best < 0 or cost < choice.best_cost
+    place = state.candidates[c]
+    if state.rules[0].wishes == 1:
+        rule = state.shapes[state.tasks[task].form].constraint
+        liked = tallies.level(state, rule, place.node) - tallies.level(state, rule, choice.best_node)
+        if liked != 0:
+            return liked < 0
+    if place.node != choice.best_node:
+        return place.node < choice.best_node
+    return place.device < choice.best_device
+
+
+@inner
+def _write(state, ask, r, task, variant, c, cost):
+    """Row r: candidate c of a variant."""
+    row = ask.rows[r]
+    place = state.candidates[c]
+    row.cost = cost
+    row.task = task
+    row.node = place.node
+    row.alike = state.groups[state.nodes[place.node].group].count
+    row.kind = PLACE
+    row.variant = variant
+    row.origin = state.variants[variant].origin
+    row.device = place.device
+    row.node_row = place.node
+    row.task_row = task
+
+
+@inner
+def _priced(state, ask, functions, task, v, n, best):
+    """Rows for the candidates of one variant that have a price, from row n on; (rows, row of the best)."""
+    choice = state.choice[0]
+    found = state.counts[0].candidate_n
+    cost = state.cost[:found]
+    most = ask.rows.size
+    if state.rules[0].has_score == 1:
+        functions.score(state, task, v, cost)
+        state.counts[0].scored += found
+    else:
+        cost[:] = 0.0
+    for c in range(found):
+        x = cost[c]
+        if math.isnan(x):
+            choice.bad_task = task
+            choice.bad_variant = v
+            return _BAD, best
+        if x == math.inf:
+            continue
+        better = _is_better(state, task, x, c, best)
+        if n < most:
+            _write(state, ask, n, task, v, c, x)
+            n += 1
+        else:
+            ask.ask[0].lost += 1
+            if better:
+                _write(state, ask, most - 1, task, v, c, x)
+        if better:
+            best = n - 1
+            choice.best_cost = x
+            choice.best_node = state.candidates[c].node
+            choice.best_device = state.candidates[c].device
+    return n, best
+
+
+@inner
+def rows_of(state, ask, functions, task):
+    """(rows, whether there is any room): places of a task that the flagship's rules allow, the cheapest first."""
+    form = state.shapes[state.tasks[task].form]
+    pinned = state.tasks[task].pinned_variant
+    n = np.int64(0)
+    best = np.int64(-1)
+    found = -1
+    fits = False
+    soon = -1.0
+    for v in range(form.variant_first, form.variant_first + form.variant_n):
+        if pinned >= 0 and v - form.variant_first != pinned:
+            continue
+        if ask.follows[v] == 1 and found >= 0:
+            found = _those_that_take(state, v, found)
+        else:
+            found = fit.candidates(state, v, task)
+        if found == 0:
+            continue
+        fits = True
+        if state.rules[0].has_score == 1:
+            passed, soon = _is_passed_over(state, task, v, found, soon)
+            if passed:
+                continue
+        state.counts[0].candidate_n = found
+        n, best = _priced(state, ask, functions, task, v, n, best)
+        if n == BAD:
+            return n, fits
+    if best > 0:
+        wanting._swap(ask, 0, best)
+    return n, fits

@@ -1,0 +1,150 @@
+"""Which waiting tasks may find a place, told without a look at each. Compiled.
+
+The flagship looks at every waiting task at every instant, and most of them find no place: there is no room, or no
+hardware thread is left on the nodes that have room. That does not depend on the task but on its shape, and it can
+change only where a node gains room. So a shape without an *open* place is *closed* until then, and only nodes that
+gained room since are looked at again. `docs/learned.md` says why an episode is the flagship's run all the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattflow.engine import queue
+from wattflow.engine.tables import FALLING, NO_DEVICE
+from wattflow.kernel.jit import inner
+from wattflow.policy import patient, view
+
+FEW = 8
+"""With more nodes than this that gained room, all groups of nodes are looked at instead."""
+
+
+@inner
+def _is_plain(state, shape):
+    """Whether what the shape's tasks need is cores and memory of any node; others are asked about one by one."""
+    form = state.shapes[shape]
+    rules = state.rules[0]
+    if form.parts > 1 or form.constraint > 0 or rules.tainted == 1 or rules.pods > 0 or rules.limits == 1:
+        return False
+    for v in range(form.variant_first, form.variant_first + form.variant_n):
+        if state.variants[v].device != NO_DEVICE or state.variants[v].counts_n > 0:
+            return False
+    return True
+
+
+@inner
+def _has_thread(state, variant, node):
+    """Whether the flagship would use the node: it does not where a task on a node in use has no thread of its own."""
+    return view.busy_cores(state, node) <= 0.0 or not patient.crowded(state, variant, node)
+
+
+@inner
+def _takes(state, variant, node, threads):
+    """Whether a node has room for a plain variant and, asked so, a thread."""
+    needs = state.variants[variant]
+    row = state.nodes[node]
+    if row.used_u + needs.need_u > row.capacity_u or row.used_mem + needs.memory > row.capacity_mem:
+        return False
+    if row.power_state > FALLING or state.class_ok[variant, row.cls] == 0:
+        return False
+    return not threads or _has_thread(state, variant, node)
+
+
+@inner
+def _taken_anywhere(state, ask, shape, threads):
+    """The same of any node, for any variant of a plain shape."""
+    form = state.shapes[shape]
+    for v in range(form.variant_first, form.variant_first + form.variant_n):
+        if ask.follows[v] == 1:
+            continue
+        need = state.variants[v].need_u
+        memory = state.variants[v].memory
+        for at in range(state.counts[0].active_n):
+            group = state.groups[state.active_groups[at]]
+            if group.free_u >= need and group.free_mem >= memory and _takes(state, v, group.node, threads):
+                return True
+    return False
+
+
+@inner
+def _is_open(state, ask, shape):
+    """Whether a task of the shape may find a place now; where it surely does not, the shape is closed."""
+    epoch = state.clock[0].epoch
+    since = ask.closed[shape]
+    if not _is_plain(state, shape):
+        return True
+    threads = state.rules[0].has_score == 1
+    if since == 0 or epoch - since > FEW or since < state.choice[0].floor:
+        found = _taken_anywhere(state, ask, shape, threads)
+    else:
+        found = False
+        form = state.shapes[shape]
+        for e in range(since, epoch):
+            node = state.freed[e & (state.freed.size - 1)]
+            for v in range(form.variant_first, form.variant_first + form.variant_n):
+                if ask.follows[v] == 0 and _takes(state, v, node, threads):
+                    found = True
+                    break
+    if not found:
+        ask.closed[shape] = epoch
+    return found
+
+
+@inner
+def first_open(state, ask):
+    """The first waiting task whose shape is not closed; −1 without one."""
+    epoch = state.clock[0].epoch
+    best = np.int64(-1)
+    for at in range(state.counts[0].shapes_n):
+        shape = state.active_shapes[at]
+        if ask.closed[shape] == epoch:
+            continue
+        head = np.int64(state.shapes[shape].head)
+        if (best < 0 or queue._before(state, head, best)) and _is_open(state, ask, shape):
+            best = head
+    return best
+
+
+@inner
+def _count_before(state, ask, shape, task):
+    """Waiting tasks of a shape that stand before a task and behind the one that was looked at last."""
+    asked = ask.ask[0]
+    heap = state.tasks
+    stack = ask.stack
+    stack[0] = state.shapes[shape].head
+    height = 1
+    found = 0
+    while height > 0:
+        height -= 1
+        one = stack[height]
+        if not queue._before(state, one, task):
+            continue  # and nothing below it
+        row = heap[one]
+        if row.key > asked.key or (row.key == asked.key and row.sequence > asked.sequence):
+            found += 1
+        if row.next >= 0:
+            stack[height] = row.next
+            height += 1
+        if row.previous >= 0:
+            stack[height] = row.previous
+            height += 1
+    return found
+
+
+@inner
+def set_apart(state, ask, task):
+    """Count the tasks of closed shapes that the flagship sets aside before it comes to a task.
+
+    It prices by how many tasks wait, and those that have room but no thread are set aside in their turn; those that
+    have no room stay.
+    """
+    asked = ask.ask[0]
+    epoch = state.clock[0].epoch
+    for at in range(state.counts[0].shapes_n):
+        shape = state.active_shapes[at]
+        if ask.closed[shape] != epoch or not queue._before(state, state.shapes[shape].head, task):
+            continue
+        if _is_plain(state, shape) and _taken_anywhere(state, ask, shape, False):
+            asked.apart += _count_before(state, ask, shape, task)
+    asked.key = state.tasks[task].key
+    asked.sequence = state.tasks[task].sequence

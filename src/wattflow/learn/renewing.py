@@ -1,0 +1,133 @@
+"""How an episode ends and begins anew without Python: its closing reward, and its tables as they were. Compiled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wattflow.kernel.handle import Tables
+from wattflow.kernel.jit import inner
+from wattflow.learn.trial import Judge
+from wattflow.sim import kernel
+
+MEAN, TAIL, MAKESPAN, BOUND, NAMED, REFERENCE, READY = range(7)
+"""Places in ``standard``: seconds of the baseline, the ratio to them from which on seconds are fined, how many
+workflows there are, the flagship's joules, and whether the tables are still where they were."""
+_STEP, _WIDTH, _PRICE = Judge.STEP, Judge.WIDTH, Judge.PRICE
+
+
+class Course(Tables):
+    """What an episode is measured by, and what it begins with.
+
+    ``due`` and ``excused``: when each workflow should have ended, and 1 where it counts for nothing if it did not;
+    ``end``: room for when it did. The others are the memory of State and World, now and before the first event.
+    """
+
+    __slots__ = ("due", "end", "excused", "standard", "state_now", "state_then", "world_now", "world_then")
+    NAMES = ("standard", "due", "excused", "end", "state_now", "state_then", "world_now", "world_then")
+
+
+def course(judge: Judge) -> Course:
+    """The course of a judge's scenario, with its trial's tables where they are now."""
+    trial = judge.trial
+    count = len(trial._due_s)
+    standard = np.zeros(READY + 1)
+    standard[[MEAN, TAIL, MAKESPAN]] = [
+        max(1e-9, getattr(judge.baseline, name)) for name in ("mean_s", "tail_s", "makespan_s")
+    ]
+    standard[BOUND] = judge.BOUND + judge.wish.wait
+    standard[NAMED], standard[REFERENCE] = max(1, len(trial.workload.workflow_names)), judge.reference.energy_j
+    excused = np.zeros(count, np.int8)
+    excused[sorted(judge.punctual.missed)] = 1
+    tables = (trial.simulation.state, trial.beginning[0], trial.simulation.world, trial.beginning[1])
+    pieces = [_words(one) for one in tables]
+    standard[READY] = float(all(len(piece) for piece in pieces))
+    return Course(
+        standard=standard, due=trial._due_s.copy(), excused=excused, end=np.zeros(count), state_now=pieces[0],
+        state_then=pieces[1], world_now=pieces[2], world_then=pieces[3],
+    )  # fmt: skip
+
+
+def _words(tables: Tables) -> Any:
+    """All memory of tables that lie in one piece; nothing where they do not."""
+    return np.zeros(0, np.int64) if tables._piece is None else tables._piece[1].view(np.int64)
+
+
+@inner
+def _mean(state, world, course):
+    """Mean seconds that workflows took; their ends are left in ``end``."""
+    end = course.end
+    count = end.size
+    for w in range(count):
+        end[w] = 0.0
+    for k in range(world.pulse[0].record_n):
+        record = world.records[k]
+        w = state.tasks[record.task].workflow
+        end[w] = max(end[w], record.end_s)
+    total = 0.0
+    for w in range(count):
+        total += end[w] - state.workflows[w].submit
+    return total / max(1, count)
+
+
+@inner
+def _newly_missed(course):
+    """Workflows that ended after their time and would not have under the punctual policy."""
+    missed = 0
+    for w in range(course.end.size):
+        if course.end[w] > course.due[w] + 1e-6 and course.excused[w] == 0:
+            missed += 1
+    return missed
+
+
+@inner
+def _tail(state, course):
+    """Mean seconds of the slowest quarter of the workflows; ``end`` is used up."""
+    end = course.end
+    count = end.size
+    for w in range(count):
+        end[w] -= state.workflows[w].submit
+    most = max(1, count // 4)
+    total = 0.0
+    for turn in range(min(most, count)):
+        slowest = turn
+        for w in range(turn + 1, count):
+            if end[w] > end[slowest]:
+                slowest = w
+        end[turn], end[slowest] = end[slowest], end[turn]
+        total += end[turn]
+    return total / most
+
+
+@inner
+def closing_reward(state, world, course):
+    """At the end: 1 less the price of late seconds, as `Judge.penalty` has it."""
+    kernel.settle(state, world)
+    standard = course.standard
+    slower = _mean(state, world, course) / standard[MEAN]
+    missed = _newly_missed(course)
+    slower = max(slower, _tail(state, course) / standard[TAIL])
+    slower = max(slower, (world.pulse[0].last_end - state.clock[0].start) / standard[MAKESPAN])
+    beyond = max(0.0, math.log(slower / standard[BOUND]))
+    late = -_STEP * math.expm1(-beyond / _WIDTH) + _PRICE * beyond
+    if missed > 0:
+        late += _STEP
+    return 1.0 - late - missed / standard[NAMED]
+
+
+@inner
+def begin_anew(state, world, ask, course):
+    """Back to the time before the first event; False where the tables have grown since and Python has to do it."""
+    if course.standard[READY] == 0.0:
+        return False
+    course.state_now[:] = course.state_then
+    course.world_now[:] = course.world_then
+    kernel.open_world(state, world)
+    asked = ask.ask[0]
+    asked.open = 0
+    asked.task = -1
+    asked.shown = 0
+    ask.closed[:] = 0
+    return True
