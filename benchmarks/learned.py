@@ -11,6 +11,7 @@ took. What is not measured here is said to be so.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -157,6 +158,9 @@ def training() -> None:
         print(f"{name}: {card['simulations']} simulations, {card['cpu_s']:.0f} CPU s, gain {100 * card['gain']:+.1f} %")
     minutes = max((card["wall_s"] for card in cards.values()), default=float("nan")) / 60.0
     figure("learned_training_of_one_run", minutes, "min", "≤60", minutes <= 60)
+    told = json.loads((weights.shipped().parent / "training.json").read_text()).get("two_cores_from_scratch")
+    minutes = told["wall_s"] / 60.0 if told else float("nan")
+    figure("train_two_cores", minutes, "min", "≤60", minutes <= 60)
     one = max((card["cpu_s"] for card in cards.values()), default=float("nan")) / 60.0
     figure("learned_training_cpu_of_one_run", one, "min", "none", True)
     total = sum(card["cpu_s"] for card in cards.values()) / 60.0
