@@ -111,7 +111,7 @@ class Rig:
         """One fault of a random kind."""
         kinds: list[tuple[Callable[[], bool | None], int]] = [
             (self.kill_server, 3), (self.kill_agent, 4), (self.kill_task, 6), (self.kill_zygote, 3),
-            (self.pause_agent, 1),
+            (self.kill_writer, 2), (self.pause_agent, 1),
             (self.cut_link, 1 if self.link is not None else 0), (self.fill_disk, 1 if self.small_disk else 0),
             (self.step_clock, 1 if self.clock is not None else 0),
         ]  # fmt: skip
@@ -147,6 +147,14 @@ class Rig:
 
     def kill_task(self) -> bool:
         return self._kill_below(lambda pid: b"zygote.py" in _cmdline(pid) and _parent(pid) not in self._roots())
+
+    def kill_writer(self) -> bool:
+        """The process that commits what the server decides, maybe in the midst of a commit."""
+        assert self.server is not None
+        found = [pid for pid in _tree(self.server.pid) if b"wattflow.store.writing" in _cmdline(pid)]
+        for pid in found:
+            _kill(pid)
+        return bool(found)
 
     def pause_agent(self) -> None:
         """Long enough to be given up; what it ran meanwhile is an orphan when it goes on."""

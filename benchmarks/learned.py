@@ -11,6 +11,7 @@ took. What is not measured here is said to be so.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -157,6 +158,9 @@ def training() -> None:
         print(f"{name}: {card['simulations']} simulations, {card['cpu_s']:.0f} CPU s, gain {100 * card['gain']:+.1f} %")
     minutes = max((card["wall_s"] for card in cards.values()), default=float("nan")) / 60.0
     figure("learned_training_of_one_run", minutes, "min", "≤60", minutes <= 60)
+    told = json.loads((weights.shipped().parent / "training.json").read_text()).get("two_cores_from_scratch")
+    minutes = told["wall_s"] / 60.0 if told else float("nan")
+    figure("train_two_cores", minutes, "min", "≤60", minutes <= 60)
     one = max((card["cpu_s"] for card in cards.values()), default=float("nan")) / 60.0
     figure("learned_training_cpu_of_one_run", one, "min", "none", True)
     total = sum(card["cpu_s"] for card in cards.values()) / 60.0
@@ -172,18 +176,20 @@ def look_ahead(count: int) -> None:
     found = []
     for one in within(BUDGET_S["look_ahead"], regret.measured(count)):
         found.append(one)
-        print(
-            f"{one.name:44s} with a look ahead {one.twin:.3f}, learned {one.ours:.3f} of the portfolio's joules; "
-            f"slower {one.slower:.3f}, newly missed {one.missed}, changes {one.changed}",
-            flush=True,
+        each = ", ".join(
+            f"{name} {some.joules:.3f} slower {some.slower:.3f} newly missed {some.missed}"
+            for name, some in one.outcomes.items()
         )
-    worst = regret.worst([one.twin for one in found])
-    mean = 100.0 * (float(np.exp(np.mean([np.log(one.twin) for one in found]))) - 1.0)
-    kept = sum(one.slower <= 1.02 and one.missed == 0 for one in found)
-    figure("learned_twin_regret_worst_1_percent", worst, "%", "≤2", worst <= 2.0)
-    figure("learned_twin_against_portfolio", mean, "%", "<0", mean < 0)
+        print(f"{one.name:44s} of the portfolio's joules: {each}; changes {one.changed}", flush=True)
     many = len(found)
-    figure("learned_twin_no_slower_than_portfolio", kept, f"of_{many}", str(many), kept == many)
+    for name in (regret.TWIN, regret.REHEARSED):
+        some = [one.outcomes[name] for one in found]
+        worst = regret.worst([each.joules for each in some])
+        mean = 100.0 * (float(np.exp(np.mean([np.log(each.joules) for each in some]))) - 1.0)
+        kept = sum(each.slower <= 1.02 and each.missed == 0 for each in some)
+        figure(f"learned_{name}_regret_worst_1_percent", worst, "%", "≤2", worst <= 2.0)
+        figure(f"learned_{name}_against_portfolio", mean, "%", "<0", mean < 0)
+        figure(f"learned_{name}_no_slower_than_portfolio", kept, f"of_{many}", str(many), kept == many)
 
 
 def gap(count: int) -> None:

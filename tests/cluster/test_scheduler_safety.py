@@ -95,6 +95,12 @@ def _claimed(node: JSON) -> bool:
     return any(taint["key"] == "wattflow.io/claimed" for taint in node["spec"].get("taints", []))
 
 
+def _message(found: JSON) -> str:
+    """What a pod that waits was told."""
+    conditions = found["status"].get("conditions", [])
+    return next((str(one.get("message", "")) for one in conditions if one["type"] == "PodScheduled"), "")
+
+
 def _told(found: JSON) -> bool:
     return any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", []))
 
@@ -150,14 +156,37 @@ def test_what_it_does_not_support_is_told_by_event_and_condition(
 ) -> None:
     kwok_nodes(1, [SMALL])
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "none"}}
-    cluster.api.create(pods, small("claims", volumes=[volume]))
-    told = cluster.api.await_one(pods, "claims", _told, 30)
+    volume = {"name": "v", "csi": {"driver": "none"}}
+    cluster.api.create(pods, small("attached", volumes=[volume]))
+    told = cluster.api.await_one(pods, "attached", _told, 30)
     assert not bound(told)
     (condition,) = [one for one in told["status"]["conditions"] if one["type"] == "PodScheduled"]
-    assert "persistentVolumeClaim is not supported" in condition["message"]
+    assert "csi is not supported" in condition["message"]
     events = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     cluster.api.await_each(events, lambda one: one["reason"] == "FailedScheduling", 1, 20)
+
+
+def test_a_pod_with_a_claim_waits_until_it_is_bound_and_goes_where_its_volume_is(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str, ours: OurScheduler
+) -> None:
+    names = kwok_nodes(3, [SMALL])
+    pods, claims = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "persistentvolumeclaims"))
+    cluster.api.create(pods, small("claims", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    told = cluster.api.await_one(pods, "claims", lambda one: "does not exist" in _message(one), 60)
+    assert not bound(told)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [names[1]]}
+    volume, size = f"pv-{namespace}", {"storage": "1Gi"}
+    wanted: JSON = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    kept = {"capacity": size, "hostPath": {"path": "/v"}, "claimRef": {"namespace": namespace, "name": "c"}}
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}
+    cluster.api.create("/api/v1/persistentvolumes", {"metadata": {"name": volume}, "spec": wanted | kept | affinity})
+    try:
+        claim = {"metadata": {"name": "c"}, "spec": wanted | {"volumeName": volume, "resources": {"requests": size}}}
+        cluster.api.create(claims, claim)
+        assert cluster.api.await_one(pods, "claims", bound, 60)["spec"]["nodeName"] == names[1]
+    finally:
+        cluster.api.delete(f"{claims}/c")
+        cluster.api.delete(f"/api/v1/persistentvolumes/{volume}")
 
 
 def test_gangs_start_all_or_none(
@@ -193,7 +222,10 @@ def test_shadow_decides_and_binds_nothing(
         for one in cluster.api.items(pods):
             assert "wattflow.io/decision" not in one["metadata"].get("annotations", {})
             assert bound(one) == (one["metadata"]["name"] != "never")
-        assert 'result="scheduled"' not in shadow.metrics()
+        found = shadow.metrics()
+        assert 'result="scheduled"' not in found
+        compared = [float(line.split()[1]) for line in found.splitlines() if line.startswith("wattflow_shadow_pods{")]
+        assert sum(compared) >= 6, "every pod is compared"
 
 
 def test_explanations_and_metrics(

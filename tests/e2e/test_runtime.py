@@ -217,6 +217,7 @@ def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tm
     assert "2 done" in told and "lasted" in told and "_s " not in told and "{" not in told
     (about,) = json.loads(cli(home, "describe", name, "-o", "json").stdout)["rows"]
     assert about["state"] == "done" and [row["key"] for row in about["attempts"]] == ["write", "read"]
+    assert {row["variant_name"] for row in about["attempts"]} == {"cpu"} and " cpu " in told
     task = cli(home, "describe", f"{name}/write").stdout
     assert "write" in task and "done" in task and "2 done" not in task
 
@@ -313,3 +314,23 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [row["outcome"] for row in rows] == ["done"] * 14
     finally:
         assert cli(folder, "down").returncode == 0
+
+
+def test_a_server_that_is_told_to_end_leaves_nothing_half_done(tmp_path: Path) -> None:
+    """As a service manager ends it: by a signal to all of its processes."""
+    home = tmp_path / "home"
+    server = subprocess.Popen([sys.executable, "-m", "wattflow.server", "--home", str(home)], start_new_session=True)
+    try:
+        end_s = time.monotonic() + 120
+        while not (home / "server.json").exists():
+            assert server.poll() is None and time.monotonic() < end_s
+            time.sleep(0.05)
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        for pid in [server.pid, *map(int, children)]:
+            os.kill(pid, signal.SIGTERM)
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.wait()
+    left = {path.name for path in home.iterdir()}
+    assert "store.db" in left and not {"server.json", "store.db-wal"} & left

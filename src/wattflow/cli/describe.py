@@ -128,6 +128,7 @@ def _readable_attempt(row: dict[str, Any]) -> dict[str, object]:
 
     over = row["ended_s"] is not None and row["started_s"] is not None
     return row | {
+        "variant": row["variant_name"],
         "outcome": row["outcome"] or "running",
         "lasted": units.human_time(row["ended_s"] - row["started_s"]) if over else None,
         "energy": None if row["energy_j"] is None else units.human_energy(row["energy_j"]),

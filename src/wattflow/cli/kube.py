@@ -47,10 +47,15 @@ def scheduler(
         str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
     ] = "",
     placer: Annotated[
-        int, typer.Option("--placer", help="Be only this placer of the frame (0 …); without it all are started.")
+        int,
+        typer.Option(
+            "--placer", help="Be only this placer of the frame (0 …); without it all are started.", show_default=False
+        ),
     ] = -1,
     broker: Annotated[bool, typer.Option("--broker", help="Be only the frame's broker.")] = False,
-    port: Annotated[int, typer.Option("--port", help="Of metrics and health, instead of the file's.")] = -1,
+    port: Annotated[
+        int, typer.Option("--port", help="Of metrics and health, instead of the file's.", show_default=False)
+    ] = -1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every decision.")] = False,
 ) -> None:
     """Schedule pods that name this scheduler (schedulerName), beside kube-scheduler.
@@ -135,7 +140,9 @@ def explain(
 
 def status(
     name: Annotated[str, typer.Option("--name", help="The schedulerName.")] = "wattflow",
-    lease: Annotated[str, typer.Option("--lease", help="NAMESPACE/NAME of its lease.")] = "wattflow/wattflow",
+    lease: Annotated[
+        str, typer.Option("--lease", help="NAMESPACE/NAME of its lease; looked for in wattflow and kube-system.")
+    ] = "",
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Say who leads, what waits and why, and the modelled watts of the nodes.

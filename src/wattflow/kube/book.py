@@ -6,6 +6,7 @@ decision, so nothing is given away twice while a binding is on its way.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Book:
         refused: Of those, the ones that we do not place at all, with the reason.
         gated: Our pods with a scheduling gate.
         kept: Our pods that are not to be placed yet, as `keeps_back` says.
+        claimed: Set when a pod of ours names a volume claim; `wattflow.kube.storage` follows them from then on.
         serves: Whether a node is one that we may use; others only count for rules between pods.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
@@ -52,7 +54,6 @@ class Book:
     owns: Callable[[objects.Pod], bool]
     power_of: PowerOf
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
-    on_moved: Callable[[Record, str], None] = lambda record, node: None
     keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
     serves: Callable[[objects.Node], bool] = lambda node: True
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
@@ -62,11 +63,13 @@ class Book:
     kept: dict[str, objects.Pod] = field(default_factory=dict)
     gated: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
+    claimed: asyncio.Event = field(default_factory=asyncio.Event)
     version: int = 0
     live: bool = True
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
     _shy: dict[str, objects.Pod] = field(default_factory=dict)
+    _claiming: set[str] = field(default_factory=set)
     _doubted: set[str] = field(default_factory=set)
     _groups: Groups = field(default_factory=Groups)
     _rules: dict[str, Rules] = field(default_factory=dict)
@@ -119,6 +122,16 @@ class Book:
             names[namespace.metadata.name] = namespace.metadata.labels
         self.cluster.namespaces = names
         self.version += 1
+
+    def storage_changed(self, concerns: Callable[[objects.Pod], bool]) -> None:
+        """Claims or volumes are others now: pods that wait and are concerned are looked at again."""
+        self.version += 1
+        for uid in sorted(self._claiming) if self.cluster.storage is not None else ():
+            pod = self.waiting.get(uid)
+            if pod is None:
+                self._claiming.discard(uid)
+            elif concerns(pod):
+                self._want(pod)
 
     # what the scheduler does
 
@@ -249,9 +262,14 @@ class Book:
 
     def _want(self, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
-        reason = volumes.unsupported(pod) or gpus.wrong(pod)
+        if volumes.claims(pod):
+            self._claiming.add(uid)
+            self.claimed.set()
+        reason = volumes.unsupported(pod, self.cluster.storage) or gpus.wrong(pod)
         if reason is not None:
             self.refused[uid] = reason
+            self._counted.pop(uid, None)
+            self.decider.unwant(uid)
             return
         self.refused.pop(uid, None)
         if not self.live:
@@ -318,7 +336,6 @@ class Book:
         uid, node = pod.metadata.uid, pod.spec.node_name
         record = self.records.get(uid)
         if record is not None and record.node != node:
-            self.on_moved(record, node)
             if record.held:
                 self.decider.refused(uid, float("inf"))
                 self.decider.unwant(uid)
@@ -421,7 +438,7 @@ class Book:
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
-        reason = feasible.standing(pod, view.node)
+        reason = feasible.standing(pod, view.node) or volumes.unsupported(pod, self.cluster.storage)
         if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason

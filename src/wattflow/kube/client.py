@@ -297,12 +297,25 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
         try:
             event = decoder.decode(line)
         except msgspec.ValidationError:
-            raise _ended_by(line) from None
+            found.append(_bookmark(line))  # its object is empty, with null where the API promises lists
+            continue
         if event.type == "ERROR":
             raise _ended_by(line)
         kind, item = event.type, event.object
         found.append(Change(kind, None if kind == "BOOKMARK" else item, item.metadata.resource_version))
     return found
+
+
+class _Marked(objects.Object):
+    metadata: objects.Metadata
+
+
+def _bookmark(line: bytes) -> Change[Any]:
+    """A bookmark, which only has a version. Raises what the line says where it is none."""
+    event = _EVENTS.decode(line)
+    if event.type != "BOOKMARK":
+        raise _ended_by(line)
+    return Change(event.type, None, msgspec.json.decode(event.object, type=_Marked).metadata.resource_version)
 
 
 def _ended_by(line: bytes) -> WattflowError:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from wattflow.engine.tables import UNKNOWN_COST
 from wattflow.kube.decide import EngineDecider
 from wattflow.live.journal import Journal
 from wattflow.live.past import Past, explain_past
@@ -72,6 +73,9 @@ def _listed(past: Past, most: int) -> list[str]:
     for one in past.candidates[:most]:
         terms = ", ".join(f"{name} {value:.4g}" for name, value in one.terms.items())
         alike = f" and {one.alike - 1} alike" if one.alike > 1 else ""
-        found.append(f"  {past.names.get(one.node, '?')}{alike}: cost {one.cost:.4g} ({terms})")
+        said = (
+            f"cost {one.cost:.4g} ({terms})" if one.cost < UNKNOWN_COST else "watts unknown, after all that are known"
+        )
+        found.append(f"  {past.names.get(one.node, '?')}{alike}: {said}")
     rest = len(past.candidates) - most
     return [*found, f"  … and {rest} more"] if rest > 0 else found

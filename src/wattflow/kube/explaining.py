@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 
-from wattflow.kube import decisions, objects
+from wattflow.kube import decisions, objects, wording
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import DECISION
@@ -55,8 +55,9 @@ def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
     told = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False"]
     found += [f"waits: {one.message or one.reason}" for one in told]
     if said is not None:
+        requests = said.get("requests")
         found.append(f"now: {said.get('why')}")
-        found.append(f"asks for {said.get('requests')}")
+        found.append(f"asks for {wording.asked(requests) if isinstance(requests, dict) else requests}")
     elif not told:
         found.append("waits: nothing is known yet; is the scheduler running?")
     return found

@@ -7,7 +7,7 @@ unseen is concerned, the engine's counters say all; else the filters in Python a
 
 What has another meaning in the engine stays with the filters: topology spread (whose domains count differently where
 nodes are tainted), several terms of affinity at once (one pod must meet all), selectors of namespaces, ports of one
-address only, shares of GPUs.
+address only, shares of GPUs, volumes of claims.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wattflow.kube import gpus, objects
-from wattflow.kube.filters import interpod, ports, selectors, spread
+from wattflow.kube.filters import interpod, ports, selectors, spread, volumes
 from wattflow.live.protocol import Apart, Together
 
 _ANYWHERE = "0.0.0.0"
@@ -164,7 +164,7 @@ class Groups:
             if self._sound(name) and not self._groups[name].unseen:
                 together.append(Together(name, wanted[0].topology_key))
         known = len(ports.host_ports(pod)) + len(interpod.anti_affinity_terms(pod)) + len(wanted)
-        counted = gpus.SHARE not in pod.metadata.annotations and not spread.hard(pod)
+        counted = gpus.SHARE not in pod.metadata.annotations and not spread.hard(pod) and not volumes.claims(pod)
         whole = counted and known == len(apart) + len(together)
         return Rules(carried, tuple(dict.fromkeys(apart)), tuple(together), whole)
 

@@ -254,6 +254,104 @@ class Namespace(Object):
         return self.metadata.name
 
 
+class ClaimSpec(Object):
+    volume_name: str = ""
+    access_modes: list[str] = []
+
+
+class ClaimStatus(Object):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+    status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class VolumeNodeAffinity(Object):
+    required: NodeSelector | None = None
+
+
+class CsiSource(Object):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(Object):
+    """Of its kinds those whose attachments nobody needs to count, and the one whose attachments are."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
+    local: VolumeSource | None = None
+    host_path: VolumeSource | None = None
+    nfs: VolumeSource | None = None
+    iscsi: VolumeSource | None = None
+    fc: VolumeSource | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is of one of these kinds."""
+        plain = (self.local, self.host_path, self.nfs, self.iscsi, self.fc)
+        return self.csi is not None or any(one is not None for one in plain)
+
+
+class PersistentVolume(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class CsiAllocatable(Object):
+    count: int | None = None
+
+
+class CsiDriver(Object):
+    name: str = ""
+    allocatable: CsiAllocatable | None = None
+
+
+class CsiNodeSpec(Object):
+    drivers: list[CsiDriver] = []
+
+
+class CsiNode(Object):
+    """How many volumes of each driver a node takes."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: CsiNodeSpec = msgspec.field(default_factory=CsiNodeSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class AttachmentSource(Object):
+    persistent_volume_name: str = ""
+
+
+class AttachmentSpec(Object):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = msgspec.field(default_factory=AttachmentSource)
+
+
+class VolumeAttachment(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
 class ListMeta(Object):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")

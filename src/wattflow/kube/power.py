@@ -7,6 +7,7 @@ hold), else from the configured default; else it is unknown, which is not zero.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 import math
@@ -18,7 +19,7 @@ from wattflow.clusters import profiles
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import selectors, snapshot
 from wattflow.kube.reflect import DELETED
-from wattflow.model.errors import InvalidInput, WattflowError, unknown_name
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,10 @@ def name_as_label(name: str) -> str:
 def _labelled(value: str, threads: int) -> PowerProfile:
     known = _by_label()
     if value not in known:
-        raise unknown_name("power profile", value, known, f"in the label {LABEL}")
+        near = difflib.get_close_matches(value, known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        hint = f"{meant}`wattflow profiles` lists them (: and / are written as dots)"
+        raise InvalidInput(f"label {LABEL}", f"no power profile named {value!r}; {hint}")
     return profiles.resolve_profile(known[value], threads)
 
 

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Coroutine
 from pathlib import Path
 
+import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
@@ -86,16 +87,17 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         if msgspec.json.decode(raw)["status"].get("allowed") is not True:
             found.append(Problem("permission", f"may not {verb} {resource}{' of ' + group if group else ''}"))
     optional = (
-        (chosen.profiles, GROUP, "energy.profiles"),
-        (chosen.argo and chosen.mode != "extender", f"{ARGO}/workflows", "workflows.argo"),
-    )
-    for wanted, path, key in optional:
+        (chosen.profiles, GROUP, "apply deploy/base, or set profiles = false under [energy]"),
+        (chosen.argo and chosen.mode != "extender", f"{ARGO}/workflows",
+         "install Argo Workflows, or set argo = false under [workflows]"),
+    )  # fmt: skip
+    for wanted, path, mend in optional:
         if wanted:
             try:
                 await client.call("GET", path, query={"limit": "1"})
             except ApiError as error:
                 what = "is not installed" if error.code == 404 else f"cannot be read ({error})"
-                found.append(Problem(path, f"{what}; apply deploy/base, or set {key} = false"))
+                found.append(Problem(path, f"{what}; {mend}"))
     return found
 
 
@@ -111,8 +113,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
-    decide.warm(policy)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    decide.warm(policy, extends)
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
@@ -149,14 +151,22 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         if problems:
             raise InvalidInput(where.server, problems)
         # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
-        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params))
+        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params), chosen.mode == "extender")
         scheduler = make(client, chosen, role)
         if config is not None:
             scheduler.extra.append(lambda: follow(config, scheduler))
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
-            await scheduler.leader.release()
+            await _give_back(scheduler.leader)
+
+
+async def _give_back(leader: Leader) -> None:
+    """Give the lease up on the way out; where the server does not answer, another waits for its end."""
+    try:
+        await leader.release()
+    except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        log.warning("the lease %s was not given back: %s", leader.name, error or type(error).__name__)
 
 
 async def _until_told(job: Coroutine[None, None, None]) -> None:
@@ -178,24 +188,32 @@ async def run_broker(where: Access, chosen: SchedulerSettings, frame: Frame) -> 
         broker = Broker(client, chosen, frame, leader)
         log.warning("broker for %r by %s", chosen.name, frame.name)
         await _until_told(broker.run())
-        await leader.release()
+        await _give_back(leader)
 
 
 async def follow(config: Path, scheduler: Scheduler) -> None:
     """Read the file again when it changes: policy and caps change at once, the rest says that it needs a restart."""
-    seen = config.stat().st_mtime_ns
+    seen = _changed_at(config)
     while True:
         await asyncio.sleep(_RELOAD_S)
         try:
-            changed = config.stat().st_mtime_ns
+            changed = _changed_at(config)
             if changed == seen:
                 continue
             seen = changed
             new = settings.read(config)
             role = scheduler.role
             reload(scheduler, new if role is None else fleet.placer_settings(new, role.index))
-        except (OSError, WattflowError) as error:
+        except WattflowError as error:
             log.error("configuration not taken over: %s", error)
+
+
+def _changed_at(config: Path) -> int | None:
+    """When a file was last written; None where it is gone."""
+    try:
+        return config.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:

@@ -35,14 +35,15 @@ from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
+from wattflow.kube.storage import Shelves
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATES_S = 5.0
-_GATHER_S = 0.002
+_GATES_S, _GATHER_S = 5.0, 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
 
 
@@ -77,6 +78,7 @@ class Scheduler:
     ledger: Ledger | None = None
     thief: Thief | None = None
     raiser: Raiser | None = None
+    shadow: Shadow | None = None
     note_of: Callable[[str], dict[str, object]] = lambda uid: {}
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
@@ -88,7 +90,6 @@ class Scheduler:
     _integrated_s: float = 0.0
     _drawn_w: float = 0.0
     _until_awake: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
-    shadowed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -99,19 +100,18 @@ class Scheduler:
             owns=lambda pod: pod.spec.scheduler_name == mine and (self.role is None or self.role.owns(pod)),
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
-            on_moved=self._moved,
         )
         self.estimates.speed_of = self.book.speed_of
+        if settings.mode == "shadow":
+            self.shadow = Shadow(self.book, self.watts)
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:
             self.book.keeps_back = self.executions.keeps_back
             self.executions.on_released = self._released
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
-        self.leader = Leader(
-            self.client, settings.lease_namespace, settings.lease, settings.who, settings.lease_s, settings.renew_s,
-            settings.retry_s,
-        )  # fmt: skip
+        times = settings.lease_s, settings.renew_s, settings.retry_s
+        self.leader = Leader(self.client, settings.lease_namespace, settings.lease, settings.who, *times)
         if settings.claim:
             times = settings.settle_s, settings.release_s, settings.patience_s
             self.claims = Claims(self.client, settings.name, self.clock, *times)
@@ -148,7 +148,7 @@ class Scheduler:
             pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
             self.mirrors.append(pages)
         if role.asks:
-            self.thief = Thief(self.client, name, role, self.book)
+            self.thief, self.binder.exact = Thief(self.client, name, role, self.book), True
 
     # what happens
 
@@ -168,7 +168,8 @@ class Scheduler:
             self.claims.pod_seen(kind, pod)
         if self.ledger is not None:
             self.ledger.on_pod(kind, pod)
-        self.book.on_pod(kind, pod)
+        if self.shadow is None or not self.shadow.keeps(kind, pod):
+            self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
 
@@ -184,18 +185,6 @@ class Scheduler:
             if profile.applies(view.node):
                 self.book.tell_node(view)
 
-    def _moved(self, record: Record, node: str) -> None:
-        """A pod that we had chosen a node for was bound elsewhere: in shadow mode that is the comparison."""
-        ours, theirs = self.book.cluster.nodes.get(record.node), self.book.cluster.nodes.get(node)
-        if self.settings.mode != "shadow" or ours is None or theirs is None:
-            return
-        cpu = record.amounts.get(accounting.CPU, 0)
-        # our node counts the pod already, theirs not yet
-        mine, other = self.watts.added_w(ours, -cpu), self.watts.added_w(theirs, cpu)
-        if mine is not None and other is not None:
-            self.shadowed[record.pod.metadata.uid] = other + mine
-            log.info("%s: ours %s, theirs %s, %+.1f W", record.pod.key, record.node, node, other + mine)
-
     # the loop
 
     async def run(self) -> None:
@@ -206,6 +195,7 @@ class Scheduler:
                 tasks.create_task(mirror.run())
             for job in self.extra:
                 tasks.create_task(job())
+            tasks.create_task(Shelves(self.client, self.book, self._wake.set).run())
             for mirror in self.mirrors:
                 await mirror.synced.wait()
             log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
@@ -291,6 +281,8 @@ class Scheduler:
         for choices in together.values():
             self._take(choices, began_s)
         self._order(chosen)
+        if self.shadow is not None:
+            self.shadow.settle()
         return chosen.wake_at_s
 
     # nodes that sleep

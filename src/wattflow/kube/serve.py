@@ -115,6 +115,19 @@ def _add_gauges(scheduler: Scheduler) -> None:
 
         about = "Modelled watts above idle of a pod that runs, as its node is filled now."
         scheduler.metrics.gauges["wattflow_pod_watts"] = (about, pod_watts)
+    if scheduler.shadow is not None:
+        shadow = scheduler.shadow
+        scheduler.metrics.gauges |= {
+            "wattflow_shadow_pods": (
+                "Pods of the other scheduler: on our choice too, on another, one with unknown watts, or placed"
+                " where ours would have waited.",
+                lambda: [((("result", result),), float(count)) for result, count in shadow.pods.items()],
+            ),
+            "wattflow_shadow_saved_watts": (
+                "Modelled watts that our choices would have saved, over pods that went elsewhere.",
+                lambda: [((), shadow.saved_w)],
+            ),
+        }
     scheduler.metrics.gauges |= {
         "scheduler_pending_pods": ("Pods that wait, by queue.", pending),
         "wattflow_node_watts": ("Modelled watts of a node with its requested cores busy.", node_watts),

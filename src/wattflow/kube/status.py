@@ -12,20 +12,30 @@ from wattflow.kube.filters.snapshot import Snapshot
 from wattflow.kube.leader import Lease
 from wattflow.kube.power import Watts
 
+_USUAL = ("wattflow", "kube-system")
+"""Where deploy/base puts the lease, and where a scheduler without a configuration does."""
+
 
 async def status(where: Access, name: str, lease: str) -> str:
-    """A few lines for a person. ``lease`` is NAMESPACE/NAME."""
+    """A few lines for a person. ``lease`` is NAMESPACE/NAME; without one it is looked for where it usually is."""
     async with Client(where) as client:
-        space, _, title = lease.rpartition("/")
-        try:
-            path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{title}"
-            holder = (await client.get(path, Lease)).spec.holder_identity or "nobody"
-        except ApiError as error:
-            holder = f"unknown ({error.reason or error.code})"
+        holder = await _holder(client, [lease] if lease else [f"{space}/{name}" for space in _USUAL])
         pods = (await client.list_all("/api/v1/pods", objects.Pod)).items
         nodes = (await client.list_all("/api/v1/nodes", objects.Node)).items
         watts = await watts_of(client)
-    return "\n".join([f"{name}: led by {holder}", *_pods(name, pods), *_watts(watts, Snapshot.of(nodes, pods))])
+    return "\n".join([f"{name}: {holder}", *_pods(name, pods), *_watts(watts, Snapshot.of(nodes, pods))])
+
+
+async def _holder(client: Client, leases: list[str]) -> str:
+    for lease in leases:
+        space, _, title = lease.rpartition("/")
+        try:
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{title}"
+            return f"led by {(await client.get(path, Lease)).spec.holder_identity or 'nobody'}"
+        except ApiError as error:
+            if error.code != 404:
+                return f"led by unknown ({error.reason or error.code})"
+    return f"led by nobody: there is no lease {' or '.join(leases)} (--lease names another)"
 
 
 def _pods(name: str, pods: list[objects.Pod]) -> list[str]:

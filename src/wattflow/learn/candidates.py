@@ -31,6 +31,7 @@ from wattflow.learn.scenarios import Scenario
 from wattflow.plan import measured, rehearsal
 from wattflow.plan.measured import BASELINE, PUNCTUAL
 from wattflow.policy import registry
+from wattflow.sim.repeated import Repeated
 
 Floats = NDArray[np.float64]
 CHOSEN = 24
@@ -55,11 +56,9 @@ def judge(job: tuple[int, int, float]) -> tuple[str, list[float]] | None:
     usual_, punctual = (
         measured.measure(workload, machine, policy, seed, scenario.options) for policy in (BASELINE, PUNCTUAL)
     )
-    found = []
-    for dials in tried():
-        ours = measured.measure(workload, machine, base.with_params(**dials), seed, scenario.options)
-        found.append(rehearsal.cost(ours, usual_, punctual)[0])
-    return application, found
+    trial = Repeated(workload, machine, base, seed=seed, options=scenario.options)
+    each = [measured.result_of(trial.again(base.with_params(**dials))) for dials in tried()]
+    return application, [rehearsal.cost(ours, usual_, punctual)[0] for ours in each]
 
 
 def covering(cost: Floats, count: int = CHOSEN) -> list[int]:

@@ -134,6 +134,11 @@ class Judge:
 
         self.fined = self.penalty(self.reference)
 
+    def beside(self, baseline: Result) -> None:
+        """From now on what is slower than this is fined."""
+        self.baseline = baseline
+        self.fined = self.penalty(self.reference)
+
     def parts(self, theta: Floats) -> tuple[float, float]:
         """What the weights win and what they are fined in the scenario."""
         found = self.trial.run(theta)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.cluster import Cluster
+from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
@@ -49,7 +50,12 @@ def measure(
     workload: Workload, cluster: Cluster, policy: str | Policy, seed: int, options: SimOptions | None = None
 ) -> Result:
     """Simulate one policy; estimates are the workload's (or drawn by the options with the seed)."""
-    run = simulate(workload, cluster, policy, seed=seed, options=options)
+    return result_of(simulate(workload, cluster, policy, seed=seed, options=options))
+
+
+def result_of(run: Run) -> Result:
+    """What counts of a run."""
+    workload = run.workload
     end_s = np.zeros(len(workload.workflow_names))
     # A task that was given up (a time limit, its tries) ends with the run, and its workflow is late.
     task_end_s = run.end_s_by_task()

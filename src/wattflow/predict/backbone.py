@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats, Ints
 
 SIZE_UNIT = 1e9
@@ -49,7 +49,7 @@ class Backbone:
         return self.curve(task, size) + self.offset[task, machine]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def relative_line(x, t):  # type: ignore[no-untyped-def]
     """(a, b) that make a + b·x close to t in relative error, by iteratively reweighted least squares."""
     weight = np.ones(t.size)
@@ -73,7 +73,7 @@ def relative_line(x, t):  # type: ignore[no-untyped-def]
     return a, b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def medians(values, group, count):  # type: ignore[no-untyped-def]
     """Median of the values of each group 0 … count − 1; NaN for an empty one."""
     size = np.zeros(count + 1, np.int64)
@@ -105,7 +105,7 @@ def fit_backbone(task: Ints, machine: Ints, size: Floats, log_s: Floats, counts:
     return Backbone(line[0], line[1], line[2], offset, extent[0], extent[1])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _fit_task(x, log_s, machine, machines):  # type: ignore[no-untyped-def]
     offset = medians(log_s, machine, machines)
     a, b, floor = 1.0, 0.0, 1.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from wattflow.predict import conformal, runtime
+from wattflow.predict.compiled import compiled
 from wattflow.predict.core import LARGE
 
 
@@ -61,7 +61,7 @@ class RowPredictor:
         return math.exp(log_s - (0.0 if large else self._shift[kind, (same == same) + (here == here)][k]))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyped-def]
     """(log seconds of the weighted members, whether the size is among the largest); see `Core.members`."""
     k, m, size, data = row
@@ -86,13 +86,13 @@ def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyp
     return total, large
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _along(intercept, slope, floor, x, otherwise):  # type: ignore[no-untyped-def]
     seconds = intercept + slope * x
     return math.log(max(seconds, floor)) if seconds == seconds else otherwise
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _smooth(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
     line, offset, near, scales, start, machines, log_sizes, datas, weight = arrays
     known = size if size == size else line[k, 3]

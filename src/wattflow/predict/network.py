@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats
 
 
@@ -35,7 +35,7 @@ class Network:
         return float(_forward(row, self.mean, self.spread, weights, self.b3))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
     w1, b1, w2, b2, w3 = weights
     first = np.empty(b1.size)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 
 from wattflow.predict import backbone as lines
+from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats, Ints
 
 NAMES = (
@@ -199,7 +199,7 @@ def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: 
     return np.asarray(np.argmin(missed > _CLEARLY * missed.min(axis=0) + 1e-12, axis=0), np.int64)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _even_line(x, t):  # type: ignore[no-untyped-def]
     """(a, b) of a line for errors that grow with the root of the seconds, by iteratively reweighted least squares."""
     mean, weight = t.mean(), np.ones(t.size)
@@ -222,7 +222,7 @@ def _even_line(x, t):  # type: ignore[no-untyped-def]
     return a, b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
     """[median, last, intercept, slope, floor, least squares' two] of each group; lines only where two sizes were seen.
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats, Ints
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Trees:
         return self.root, self.feature, self.threshold, self.left, self.right, self.missing, self.value
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
     root, feature, threshold, left, right, missing, value = arrays
     total = base
@@ -73,7 +73,7 @@ def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@compiled
 def _predict_rows(rows, arrays, base, out):  # type: ignore[no-untyped-def]
     for i in range(rows.shape[0]):
         out[i] = _predict_row(rows[i], arrays, base)

@@ -115,7 +115,6 @@ class Client(concurrent.futures.Executor):
         }  # fmt: skip
         self._futures: dict[str, TaskFuture] = {}
         self._functions: dict[int, tuple[object, str]] = {}
-        self._variant_names: dict[str, tuple[str, ...]] = {}
         self._queue: queue.SimpleQueue[m.Task | None] = queue.SimpleQueue()
         self._lock, self._calling = threading.Lock(), threading.Lock()
         self._number = 0
@@ -147,8 +146,6 @@ class Client(concurrent.futures.Executor):
             self._open += 1
         blob = m.Blob(data=call) if len(call) <= m.INLINE_BYTES else m.Blob(object=self._upload(call))
         keys = [parent.key for parent in parents]
-        if len(made.ways) > 1:
-            self._variant_names[key] = tuple(way.name for way in made.ways)
         self._queue.put(m.Task(
             key=key, name=made.name, function_name=made.name, function=self._function(made.function), call=blob,
             python=PYTHON, parents=keys, results=keys, variants=[self._variant(way) for way in made.ways],
@@ -312,8 +309,7 @@ class Client(concurrent.futures.Executor):
         with self._calling:
             path = f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
             rows: list[dict[str, Any]] = self._calls.patiently("GET", path, for_s=self._patience_s)
-        names = self._variant_names.get(key, ())
-        return [row | {"variant_name": names[row["variant"]]} if names else row for row in rows]
+        return rows
 
     def _energy(self, key: str, timeout: float | None) -> TaskEnergy:
         end_s = time.monotonic() + (timeout if timeout is not None else 1e9)

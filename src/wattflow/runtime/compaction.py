@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,11 +23,15 @@ import sqlalchemy as sa
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.service import Service
+from wattflow.runtime.turns import call_in, settle
 from wattflow.store import reads
-from wattflow.store.schema import Change
+from wattflow.store.statements import Change
+from wattflow.store.writer import Writer
 
 LONGEST_S = 600.0
 NICE = 10
+PIECE, PAUSE_S = 128, 0.005
+"""Entries of the journal that are forgotten with one group, and a pause after it."""
 
 
 async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> None:
@@ -38,7 +43,8 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> 
     told = await _elsewhere(json.dumps(wanted))
     service.writer.put((Change.META, {"key": "snapshot", "value": told}))
     await service.stored()
-    await asyncio.to_thread(_tidy, database, folder, sequence)
+    await _forget(service.writer, await asyncio.to_thread(reads.first_entry, database), sequence)
+    await asyncio.to_thread(_tidy, folder, sequence)
 
 
 def rebuilt(database: sa.Engine, folder: Path, policy: str, up_to: int | None = None) -> tuple[Decider, int, float]:
@@ -87,8 +93,20 @@ def _process() -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def _tidy(database: sa.Engine, folder: Path, sequence: int) -> None:
-    reads.drop_journal(database, sequence)
+async def _forget(writer: Writer, first: int | None, last: int) -> None:
+    """Let go of entries that the snapshot holds, a few with a group: a second one who writes to the store would make
+    the writer wait."""
+    loop = asyncio.get_running_loop()
+    while first is not None and first <= last:
+        writer.put((Change.JOURNAL_FORGET, {"b_from": first, "b_to": min(first + PIECE, last + 1)}))
+        done: asyncio.Future[None] = loop.create_future()
+        writer.settled(partial(call_in, loop, settle, [done]))
+        await done
+        await asyncio.sleep(PAUSE_S)
+        first += PIECE
+
+
+def _tidy(folder: Path, sequence: int) -> None:
     for old in folder.glob("engine-*"):
         if not old.name.startswith(f"engine-{sequence}"):
             old.unlink(missing_ok=True)

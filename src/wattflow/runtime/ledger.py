@@ -8,7 +8,8 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
-from wattflow.store.schema import Change, Row
+from wattflow.store.schema import Row
+from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
 

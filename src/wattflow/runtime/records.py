@@ -131,4 +131,5 @@ def waits_for(parents: Sequence[TaskRecord], most: int = 3) -> str | None:
     if not waiting:
         return None
     named = ", ".join(f"{parent.spec.key} ({parent.state})" for parent in waiting[:most])
-    return f"it waits for {named}" + (f" and {len(waiting) - most} others" if len(waiting) > most else "")
+    more = len(waiting) - most
+    return f"it waits for {named}" + (f" and {more} {'other' if more == 1 else 'others'}" if more > 0 else "")

@@ -18,6 +18,7 @@ from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
 from wattflow.server.settings import ServerSettings, listen
 from wattflow.store.objects import Objects, open_objects
+from wattflow.store.writing import WritingProcess
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +31,21 @@ def main(argv: list[str] | None = None) -> int:
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
     )  # fmt: skip
+    writing: WritingProcess | None = None
+    try:
+        settings.home.make()
+        writing = _start_writing(settings)  # it gets ready on another core while this process loads what it needs
+        _serve(settings, options, writing)
+    except (WattflowError, OSError) as error:  # a full disk, a folder that cannot be written: told, not thrown
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 (what `wattflow up` passes on)
+        return 2
+    finally:
+        if writing is not None:
+            writing.close()
+    return 0
+
+
+def _serve(settings: ServerSettings, options: argparse.Namespace, writing: WritingProcess | None) -> None:
     import wattflow.live  # noqa: F401 (before the thread: two that import the same may wait for each other)
 
     loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
@@ -37,15 +53,16 @@ def main(argv: list[str] | None = None) -> int:
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
-    try:
-        settings.home.make()
-        listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
-        objects = open_objects(settings.objects or settings.home.objects)
-        serve(settings, make_driver(options.driver, options.driver_option, settings, objects), listener, objects)
-    except (WattflowError, OSError) as error:  # a full disk, a folder that cannot be written: told, not thrown
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 (what `wattflow up` passes on)
-        return 2
-    return 0
+    listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
+    objects = open_objects(settings.objects or settings.home.objects)
+    driver = make_driver(options.driver, options.driver_option, settings, objects)
+    serve(settings, driver, listener, objects, writing)
+
+
+def _start_writing(settings: ServerSettings) -> WritingProcess | None:
+    """The process that commits, for a store in a file of this machine."""
+    store = str(settings.store or settings.home.store)
+    return None if "://" in store else WritingProcess(Path(store).absolute())
 
 
 def _load_engine(policy: str) -> None:

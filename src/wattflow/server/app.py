@@ -39,6 +39,8 @@ LEAST_KEPT_S = 3600.0
 """An object is put before the task that names it: nothing younger is swept away."""
 THREADS = 8
 """For files and queries."""
+FORGET_PIECE = 256
+"""Tasks that leave memory before others have a turn of the loop."""
 SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
@@ -206,7 +208,7 @@ async def _housekeeping(house: House) -> None:
             if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder)
-            forget_closed(house.service)
+            await forget_closed(house.service)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             log.warning("housekeeping: %s", error)
@@ -223,11 +225,13 @@ def _expire(house: House, before_s: float) -> None:
         house.objects.sweep(old_s, lambda: wanted_objects(house.database))
 
 
-def forget_closed(service: Service, after_s: float = 60.0) -> None:
-    """Workflows that are over leave memory; the store answers for them."""
+async def forget_closed(service: Service, after_s: float = 60.0) -> None:
+    """Workflows that are over leave memory, a piece at a time; the store answers for them."""
     for workflow in [w for w in service.workflows.values() if w.state != "open"]:
         ended_s = float(workflow.about.get("ended_s", 0.0))  # type: ignore[arg-type]
         if service.now() - ended_s > after_s:
             del service.workflows[workflow.id]
-            for task in workflow.keys.values():
+            for number, task in enumerate(workflow.keys.values(), start=1):
                 service.tasks.pop(task, None)
+                if number % FORGET_PIECE == 0:
+                    await asyncio.sleep(0)

@@ -6,12 +6,13 @@ import asyncio
 from typing import Annotated, Any
 
 import msgspec
+import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from wattflow import __version__
-from wattflow.runtime.messages import Outcomes, Submission, Task
+from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
@@ -21,6 +22,21 @@ from wattflow.store.reads import Found
 router = APIRouter(prefix="/v1", tags=["workflows"])
 WAIT_S = 30.0
 _SPEC = msgspec.msgpack.Decoder(tuple[int, Task])
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """Of a variant, its name."""
+
+    name: str = Variant().name
+
+
+class _Ways(msgspec.Struct, frozen=True):
+    """Of a task, its variants."""
+
+    variants: list[_Way] = msgspec.field(default_factory=lambda: [_Way()])
+
+
+_WAYS = msgspec.msgpack.Decoder(tuple[int, _Ways])
 Wait = Annotated[float, Query(ge=0, le=WAIT_S)]
 Sequence = Annotated[int, Query(ge=0, le=2**62)]
 
@@ -37,16 +53,20 @@ async def status(request: Request) -> Response:
     allowed(request, "user", "agent")
     house = house_of(request)
     service = house.service
+    written = service.writer.figures
     return answer(request, {
         "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
         service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message,
-        "commits": service.writer.figures.commits,
-        "commit_p50_s": service.writer.figures.commit_s.quantile(0.5),
-        "commit_p99_s": service.writer.figures.commit_s.quantile(0.99),
-        "commit_statements_p99_s": service.writer.figures.statements_s.quantile(0.99),
+        "commits": written.commits,
+        "commit_p50_s": written.commit_s.quantile(0.5), "commit_p99_s": written.commit_s.quantile(0.99),
+        "commit_collecting_p50_s": written.collecting_s.quantile(0.5),
+        "commit_collecting_p99_s": written.collecting_s.quantile(0.99),
+        "commit_statements_p50_s": written.statements_s.quantile(0.5),
+        "commit_statements_p99_s": written.statements_s.quantile(0.99),
+        "commit_disk_p50_s": written.disk_s.quantile(0.5), "commit_disk_p99_s": written.disk_s.quantile(0.99),
         "turn_p99_s": service.turn_s.quantile(0.99), "turn_cpu_p99_s": service.turn_cpu_s.quantile(0.99),
         "loop_late_max_s": house.pulse.late_s.longest_s, "loop_held_max_s": house.pulse.held_s.longest_s,
         "loop_held_p999_s": house.pulse.held_s.quantile(0.999),
@@ -99,8 +119,8 @@ async def tasks(
 async def attempts(request: Request, workflow: str, key: str | None = None) -> Response:
     """Attempts of all its tasks, or of one: where, when, how it ended, joules."""
     await _owned(request, workflow)
-    found = await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key)
-    return await answer_rows(request, found, dict)
+    found = await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key, specs=True)
+    return await answer_rows(request, found, _attempt)
 
 
 @router.get("/workflows/{workflow}/outcomes")
@@ -135,24 +155,20 @@ async def cancel(request: Request, workflow: str, key: str | None = None) -> Res
 @router.get("/workflows/{workflow}/run")
 async def run_file(request: Request, workflow: str) -> Response:
     """The finished workflow as a Run file (parquet), like a simulated one."""
-    from wattflow.server.runs import run_bytes
-
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    data = await asyncio.to_thread(run_bytes, house_of(request).database, row)
+    data = await asyncio.to_thread(_run_bytes, house_of(request).database, row)
     return Response(data, media_type="application/vnd.apache.parquet")
 
 
 @router.get("/workflows/{workflow}/document")
 async def document(request: Request, workflow: str) -> Response:
     """The finished workflow as WfFormat, with the runtime and the joules of each task."""
-    from wattflow.server import runs
-
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    text = await asyncio.to_thread(runs.document, house_of(request).database, row)
+    text = await asyncio.to_thread(_document, house_of(request).database, row)
     return Response(text, media_type="application/json")
 
 
@@ -160,8 +176,9 @@ async def document(request: Request, workflow: str) -> Response:
 async def one_task(request: Request, task: int) -> Response:
     """One task with its attempts."""
     row = await _owned_task(request, task)
-    found = await asyncio.to_thread(reads.attempts, house_of(request).database, row["workflow"], row["key"])
-    return answer(request, _task(row) | {"attempts": found})
+    database = house_of(request).database
+    found = await asyncio.to_thread(reads.attempts, database, row["workflow"], row["key"], specs=True)
+    return answer(request, _task(row) | {"attempts": [_attempt(one) for one in found]})
 
 
 @router.get("/tasks/{task}/why")
@@ -234,6 +251,18 @@ async def shutdown(request: Request) -> Response:
     return answer(request, {"stopping": True}, 202)
 
 
+def _run_bytes(database: sa.Engine, row: Found) -> bytes:
+    from wattflow.server.runs import run_bytes  # loads much, so by the thread that needs it
+
+    return run_bytes(database, row)
+
+
+def _document(database: sa.Engine, row: Found) -> str:
+    from wattflow.server.runs import document
+
+    return document(database, row)
+
+
 async def _owned(request: Request, workflow: str) -> Found:
     """A workflow that the asker may see; others' are as if they were not there."""
     who = allowed(request, "user")
@@ -268,3 +297,9 @@ def _task(row: Found) -> dict[str, Any]:
         for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
     }
     return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+
+
+def _attempt(row: Found) -> dict[str, Any]:
+    _, task = _WAYS.decode(row["spec"])
+    shown = {key: value for key, value in row.items() if key != "spec"}
+    return shown | {"variant_name": task.variants[row["variant"]].name}

@@ -19,24 +19,39 @@ from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
 from wattflow.server.settings import ServerSettings
 from wattflow.server.tokens import ROLES, Tokens, write_secret
-from wattflow.store.database import open_store
+from wattflow.store.database import StoreTrouble, open_store
 from wattflow.store.objects import Objects, open_objects
+from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
+from wattflow.store.writing import Refused, WritingProcess
 
 log = logging.getLogger(__name__)
 
 
-def open_house(settings: ServerSettings, driver: Driver, objects: Objects | None = None) -> House:
+def open_house(
+    settings: ServerSettings, driver: Driver, objects: Objects | None = None, writing: WritingProcess | None = None
+) -> House:
     """Store, objects, tokens and service, restored from where they were."""
     home = settings.home
     home.make()
+    if writing is not None:
+        _wait_for(writing, settings)
     database = open_store(settings.store or home.store, upgrade=settings.upgrade)
     kept = objects or open_objects(settings.objects or home.objects)
     tokens = open_tokens(home)
     service = restore(
-        database, Writer(database, fatal=_end_this_process), driver, home.folder, settings.policy, settings.twin
-    )
+        database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
+        settings.twin,
+    )  # fmt: skip
     return House(service, database, kept, tokens, home.folder, settings.keep_s)
+
+
+def _wait_for(writing: WritingProcess, settings: ServerSettings) -> None:
+    """Until nobody else writes to the store: what is read from now on is all there is."""
+    try:
+        writing.wait_until_ready()
+    except (Refused, OSError) as error:
+        raise StoreTrouble(f"{settings.store or settings.home.store}: {error}") from None
 
 
 def _settle_memory() -> None:
@@ -67,11 +82,17 @@ def open_tokens(home: Home) -> Tokens:
     return tokens
 
 
-def serve(settings: ServerSettings, driver: Driver, listener: socket.socket, objects: Objects | None = None) -> None:
+def serve(
+    settings: ServerSettings,
+    driver: Driver,
+    listener: socket.socket,
+    objects: Objects | None = None,
+    writing: WritingProcess | None = None,
+) -> None:
     """Run until told to stop. Writes where it listens into the home once it answers."""
     import uvicorn
 
-    house = open_house(settings, driver, objects)
+    house = open_house(settings, driver, objects, writing)
     app = make_app(house)
     config = uvicorn.Config(
         app, loop="uvloop", http="httptools", log_level="warning", access_log=False, proxy_headers=False,
@@ -86,12 +107,20 @@ def serve(settings: ServerSettings, driver: Driver, listener: socket.socket, obj
 
     house.shut_down = shut_down
     _settle_memory()
+    ask_for_short_turns()  # this thread is the loop's
+    # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[listener])
     finally:
         house.service.writer.close()
+        house.database.dispose()  # the last one to close a store copies its log back
         with contextlib.suppress(OSError):
             settings.home.server_file.unlink()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if house.service.writer.message is not None:
+        raise StoreTrouble(f"the store does not take changes: {house.service.writer.message}")
 
 
 def _server_class() -> type:

@@ -113,10 +113,14 @@ class Simulation:
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
             self.world = build.build_world(self.state, workload, cluster, self.options, seed)
-            with np.errstate(over="ignore"):
-                kernel.open_world(self.state.handle(), self.world.handle())
             self.functions = bind.bind(self.policy, self.state)
+            self._open()
         self.lacks = lacking.parts(self.state, self.world)
+
+    def _open(self) -> None:
+        """The first events."""
+        with np.errstate(over="ignore"):
+            kernel.open_world(self.state.handle(), self.world.handle())
 
     def _tailor(self, known: Workload) -> None:
         """With a policy that fits itself to what arrives first: let it see that, as estimated."""

@@ -54,12 +54,17 @@ class Tailoring:
 
 def put_in(policy: Policy, state: Any, world: Any, cluster: Cluster, sleep_after_s: Any) -> None:
     """Other numbers of the same rules from now on; ``sleep_after_s`` are the classes' time-outs without a policy."""
+    set_numbers(policy, state, cluster, sleep_after_s)
+    recheck(state.handle(), world.handle())
+
+
+def set_numbers(policy: Policy, state: Any, cluster: Cluster, sleep_after_s: Any) -> None:
+    """A policy's numbers and what it prepares from them."""
     for i, value in enumerate(policy.params.values()):
         state.params[i] = value
     state.classes.sleep_after_s[:] = sleep_after_s
     if policy.prepare is not None:
         policy.prepare(state, cluster)
-    recheck(state.handle(), world.handle())
 
 
 @entry
@@ -75,4 +80,4 @@ def recheck(state, world):
                 sleep.check_later(state, world, n, max(now, row.idle_since + after_s))
 
 
-__all__ = ["Tailoring", "put_in", "recheck"]
+__all__ = ["Tailoring", "put_in", "recheck", "set_numbers"]

@@ -1,4 +1,8 @@
-"""SQLite's log is copied back into the file by a thread of its own, so that no commit is the one that has to."""
+"""SQLite's log is copied back into the file by a thread of its own, so that no commit is the one that has to.
+
+Commits that are made meanwhile wait for the disk. So it is done when nothing is committed, and else only once the log
+is longer than the length that its file keeps (a longer one was written beyond it since it was begun anew).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import threading
 from pathlib import Path
 
 import sqlalchemy as sa
+
+from wattflow.store.writing import LOG_BYTES
 
 log = logging.getLogger(__name__)
 EVERY_S = 2.0
@@ -22,6 +28,7 @@ class Checkpoints:
     def __init__(self, database: sa.Engine, every_s: float = EVERY_S, worth_bytes: int = WORTH_BYTES) -> None:
         self._database, self._every_s, self._worth_bytes = database, every_s, worth_bytes
         self._closing = threading.Event()
+        self._changed_s = 0.0
         self._thread: threading.Thread | None = None
         if database.dialect.name == "sqlite" and database.url.database:
             self._log = Path(database.url.database + "-wal")
@@ -37,10 +44,12 @@ class Checkpoints:
     def _loop(self) -> None:
         while not self._closing.wait(self._every_s):
             try:
-                size = self._log.stat().st_size
+                about = self._log.stat()
             except OSError:
                 continue
-            if size >= self._worth_bytes:
+            size, busy = about.st_size, about.st_mtime != self._changed_s
+            self._changed_s = about.st_mtime
+            if size >= (LOG_BYTES + 1 if busy else self._worth_bytes):
                 self._copy("RESTART" if size >= LARGEST_BYTES else "PASSIVE")
 
     def _copy(self, mode: str) -> None:

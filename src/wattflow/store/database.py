@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
 from wattflow.store import schema
+from wattflow.store.writing import settings
 
 
 def _gpu_columns(connection: sa.Connection) -> None:
@@ -84,15 +85,8 @@ def _engine(url: str | Path) -> sa.Engine:
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
-    sa.event.listen(engine, "connect", _settings)
+    sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
-
-
-def _settings(connection: sqlite3.Connection, _: object) -> None:
-    """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoints` copies the log back, not a commit
 
 
 def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
@@ -122,8 +116,10 @@ def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
             )
 
 
-def told(error: sa.exc.DBAPIError) -> str:
+def told(error: Exception) -> str:
     """What the database itself says, without the statement and its values."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return str(error).strip()
     return str(error.orig).strip().splitlines()[0] if error.orig is not None else type(error).__name__
 
 

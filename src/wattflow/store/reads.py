@@ -85,11 +85,10 @@ def outcomes(database: sa.Engine, workflow_id: str, after: int, most: int) -> li
     return rows(database, query.order_by(table.c.sequence).limit(most))
 
 
-def attempts(database: sa.Engine, workflow_id: str, key: str | None = None) -> list[Found]:
-    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key."""
-    query = sa.select(schema.attempts, schema.tasks.c.key).join(
-        schema.tasks, schema.tasks.c.id == schema.attempts.c.task
-    )
+def attempts(database: sa.Engine, workflow_id: str, key: str | None = None, *, specs: bool = False) -> list[Found]:
+    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key (and its spec)."""
+    columns = [schema.tasks.c.key, *([schema.tasks.c.spec] if specs else [])]
+    query = sa.select(schema.attempts, *columns).join(schema.tasks, schema.tasks.c.id == schema.attempts.c.task)
     query = query.where(schema.tasks.c.workflow == workflow_id)
     if key is not None:
         query = query.where(schema.tasks.c.key == key)
@@ -134,22 +133,17 @@ def highest(database: sa.Engine) -> dict[str, int]:
         }
 
 
-def drop_journal(database: sa.Engine, up_to: int) -> None:
-    """Entries that a snapshot holds, a few at a time: whoever writes meanwhile waits for one piece at most."""
-    table = schema.journal
+def first_entry(database: sa.Engine) -> int | None:
+    """Number of the journal's oldest entry; None where it is empty."""
     with database.connect() as connection:
-        first = connection.execute(sa.select(sa.func.min(table.c.sequence))).scalar()
-    while first is not None and first <= up_to:
-        first += PIECE
-        with database.begin() as connection:
-            connection.execute(sa.delete(table).where(table.c.sequence < min(first, up_to + 1)))
-        time.sleep(PAUSE_S)
+        return connection.execute(sa.select(sa.func.min(schema.journal.c.sequence))).scalar()
 
 
 def expire(database: sa.Engine, before_s: float) -> Iterator[list[tuple[int, int]]]:
     """Delete workflows that ended before a time, with tasks and attempts; yields (task, number) of the attempts.
 
-    A few tasks at a time, and a workflow after its last: whoever writes meanwhile waits for one piece at most.
+    A few tasks at a time, and a workflow after its last: whoever writes meanwhile waits for one piece at most. Where
+    nothing is old nothing is written, and nobody waits.
     """
     w, t, a = schema.workflows, schema.tasks, schema.attempts
     old = sa.select(w.c.id).where(w.c.ended_s < before_s)
@@ -158,14 +152,33 @@ def expire(database: sa.Engine, before_s: float) -> Iterator[list[tuple[int, int
             few = list(connection.execute(sa.select(t.c.id).where(t.c.workflow.in_(old)).limit(PIECE)).scalars())
             found = connection.execute(sa.select(a.c.task, a.c.number).where(a.c.task.in_(few)))
             gone = [(int(task), int(number)) for task, number in found]
-        with database.begin() as connection:
-            if not few:
+            empty = connection.execute(old.limit(1)).first() is not None and not few
+        if empty:
+            with database.begin() as connection:
                 connection.execute(sa.delete(w).where(w.c.ended_s < before_s))
-                connection.execute(sa.delete(schema.energy).where(schema.energy.c.ended_s < before_s))
-                return
+        if not few:
+            break
+        with database.begin() as connection:
             connection.execute(sa.delete(a).where(a.c.task.in_(few)))
             connection.execute(sa.delete(t).where(t.c.id.in_(few)))
         yield gone
+        time.sleep(PAUSE_S)
+    for node in nodes(database):
+        _expire_windows(database, node["name"], before_s)
+
+
+def _expire_windows(database: sa.Engine, node: str, before_s: float) -> None:
+    """Windows of energy that began before a time, found by their key: a look at all of them would take long."""
+    table = schema.energy
+    old = (table.c.node == node) & (table.c.began_s < before_s)
+    while True:
+        with database.connect() as connection:
+            query = sa.select(table.c.began_s).where(old).order_by(table.c.began_s).limit(PIECE)
+            few = list(connection.execute(query).scalars())
+        if not few:
+            return
+        with database.begin() as connection:
+            connection.execute(sa.delete(table).where((table.c.node == node) & (table.c.began_s <= few[-1])))
         time.sleep(PAUSE_S)
 
 

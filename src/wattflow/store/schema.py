@@ -1,21 +1,13 @@
-"""The tables, and every statement that changes them.
-
-Statements have a rank: within one group commit they run in this order, each over all its rows in the order in which
-they were
-given. A row is inserted once and changed later by one statement, so ranks cannot put a change before its row.
-"""
+"""The tables."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
 VERSION = 2
-"""Of the layout below. A change brings a step in `migrations` and raises it."""
+"""Of the layout below. A change brings a step in `database.MIGRATIONS` and raises it."""
 
 metadata = sa.MetaData()
 Row = Mapping[str, object]
@@ -108,76 +100,3 @@ journal = sa.Table(
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("entry", sa.LargeBinary, nullable=False),
 )  # fmt: skip
-
-
-class Change(enum.IntEnum):
-    """A statement, by its rank."""
-
-    WORKFLOW = 0
-    TASK = 1
-    ATTEMPT = 2
-    NODE = 3
-    ATTEMPT_STARTED = 4
-    ATTEMPT_ENDED = 5
-    ATTEMPT_ENERGY = 6
-    TASK_STATE = 7
-    WORKFLOW_STATE = 8
-    ENERGY = 9
-    JOURNAL = 10
-    META = 11
-
-
-def statements(dialect: str) -> dict[Change, sa.Executable]:
-    """The statements in a database's dialect (``sqlite`` or ``postgresql``)."""
-    insert: Any = sqlite.insert
-    if dialect != "sqlite":
-        from sqlalchemy.dialects import postgresql  # a tenth of a second that most servers never need
-
-        insert = postgresql.insert
-    one_attempt = (attempts.c.task == sa.bindparam("b_task")) & (attempts.c.number == sa.bindparam("b_number"))
-    node = insert(nodes)
-    value = insert(meta)
-    window = insert(energy)
-    return {
-        Change.WORKFLOW: sa.insert(workflows),
-        Change.TASK: sa.insert(tasks),
-        Change.ATTEMPT: sa.insert(attempts),
-        Change.NODE: node.on_conflict_do_update(
-            index_elements=["name"],
-            set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
-        ),
-        Change.ATTEMPT_STARTED: _update(attempts, one_attempt, "started_s", "cold_s"),
-        Change.ATTEMPT_ENDED: _update(attempts, one_attempt, "outcome", "started_s", "ended_s", "cold_s", "cpu_s",
-                                      "peak_bytes", "reason", "gpu_duty", "gpu_beside", "gpu_samples"),
-        Change.ATTEMPT_ENERGY: _update(attempts, one_attempt, "energy_j", "low_j", "high_j", "marginal_j",
-        "provenance"),
-        Change.TASK_STATE: _update(tasks, tasks.c.id == sa.bindparam("b_id"), "state", "attempts", "ended_s",
-        "sequence",
-                                   "result", "reason"),
-        Change.WORKFLOW_STATE: _update(workflows, workflows.c.id == sa.bindparam("b_id"), "state", "ended_s", "about"),
-        Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
-        Change.JOURNAL: sa.insert(journal),
-        Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
-    }  # fmt: skip
-
-
-class DriverStatements:
-    """The statements as the driver takes them, each compiled once: a commit of a few rows is spent on the disk then."""
-
-    def __init__(self, database: sa.Engine) -> None:
-        named = database.dialect.name == "sqlite"
-        self._dialect = sqlite.dialect(paramstyle="named") if named else database.dialect
-        self._statements = statements(database.dialect.name)
-        self._compiled: dict[Change, str] = {}
-
-    def sql(self, change: Change, row: Row) -> str:
-        """The text of a change; all rows of one change have the same columns."""
-        text = self._compiled.get(change)
-        if text is None:
-            text = str(self._statements[change].compile(dialect=self._dialect, column_keys=list(row)))  # type: ignore[attr-defined]
-            self._compiled[change] = text
-        return text
-
-
-def _update(table: sa.Table, where: sa.ColumnElement[bool], *columns: str) -> sa.Update:
-    return sa.update(table).where(where).values({column: sa.bindparam(column) for column in columns})

@@ -1,9 +1,9 @@
-"""The group writer: one thread, one connection, one transaction for everything that gathered since the last.
+"""The group writer: one thread, one transaction for everything that gathered since the last.
 
 `put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
 disk. A group closes by itself: what comes while a commit runs forms the next one. It is bounded so that no commit grows
-long: by as many rows as lately fitted into two milliseconds of statements, since beside a busy loop a row takes many
-times what it takes alone. Of several changes of one row in a group the last is written.
+long: by as many rows as lately fitted into two milliseconds of statements. Of several changes of one row in a group the
+last is written. A store in a file is written by a process of its own (`writing`), others by a connection of this one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -22,38 +22,60 @@ from wattflow.store import schema
 from wattflow.store.checkpoints import Checkpoints
 from wattflow.store.database import told
 from wattflow.store.durations import Durations
-from wattflow.store.schema import Change, Row
+from wattflow.store.schema import Row
+from wattflow.store.short_turns import ask_for_short_turns
+from wattflow.store.statements import UPDATES, Change, DriverStatements
+from wattflow.store.writing import Refused, Statement, WritingProcess
 
 log = logging.getLogger(__name__)
 Batch = tuple[tuple[Change, Row], ...]
+Item = tuple[float, Batch] | Callable[[], None]
 RETRY_S = 0.25
 AIM_S = 0.002
 """How long a group's statements may take; the disk's part comes on top."""
 LEAST, MOST = 32, 256
 """Rows in a group, whatever they take: below, the disk's part is all there is; a batch is never split."""
 WEIGHT = 0.2
-KEYS = {
-    Change.ATTEMPT_STARTED: ("b_task", "b_number"), Change.ATTEMPT_ENDED: ("b_task", "b_number"),
-    Change.ATTEMPT_ENERGY: ("b_task", "b_number"), Change.TASK_STATE: ("b_id",), Change.WORKFLOW_STATE: ("b_id",),
-}  # fmt: skip
-"""Changes that write the same columns of a row each time, and what names the row."""
+PASSING = (sa.exc.OperationalError, sa.exc.InterfaceError, OSError)
+"""What may go away by itself: a full disk, a lost server."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """How the writer does: commits, rows, how long commits took, and how long of that went by before the disk's part
-    (the statements: rows into pages in memory)."""
+    """How the writer does.
+
+    Attributes:
+        commits: How many there were.
+        rows: What they wrote.
+        collecting_s: How long the first change of each group waited for it to begin.
+        statements_s: From there until all rows were in pages in memory.
+        disk_s: From there until the disk held them for good.
+        commit_s: Both together.
+    """
 
     commits: int = 0
     rows: int = 0
-    commit_s: Durations = field(default_factory=Durations)
+    collecting_s: Durations = field(default_factory=Durations)
     statements_s: Durations = field(default_factory=Durations)
+    disk_s: Durations = field(default_factory=Durations)
+    commit_s: Durations = field(default_factory=Durations)
 
-    def add(self, rows: int, statements_s: float, seconds: float) -> None:
+    def add(self, rows: int, collecting_s: float, statements_s: float, disk_s: float) -> None:
         """Note one commit."""
         self.commits, self.rows = self.commits + 1, self.rows + rows
+        self.collecting_s.add(collecting_s)
         self.statements_s.add(statements_s)
-        self.commit_s.add(seconds)
+        self.disk_s.add(disk_s)
+        self.commit_s.add(statements_s + disk_s)
+
+
+@dataclass(slots=True)
+class Group:
+    """What is written at once, whom to tell, and when the first of it was put."""
+
+    rows: dict[Change, list[Row]]
+    callbacks: list[Callable[[], None]]
+    put_s: float = float("inf")
 
 
 class Writer:
@@ -66,6 +88,7 @@ class Writer:
             kept and tried until it succeeds: nothing that was put is dropped.
         fatal: Called, once, when a group can never be written (a row that breaks a rule of the tables). Whoever owns
             the writer must end: a server that cannot write must not go on answering.
+        process: Commits instead of this one, where given.
     """
 
     def __init__(
@@ -74,23 +97,25 @@ class Writer:
         most: int = MOST,
         trouble: Callable[[str | None], None] | None = None,
         fatal: Callable[[], None] = lambda: None,
+        process: WritingProcess | None = None,
     ) -> None:
         self.figures = Figures()
         self.message: str | None = None
         self._database, self._most, self._trouble, self._fatal = database, most, trouble, fatal
+        self._process = process
         self._row_s = AIM_S / most
         self._checkpoints = Checkpoints(database)
-        self._statements = schema.DriverStatements(database)
+        self._statements = DriverStatements(database)
         # Not under a lock: the writer would hold it while it sorts rows, and whoever puts would wait.
-        self._given: queue.SimpleQueue[Batch | Callable[[], None] | None] = queue.SimpleQueue()
-        self._waiting: deque[Batch | Callable[[], None]] = deque()
+        self._given: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._waiting: deque[Item] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
         self._thread.start()
 
     def put(self, *batch: tuple[Change, Row]) -> None:
         """Take changes that belong together: all of them are in one group."""
-        self._given.put(batch)
+        self._given.put((time.perf_counter(), batch))
 
     def settled(self, done: Callable[[], None]) -> None:
         """Call ``done`` (in the writer's thread) when everything put so far is on disk."""
@@ -108,19 +133,22 @@ class Writer:
         self._given.put(None)
         self._thread.join(timeout_s)
         self._checkpoints.close()
+        if self._process is not None:
+            self._process.close()
 
     def _loop(self) -> None:
+        ask_for_short_turns()
         while self._fetch():
-            rows, callbacks = self._take()
+            group = self._take()
             try:
-                if not self._commit_until_it_holds(rows):
+                if not self._commit_until_it_holds(group):
                     return
-            except sa.exc.SQLAlchemyError as error:
-                self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
+            except (sa.exc.SQLAlchemyError, Refused) as error:
+                self._tell(told(error))
                 log.critical("a group can never be written", exc_info=error)
                 self._fatal()
                 return
-            for callback in callbacks:
+            for callback in group.callbacks:
                 callback()
 
     def _fetch(self) -> bool:
@@ -133,58 +161,69 @@ class Writer:
             if item is not None:
                 self._waiting.append(item)
 
-    def _take(self) -> tuple[dict[Change, list[Row]], list[Callable[[], None]]]:
+    def _take(self) -> Group:
         """The next group: whole batches, in order, until it is large enough."""
-        rows: dict[Change, list[Row]] = {}
-        callbacks: list[Callable[[], None]] = []
+        group = Group({}, [])
         count, most = 0, max(1, min(self._most, max(LEAST, int(AIM_S / self._row_s))))
         while self._waiting and (count < most or callable(self._waiting[0])):
             item = self._waiting.popleft()
             if callable(item):
-                callbacks.append(item)
+                group.callbacks.append(item)
                 continue
-            count += len(item)
-            for change, row in item:
-                rows.setdefault(change, []).append(row)
-        return {change: last_of_each(change, given) for change, given in rows.items()}, callbacks
+            put_s, batch = item
+            count += len(batch)
+            group.put_s = min(group.put_s, put_s)
+            for change, row in batch:
+                group.rows.setdefault(change, []).append(row)
+        group.rows = {change: last_of_each(change, given) for change, given in group.rows.items()}
+        return group
 
-    def _commit_until_it_holds(self, rows: dict[Change, list[Row]]) -> bool:
+    def _commit_until_it_holds(self, group: Group) -> bool:
         """Commit the group, again and again while the store refuses; False when closing without success."""
-        if not rows:
+        if not group.rows:
             return True
         tried = False
         while True:
             try:
-                began = time.perf_counter()
-                with self._database.begin() as connection:
-                    if tried and self._there(connection, rows):
-                        return True
-                    for change in sorted(rows):
-                        connection.exec_driver_sql(self._statements.sql(change, rows[change][0]), rows[change])
-                    executed = time.perf_counter()
-                count = sum(map(len, rows.values()))
-                self.figures.add(count, executed - began, time.perf_counter() - began)
-                self._row_s += WEIGHT * ((executed - began) / count - self._row_s) if count >= LEAST else 0.0
+                if not tried or not self._there(group.rows):
+                    self._commit(group)
                 self._tell(None)
                 return True
-            except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
+            except (*PASSING, Refused) as error:
+                if isinstance(error, Refused) and not error.passing:
+                    raise
                 tried = True
-                self._tell(told(error) if isinstance(error, sa.exc.DBAPIError) else str(error))
+                self._tell(told(error))
                 if self._closing:
                     return False
                 time.sleep(RETRY_S)
 
-    def _there(self, connection: sa.Connection, rows: dict[Change, list[Row]]) -> bool:
+    def _commit(self, group: Group) -> None:
+        began_s = time.perf_counter()
+        statements = self._statements.made(group.rows)
+        committed = self._commit_here if self._process is None else self._process.commit
+        statements_s, disk_s = committed(statements)
+        count = sum(map(len, group.rows.values()))
+        self.figures.add(count, began_s - group.put_s, statements_s, disk_s)
+        self._row_s += WEIGHT * (statements_s / count - self._row_s) if count >= LEAST else 0.0
+
+    def _commit_here(self, statements: Sequence[Statement]) -> tuple[float, float]:
+        began_s = time.perf_counter()
+        with self._database.begin() as connection:
+            for text, rows in statements:
+                connection.exec_driver_sql(text, rows)
+            executed_s = time.perf_counter()
+        return executed_s - began_s, time.perf_counter() - executed_s
+
+    def _there(self, rows: dict[Change, list[Row]]) -> bool:
         """Whether the group is in the store after all: a commit whose answer was lost must not be made again."""
         entries = rows.get(Change.JOURNAL)
         if not entries:
             return False
         table = schema.journal
         query = sa.select(table.c.sequence).where(table.c.sequence == entries[-1]["sequence"])
-        if connection.execute(query).first() is None:
-            return False
-        self._tell(None)
-        return True
+        with self._database.connect() as connection:
+            return connection.execute(query).first() is not None
 
     def _tell(self, message: str | None) -> None:
         if message == self.message:
@@ -200,7 +239,8 @@ class Writer:
 
 def last_of_each(change: Change, rows: list[Row]) -> list[Row]:
     """The last change of each row, where later ones write all that earlier ones wrote."""
-    names = KEYS.get(change)
-    if names is None or len(rows) < 2:
+    update = UPDATES.get(change)
+    if update is None or len(rows) < 2:
         return rows
-    return list({tuple(row[name] for name in names): row for row in rows}.values())
+    names = [f"b_{key}" for key in update.keys]
+    return list({tuple([row[name] for name in names]): row for row in rows}.values())

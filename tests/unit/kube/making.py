@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from wattflow.kube import objects
+from wattflow.kube.filters.volumes import Storage
 
 
 def pod(name: str = "p", node: str = "", labels: dict[str, str] | None = None, **spec: object) -> objects.Pod:
@@ -30,3 +33,17 @@ def node(name: str = "n", labels: dict[str, str] | None = None, **spec: object) 
         "status": {"allocatable": allocatable},
     }
     return msgspec.convert(raw, type=objects.Node)
+
+
+def storage(phase: str = "Bound", modes: tuple[str, ...] = ("ReadWriteOnce",), **volume: Any) -> Storage:
+    """One claim, and the volume that it is bound to: on node b unless told otherwise."""
+    done = {"pv.kubernetes.io/bind-completed": "yes"} if phase == "Bound" else {}
+    wants = {"volumeName": "pv" if done else "", "accessModes": modes}
+    about = {"name": "c", "namespace": "default", "annotations": done}
+    claim = {"metadata": about, "spec": wants, "status": {"phase": phase}}
+    only = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
+    spec = {"local": {"path": "/v"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [only]}}}
+    kept = {"metadata": {"name": "pv", "labels": volume.pop("labels", {})}, "spec": volume or spec}
+    return Storage.of(
+        [msgspec.convert(claim, objects.PersistentVolumeClaim)], [msgspec.convert(kept, objects.PersistentVolume)]
+    )

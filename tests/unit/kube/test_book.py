@@ -9,11 +9,15 @@ import msgspec
 import pytest
 
 from wattflow.kube import objects
+from wattflow.kube.access import Access
 from wattflow.kube.book import Book
+from wattflow.kube.client import Client
 from wattflow.kube.decide import EngineDecider
 from wattflow.kube.decider import Wanted
+from wattflow.kube.filters.volumes import Storage
+from wattflow.kube.storage import Shelves
 
-from .making import node, pod
+from .making import node, pod, storage
 
 pytestmark = pytest.mark.slow
 MOMENTS = itertools.count(1)
@@ -191,9 +195,42 @@ def test_pods_that_run_can_refuse_newcomers(book: Book, decider: EngineDecider) 
 
 
 def test_what_we_do_not_support_is_refused_not_ignored(book: Book, decider: EngineDecider) -> None:
-    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "csi": {"driver": "d"}}]))
     assert decide(book, decider) == []
-    assert "persistentVolumeClaim" in book.refused["uid-x"]
+    assert "csi" in book.refused["uid-x"]
+
+
+def test_a_claim_is_waited_for_and_its_pod_goes_where_its_volume_is(book: Book, decider: EngineDecider) -> None:
+    shelves = Shelves(Client(Access("http://127.0.0.1:1")), book, lambda: None)
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("plain", memory="1Gi"))
+    assert not book.claimed.is_set(), "nobody asks for claims before a pod has one"
+    assert decide(book, decider)
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    assert book.claimed.is_set() and "not read yet" in book.refused["uid-x"]
+    shelves.listed()
+    assert "does not exist" in book.refused["uid-x"]
+    known = storage()
+    (claim,), (volume,) = known.claims.values(), known.volumes.values()
+    shelves.on_claim("ADDED", claim)
+    assert decide(book, decider) == [] and "not there" in book.refused["uid-x"]
+    shelves.on_volume("ADDED", volume)
+    assert "uid-x" not in book.refused
+    shelves.on_claim("DELETED", claim)
+    assert decide(book, decider) == [], "it was wanted, and is no more"
+    shelves.on_claim("ADDED", claim)
+    assert decide(book, decider) == [("uid-x", "b")], "the one node that reaches the volume"
+
+
+def test_a_volume_that_goes_between_decision_and_binding_is_seen(book: Book, decider: EngineDecider) -> None:
+    shelves = Shelves(Client(Access("http://127.0.0.1:1")), book, lambda: None, storage())
+    shelves.listed()
+    book.on_node("ADDED", node("b"))
+    book.on_pod("ADDED", ours("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    book.flush(0.5)
+    (choice,) = decider.step(float(next(MOMENTS))).choices
+    book.cluster.storage = Storage()
+    assert "does not exist" in str(book.assume(choice.uid, choice.node))
 
 
 def shy(name: str, where: str = "", **more: object) -> objects.Pod:

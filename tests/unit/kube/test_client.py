@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.kube import access, objects
-from wattflow.kube.client import ApiError, Client
+from wattflow.kube.client import ApiError, Client, Expired, changes, events_of
 from wattflow.kube.leader import Leader
 from wattflow.kube.limits import Bucket
 from wattflow.kube.reflect import Mirror
@@ -122,6 +122,19 @@ def test_429_is_waited_for_and_other_refusals_are_raised() -> None:
                 await client.get("/api/v1/namespaces/d/pods/none", objects.Pod)
 
     asyncio.run(run())
+
+
+def test_a_bookmark_of_pods_has_no_containers_and_moves_the_version() -> None:
+    lines = [
+        b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"430"},'
+        b'"spec":{"containers":null},"status":{}}}'
+    ]
+    (change,) = changes(lines, events_of(objects.Pod))
+    assert (change.kind, change.item, change.version) == ("BOOKMARK", None, "430")
+    with pytest.raises(ApiError, match="another form"):
+        changes([lines[0].replace(b"BOOKMARK", b"MODIFIED")], events_of(objects.Pod))
+    with pytest.raises(Expired):
+        changes([b'{"type":"ERROR","object":{"code":410,"reason":"Expired","spec":null}}'], events_of(objects.Pod))
 
 
 def test_bucket_spreads_requests() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from wattflow.kube import objects
 from wattflow.kube.filters.feasible import feasible
 from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.filters.volumes import Storage
 
-from .making import node, pod
+from .making import node, pod, storage
+
+CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 
 
 def nodes_for(one: objects.Pod, nodes: list[objects.Node], pods: list[objects.Pod] = []) -> list[str]:  # noqa: B006
@@ -129,8 +133,79 @@ def test_topology_spread_keeps_the_skew() -> None:
 
 
 def test_what_is_not_supported_is_refused_and_said() -> None:
-    claim = pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
-    found = feasible(claim, Snapshot.of([node("a")], []))
-    assert found == {"a": "a volume of kind persistentVolumeClaim is not supported by this scheduler"}
+    found = feasible(pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]), Snapshot.of([node("a")], []))
+    assert found == {"a": "a volume of kind csi is not supported by this scheduler"}
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("a")], []))
+    assert "not read yet" in str(found["a"])
     assert nodes_for(pod(volumes=[{"name": "v", "emptyDir": {}}]), [node("a")]) == ["a"]
     assert nodes_for(pod(resourceClaims=[{"name": "r"}]), [node("a")]) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "allowed"),
+    [
+        (storage(), ["b"]),
+        (storage(nfs={"server": "s"}), ["a", "b"]),
+        (storage(hostPath={}, labels={"topology.kubernetes.io/zone": "z1__z3"}), ["a"]),
+        (storage(hostPath={}, labels={"failure-domain.beta.kubernetes.io/zone": "z2"}), ["b"]),
+        (storage(hostPath={}, labels={"topology.kubernetes.io/region": "r"}), []),
+    ],
+)
+def test_a_bound_claim_goes_where_its_volume_is(known: Storage, allowed: list[str]) -> None:
+    nodes = [node("a", {"topology.kubernetes.io/zone": "z1"}), node("b", {"topology.kubernetes.io/zone": "z2"})]
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [], (), known))
+    assert [name for name, why in found.items() if why is None] == allowed
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (Storage(), "does not exist"),
+        (storage("Pending"), "not bound"),
+        (storage("Lost"), "not there"),
+        (Storage(storage().claims), "not there"),
+        (storage(rbd={"image": "i"}), "kind that is not supported"),
+    ],
+)
+def test_a_claim_that_we_cannot_serve_is_refused_with_the_reason(known: Storage, why: str) -> None:
+    (found,) = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [], (), known)).values()
+    assert why in str(found)
+
+
+def csi(count: int | None) -> Storage:
+    """A claim whose volume is a CSI driver's, and node b, to which that may attach so many."""
+    known = storage(csi={"driver": "d", "volumeHandle": "new"})
+    limit = {"name": "d", "allocatable": {"count": count}} if count is not None else {"name": "d"}
+    node_of = msgspec.convert({"metadata": {"name": "b"}, "spec": {"drivers": [limit]}}, objects.CsiNode)
+    other = {"metadata": {"name": "o", "namespace": "default"}, "spec": {"volumeName": "old"}}
+    old = {"metadata": {"name": "old"}, "spec": {"csi": {"driver": "d", "volumeHandle": "old"}}}
+    source = {"persistentVolumeName": "loose"}
+    there = {"metadata": {"name": "va"}, "spec": {"attacher": "d", "nodeName": "b", "source": source}}
+    loose = {"metadata": {"name": "loose"}, "spec": {"csi": {"driver": "d", "volumeHandle": "loose"}}}
+    return Storage.of(
+        [*known.claims.values(), msgspec.convert(other, objects.PersistentVolumeClaim)],
+        [*known.volumes.values(), *(msgspec.convert(one, objects.PersistentVolume) for one in (old, loose))],
+        [node_of],
+        [msgspec.convert(there, objects.VolumeAttachment)],
+    )
+
+
+@pytest.mark.parametrize(("count", "why"), [(None, None), (3, None), (2, "volume limit")])
+def test_a_csi_driver_attaches_no_more_volumes_than_it_may(count: int | None, why: str | None) -> None:
+    """One is used by a pod there, one is attached and used by nobody: the new one is the third."""
+    runs = pod("runs", "b", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "o"}}])
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [runs], (), csi(count)))
+    assert found == {"b": why}
+    if count == 2:
+        unclear = pod("unclear", "b", volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "x"}}])
+        found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [unclear], (), csi(count)))
+        assert found == {"b": "volumes that cannot be counted"}
+
+
+def test_a_claim_for_one_pod_alone_waits_until_no_other_uses_it() -> None:
+    known = storage(modes=("ReadWriteOncePod",))
+    runs = pod("runs", "a", volumes=[CLAIM])
+    nodes = [node("a"), node("b")]
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [runs], (), known))
+    assert set(found.values()) == {"claim in use by another pod"}
+    assert feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [], (), known))["b"] is None

@@ -77,3 +77,14 @@ def test_an_api_server_that_is_too_old_is_told_at_start() -> None:
     chosen = settings.parse('policy = "fifo"\n' + CONFIG)
     (problem,) = asyncio.run(process.missing(Old(Access("http://127.0.0.1:1")), chosen))
     assert problem.where == "/apis/events.k8s.io/v1" and "1.19" in problem.what
+
+
+def test_a_cluster_without_argo_is_told_what_to_do() -> None:
+    class Bare(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            if "argoproj" in path:
+                raise ApiError(404, "NotFound", "the server could not find the requested resource")
+            return b'{"status": {"allowed": true}}'
+
+    (problem,) = asyncio.run(process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
+    assert "install Argo Workflows, or set argo = false under [workflows]" in problem.what

@@ -21,7 +21,7 @@ from wattflow.server.history import History, read_history
 from wattflow.server.learning import Learner, LearnSettings, Standing
 from wattflow.sim.simulate import Simulation
 from wattflow.store.database import open_store, read_store
-from wattflow.store.schema import Change
+from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
 WON, LOST, EVEN = Verdict(0.05, 0.01, 0.0, 0, 6), Verdict(-0.05, 0.01, 0.0, 0, 6), Verdict(0.0, 0.01, 0.0, 0, 6)

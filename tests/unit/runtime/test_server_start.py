@@ -21,7 +21,7 @@ from wattflow.server import __main__ as server
 def test_a_full_disk_at_the_start_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(settings: object, driver: object, listener: socket.socket, objects: object) -> None:
+    def full(settings: object, driver: object, listener: socket.socket, *_: object) -> None:
         listener.close()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "server.json")
 

@@ -14,7 +14,7 @@ from wattflow.store import reads, schema
 from wattflow.store.checkpoints import Checkpoints
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
-from wattflow.store.schema import Change
+from wattflow.store.statements import Change
 from wattflow.store.writer import LEAST, MOST, Writer, last_of_each
 
 
@@ -215,17 +215,16 @@ def test_of_several_changes_of_a_row_in_a_group_the_last_is_written() -> None:
 def test_groups_shrink_while_rows_are_slow_and_grow_again(tmp_path: Path) -> None:
     writer = Writer(open_store(tmp_path / "s.db"))
     writer._row_s = 1.0
-    writer._waiting.extend([((Change.WORKFLOW, workflow(f"w{n}")),) for n in range(300)])
-    rows, _ = writer._take()
-    assert len(rows[Change.WORKFLOW]) == LEAST
+    writer._waiting.extend([(0.0, ((Change.WORKFLOW, workflow(f"w{n}")),)) for n in range(300)])
+    assert len(writer._take().rows[Change.WORKFLOW]) == LEAST
     writer._row_s = 1e-9
-    rows, _ = writer._take()
-    assert len(rows[Change.WORKFLOW]) == MOST
+    assert len(writer._take().rows[Change.WORKFLOW]) == MOST
     writer._waiting.clear()
     writer.close()
 
 
-def test_the_log_is_copied_back_by_a_thread_and_not_by_commits(tmp_path: Path) -> None:
+def test_the_log_is_copied_back_by_a_thread_and_not_by_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wattflow.store.checkpoints.LOG_BYTES", 1 << 20)
     database = open_store(tmp_path / "s.db")
     checkpoints = Checkpoints(database, every_s=0.01, worth_bytes=1)
     size = (tmp_path / "s.db").stat().st_size
@@ -236,5 +235,20 @@ def test_the_log_is_copied_back_by_a_thread_and_not_by_commits(tmp_path: Path) -
         with database.begin() as connection:
             connection.execute(sa.insert(schema.journal), {"sequence": number, "entry": b"x" * 10_000})
         number += 1
+    checkpoints.close()
+    database.dispose()
+
+
+def test_a_short_log_is_copied_back_when_nothing_is_committed(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    size = (tmp_path / "s.db").stat().st_size
+    with database.begin() as connection:
+        connection.execute(sa.insert(schema.journal), {"sequence": 1, "entry": b"x" * 100_000})
+    assert (tmp_path / "s.db").stat().st_size == size
+    checkpoints = Checkpoints(database, every_s=0.01, worth_bytes=1)
+    end_s = time.monotonic() + 30
+    while (tmp_path / "s.db").stat().st_size == size:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
     checkpoints.close()
     database.dispose()

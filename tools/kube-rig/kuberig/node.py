@@ -54,6 +54,12 @@ class RealNode:
             found[file.parent.name] = "\n".join(lines)
         return found
 
+    def load(self, archive: Path) -> None:
+        """Give the node an image that stands in an OCI archive."""
+        done = _ctr(self, "images", "import", "--local", "--snapshotter", "native", str(archive))
+        if done.returncode:
+            raise NoRealNode(f"containerd did not take the image in {archive.name}: {done.stderr.strip()}")
+
 
 def why_not() -> str | None:
     """Why this machine cannot carry a real node, or `None` when it can."""
@@ -129,10 +135,8 @@ def _ctr(node: RealNode, *arguments: str) -> subprocess.CompletedProcess[str]:
 def _load(node: RealNode, image: images.Image) -> None:
     archive = node.folder / "image.tar"
     images.write_archive(image, archive)
-    done = _ctr(node, "images", "import", "--local", "--snapshotter", "native", str(archive))
+    node.load(archive)
     archive.unlink()
-    if done.returncode:
-        raise NoRealNode(f"containerd did not take the image {image.name}: {done.stderr.strip()}")
 
 
 def _start_kubelet(node: RealNode, processes: Processes, users: Accounts) -> None:

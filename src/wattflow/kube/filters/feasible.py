@@ -18,6 +18,9 @@ class Question:
     counts: interpod.Counts
     spreads: list[spread.Spread]
     gpu: gpus.Wish | None
+    reach: tuple[objects.PersistentVolume, ...]
+    storage: volumes.Storage | None
+    claim_taken: bool
 
     @classmethod
     def of(cls, pod: objects.Pod, cluster: snapshot.Snapshot) -> Question:
@@ -29,6 +32,9 @@ class Question:
             interpod.Counts.of(pod, cluster),
             spread.spreads(pod, cluster),
             gpus.wish(pod),
+            volumes.reach(pod, cluster.storage),
+            cluster.storage,
+            volumes.taken(pod, cluster.storage, (one for view in cluster.nodes.values() for one in view.pods.values())),
         )
 
 
@@ -64,11 +70,22 @@ def why_not(asked: Question, view: snapshot.NodeView) -> str | None:
 
 
 def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
-    """The reason against this node that depends on which pods run where: ports, spread, affinity between pods."""
+    """The reason against this node that depends on which pods run where: ports, spread, affinity between pods.
+
+    Volumes are asked here too: where they can be reached may change, and few pods have any.
+    """
     if asked.ports and not ports.free(asked.ports, (port for used in view.used_ports.values() for port in used)):
         return "host ports"
     if asked.gpu is not None and gpus.place(view.node, view.gpus, asked.gpu) is None:
         return "GPU shares"
+    if asked.claim_taken:
+        return "claim in use by another pod"
+    if asked.reach:
+        name, pods = view.node.metadata.name, view.pods.values()
+        reason = volumes.why_not(asked.reach, view.labels)
+        reason = reason or volumes.over_limit(asked.reach, name, pods, asked.storage)
+        if reason is not None:
+            return reason
     return spread.why_not(view.labels, asked.spreads) or interpod.why_not(asked.pod, view.labels, asked.counts)
 
 
@@ -80,12 +97,13 @@ def is_counted(pod: objects.Pod) -> bool:
         or spread.hard(pod)
         or interpod.affinity_terms(pod)
         or interpod.anti_affinity_terms(pod)
+        or volumes.claims(pod)
     )
 
 
 def feasible(pod: objects.Pod, cluster: snapshot.Snapshot) -> dict[str, str | None]:
     """For each node None, or the reason why the pod cannot go there. A pod that we refuse as such fits nowhere."""
-    refused = volumes.unsupported(pod)
+    refused = volumes.unsupported(pod, cluster.storage)
     if refused is not None:
         return dict.fromkeys(cluster.nodes, refused)
     asked = Question.of(pod, cluster)

@@ -1,4 +1,4 @@
-"""What the filters look at: nodes with their pods, and the labels of namespaces."""
+"""What the filters look at: nodes with their pods, the labels of namespaces, and claims with their volumes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, gpus, objects
-from wattflow.kube.filters import ports
+from wattflow.kube.filters import ports, volumes
 
 
 @dataclass(slots=True)
@@ -65,14 +65,19 @@ class Snapshot:
 
     nodes: dict[str, NodeView]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    storage: volumes.Storage | None = None
 
     @classmethod
     def of(
-        cls, nodes: Iterable[objects.Node], pods: Iterable[objects.Pod], namespaces: Iterable[objects.Namespace] = ()
+        cls,
+        nodes: Iterable[objects.Node],
+        pods: Iterable[objects.Pod],
+        namespaces: Iterable[objects.Namespace] = (),
+        storage: volumes.Storage | None = None,
     ) -> Snapshot:
         """Nodes with the pods that name them."""
         placed: dict[str, list[objects.Pod]] = {}
         for pod in pods:
             placed.setdefault(pod.spec.node_name, []).append(pod)
         views = {node.metadata.name: NodeView.of(node, placed.get(node.metadata.name, ())) for node in nodes}
-        return cls(views, {one.metadata.name: one.metadata.labels for one in namespaces})
+        return cls(views, {one.metadata.name: one.metadata.labels for one in namespaces}, storage)

@@ -1,0 +1,158 @@
+"""Every statement that changes the tables.
+
+Statements have a rank: within one group commit they run in this order, each over all its rows in the order in which
+they were given. A row is inserted once and changed later by one statement, so ranks cannot put a change before its row.
+
+SQLite's module lets go of the interpreter for every statement and must get it back after it, for which a busy loop lets
+it wait longer than the statement takes. So the changes of every task's way take up to 64 rows in one statement there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from wattflow.store.schema import Row, attempts, energy, journal, meta, nodes, tasks, workflows
+from wattflow.store.writing import Statement
+
+SIZES = (64, 16, 4, 1)
+"""Rows in one statement of SQLite's; each size is prepared once and kept."""
+
+
+class Change(enum.IntEnum):
+    """A statement, by its rank."""
+
+    WORKFLOW = 0
+    TASK = 1
+    ATTEMPT = 2
+    NODE = 3
+    ATTEMPT_STARTED = 4
+    ATTEMPT_ENDED = 5
+    ATTEMPT_ENERGY = 6
+    TASK_STATE = 7
+    WORKFLOW_STATE = 8
+    ENERGY = 9
+    JOURNAL = 10
+    META = 11
+    JOURNAL_FORGET = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Columns that a change sets in the row that its keys name; a key's value is given as ``b_`` and its name."""
+
+    table: sa.Table
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the values that a row of the change brings, the keys last."""
+        return (*self.columns, *(f"b_{key}" for key in self.keys))
+
+    def statement(self) -> sa.Update:
+        """For one row, or many one after the other."""
+        named = [self.table.c[key] == sa.bindparam(f"b_{key}") for key in self.keys]
+        return sa.update(self.table).where(*named).values({column: sa.bindparam(column) for column in self.columns})
+
+    def text(self, rows: int) -> str:
+        """For so many rows at once, in SQLite's words; no two of them may have the same keys."""
+        table = self.table.name
+        sets = ", ".join(f"{column} = v.column{place}" for place, column in enumerate(self.columns, 1))
+        found = " AND ".join(
+            f"{table}.{key} = v.column{place}" for place, key in enumerate(self.keys, 1 + len(self.columns))
+        )
+        return f"UPDATE {table} SET {sets} FROM (VALUES {_places(len(self.given), rows)}) AS v WHERE {found}"
+
+
+INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal}
+UPDATES = {
+    Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
+    Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
+                                 "peak_bytes", "reason", "gpu_duty", "gpu_beside", "gpu_samples")),
+    Change.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
+                                  "provenance")),
+    Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
+    Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
+}  # fmt: skip
+"""Changes that write the same columns of a row each time: of several in a group only the last is written."""
+
+
+def statements(dialect: str) -> dict[Change, sa.Executable]:
+    """The statements in a database's dialect (``sqlite`` or ``postgresql``)."""
+    insert: Any = sqlite.insert
+    if dialect != "sqlite":
+        from sqlalchemy.dialects import postgresql  # a tenth of a second that most servers never need
+
+        insert = postgresql.insert
+    node, value, window = insert(nodes), insert(meta), insert(energy)
+    entry = journal.c.sequence
+    return {
+        **{change: sa.insert(table) for change, table in INSERTS.items()},
+        **{change: update.statement() for change, update in UPDATES.items()},
+        Change.NODE: node.on_conflict_do_update(
+            index_elements=["name"],
+            set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
+        ),
+        Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
+        Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
+        Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
+    }
+
+
+class DriverStatements:
+    """The statements as the driver takes them, each compiled once: a commit of a few rows is spent on the disk then."""
+
+    def __init__(self, database: sa.Engine) -> None:
+        self._sqlite = database.dialect.name == "sqlite"
+        self._dialect = sqlite.dialect(paramstyle="named") if self._sqlite else database.dialect
+        self._statements = statements(database.dialect.name)
+        self._compiled: dict[tuple[Change, int], str] = {}
+        self._given = {change: update.given for change, update in UPDATES.items()}
+
+    def made(self, changes: Mapping[Change, Sequence[Row]]) -> list[Statement]:
+        """Statements and their rows for all changes, in the order of their ranks; the rows of one have the same
+        columns."""
+        return [made for change in sorted(changes) for made in self._made(change, changes[change])]
+
+    def _made(self, change: Change, rows: Sequence[Row]) -> Iterator[Statement]:
+        if not self._sqlite or (change not in UPDATES and change not in INSERTS):
+            yield self._one(change, rows[0]), rows
+            return
+        names = self._given.setdefault(change, tuple(rows[0]))
+        done = 0
+        for size in SIZES:
+            while len(rows) - done >= size:
+                values = [row[name] for row in rows[done : done + size] for name in names]
+                yield self._many(change, names, size), [tuple(values)]
+                done += size
+
+    def _one(self, change: Change, row: Row) -> str:
+        text = self._compiled.get((change, 1))
+        if text is None:
+            compiled = self._statements[change].compile(dialect=self._dialect, column_keys=list(row))  # type: ignore[attr-defined]
+            text = self._compiled[change, 1] = str(compiled)
+        return text
+
+    def _many(self, change: Change, names: tuple[str, ...], rows: int) -> str:
+        text = self._compiled.get((change, rows))
+        if text is None:
+            update = UPDATES.get(change)
+            text = update.text(rows) if update else _insert(INSERTS[change].name, names, rows)
+            self._compiled[change, rows] = text
+        return text
+
+
+def _insert(table: str, names: tuple[str, ...], rows: int) -> str:
+    columns = ", ".join(f'"{name}"' for name in names)
+    return f"INSERT INTO {table} ({columns}) VALUES {_places(len(names), rows)}"
+
+
+def _places(columns: int, rows: int) -> str:
+    one = f"({', '.join('?' * columns)})"
+    return ", ".join([one] * rows)

@@ -1,0 +1,221 @@
+"""A process that commits groups into a SQLite store: ``python -m wattflow.store.writing STORE SOCKET``.
+
+A thread of the server had to get the interpreter back from a busy loop after every statement, which took longer than
+the statements; and where the loop had to wait for a processor, so did the commit. A process of its own has nobody to
+wait for. It does one thing: a message brings statements with their rows, they are committed together, the answer tells
+how long that took or what was wrong. It has a lock on the store as long as it lives, and ends when its server does, so
+a server that comes after one that was killed begins to read when nothing more can come from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wattflow.store.short_turns import ask_for_short_turns
+
+LOCK_S = 20.0
+"""How long a commit of a server that was killed may go on before the next one gives up."""
+BUSY_S = 10.0
+ROOM_BYTES = 16 << 20
+LOG_BYTES = 32 << 20
+"""The log's file is cut to this when it is begun anew; up to there it is written over."""
+Statement = tuple[str, Sequence[Any]]
+"""A statement and its rows."""
+
+
+class Refused(Exception):
+    """The store did not take a group; ``passing`` where that may go away by itself."""
+
+    def __init__(self, message: str, passing: bool) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+class WritingProcess:
+    """The process, as its server sees it. Used by one thread."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._start()
+
+    def _start(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        self._ready = False
+
+    def wait_until_ready(self) -> None:
+        """Until the store is this process's alone; raises Refused where somebody else keeps it."""
+        if not self._ready:
+            self._ready = self._answer() is not None
+
+    def commit(self, statements: Sequence[Statement]) -> tuple[float, float]:
+        """Commit them together; seconds of the statements and of the disk. Raises Refused where nothing was done, or
+        where nobody knows: a process that died is replaced, and the caller looks for what it sent."""
+        try:
+            self.wait_until_ready()
+            _send(self._socket, msgspec.msgpack.encode(statements))
+            took: tuple[float, float] = self._answer()
+        except OSError as error:
+            self.close()
+            self._start()
+            raise Refused(f"the process that writes has ended ({error}); there is a new one", passing=True) from None
+        return took
+
+    def close(self) -> None:
+        """End it."""
+        self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(BUSY_S)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answer(self) -> Any:
+        data = _receive(self._socket)
+        if data is None:
+            raise ConnectionResetError("no answer")
+        good, *told = msgspec.msgpack.decode(data)
+        if not good:
+            raise Refused(*told)
+        return told
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    connection.sendall(len(data).to_bytes(4, "little") + data)
+
+
+def _receive(connection: socket.socket) -> bytes | None:
+    """The next message; None at the end."""
+    size = _exactly(connection, 4)
+    return None if size is None else _exactly(connection, int.from_bytes(size, "little"))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(1 << 20, count - len(data)))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def main() -> None:
+    """The process."""
+    store, server = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # to all of a group or a service: the server's last commit is to come
+        signal.signal(number, signal.SIG_IGN)
+    ask_for_short_turns()
+    answer: tuple[object, ...] = (True,)
+    try:
+        _lock(store)
+    except OSError as error:
+        answer = (False, str(error), False)
+    else:
+        make_room(store)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _send(server, msgspec.msgpack.encode(answer))
+        _serve(server, store)
+
+
+def _serve(server: socket.socket, store: Path) -> None:
+    connection: sqlite3.Connection | None = None
+    while (data := _receive(server)) is not None:
+        try:
+            connection = connection or _opened(store)
+            answer: tuple[object, ...] = (True, *_committed(connection, msgspec.msgpack.decode(data)))
+        except sqlite3.Error as error:
+            answer = (False, str(error), isinstance(error, sqlite3.OperationalError))
+        _send(server, msgspec.msgpack.encode(answer))
+    if connection is not None:
+        connection.close()
+
+
+def _lock(store: Path) -> None:
+    """Take the store's lock, which is let go when this process ends."""
+    file = os.open(f"{store}-writer", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    end_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                raise OSError("another server writes to this store") from None
+            time.sleep(0.01)
+
+
+def make_room(store: Path, size: int = ROOM_BYTES) -> None:
+    """A log of zeros where there is none: writing over what is there is quicker to sync than a file that grows.
+
+    SQLite takes a log whose first bytes are none of its own for an empty one.
+    """
+    log, fresh = Path(f"{store}-wal"), Path(f"{store}-wal-room")
+    try:
+        if log.exists() or store.stat().st_size == 0 or shutil.disk_usage(store.parent).free < 16 * size:
+            return
+        with fresh.open("wb") as file:
+            file.write(bytes(size))
+            os.fsync(file.fileno())
+        os.link(fresh, log)  # whole or not at all, and never over one that is there
+    except OSError:
+        return  # it grows, then
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def _opened(store: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(store, timeout=BUSY_S, isolation_level=None)
+    settings(connection)
+    return connection
+
+
+def settings(connection: sqlite3.Connection) -> None:
+    """WAL, and a synced log at every commit: what was told survives a crash of the machine, not only of the process."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoints` copies the log back, not a commit
+    connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+
+
+def _committed(connection: sqlite3.Connection, statements: Sequence[Statement]) -> tuple[float, float]:
+    began_s = time.perf_counter()
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for text, rows in statements:
+            connection.executemany(text, rows)
+        executed_s = time.perf_counter()
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+    return executed_s - began_s, time.perf_counter() - executed_s
+
+
+if __name__ == "__main__":
+    main()
