@@ -1,15 +1,21 @@
-"""How much a look ahead may cost: whole streams with simulate-before-commit beside the tuned portfolio's own runs."""
+"""How much simulating before commitment may cost: whole streams beside the tuned portfolio's own runs.
+
+Two ways to do it: the look ahead from the State at every arrival (`foresight`), and the rehearsal that leaves the
+portfolio's setting only for one that is surely better (`plan.rehearsal`, ``sure``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from wattflow.learn import evaluate, portfolio, scenarios, streams
 from wattflow.learn.foresight import Foresight
+from wattflow.learn.portfolio import Result
 from wattflow.learn.trial import Trial
+from wattflow.plan.measured import slower
 from wattflow.policy import registry, wattflow
 from wattflow.policy.base import Policy
 
@@ -17,21 +23,26 @@ FIRST_SEED = 400
 """Seeds 300–359 are those on which the thresholds of the look ahead were chosen: nothing is judged on them."""
 
 
+SURE = 3.0
+"""Standard errors that the rehearsal asks for; chosen on training streams."""
+TWIN, REHEARSED, OURS = "twin", "rehearsed_sure", "learned"
+
+
 @dataclass(frozen=True, slots=True)
-class Regret:
-    """One scenario and seed.
+class Outcome:
+    """One policy beside the portfolio: joules, the worst of mean response, p95 and makespan, deadlines newly missed."""
 
-    Attributes:
-        twin, ours: Joules of simulate-before-commit and of the learned policy over the portfolio's.
-        slower: Its worst of mean response, p95 and makespan over the portfolio's.
-        changed: Planning points at which another member than the reference was in use.
-    """
-
-    name: str
-    twin: float
-    ours: float
+    joules: float
     slower: float
     missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """One scenario and seed, by policy; ``changed``: planning points at which the look ahead used another member."""
+
+    name: str
+    outcomes: Mapping[str, Outcome]
     changed: int
 
 
@@ -59,15 +70,18 @@ def measured(count: int, tasks: int = 150, first_seed: int = FIRST_SEED) -> Iter
         scenario = scenarios.draw(seed, streams.APPLICATIONS, tasks)
         fold = folds[scenario.stream.application]
         workload = scenario.draw(seed)
-        some = members(scenario.stream.load, fold)
-        plain, own = (Trial(workload, scenario.cluster, p, seed, scenario.options).run() for p in some[:2])
-        look = Foresight(workload, scenario.cluster, some, seed, scenario.options)
-        found = look.run()
-        slower = max(getattr(found, n) / max(1e-9, getattr(plain, n)) for n in ("mean_s", "p95_s", "makespan_s"))
-        yield Regret(
-            scenario.name, found.energy_j / plain.energy_j, own.energy_j / plain.energy_j, slower,
-            len(found.missed - plain.missed), int(look.used[1:].sum()),
-        )  # fmt: skip
+        load, cluster, options = scenario.stream.load, scenario.cluster, scenario.options
+        some = members(load, fold)
+        plain, own = (Trial(workload, cluster, p, seed, options).run() for p in some[:2])
+        look = Foresight(workload, cluster, some, seed, options)
+        sure = evaluate.our_rehearsal(fold, load).with_params(sure=SURE)
+        found = {TWIN: look.run(), REHEARSED: portfolio.measure(workload, cluster, sure, seed, options), OURS: own}
+        yield Regret(scenario.name, {name: beside(one, plain) for name, one in found.items()}, int(look.used[1:].sum()))
+
+
+def beside(ours: Result, theirs: Result) -> Outcome:
+    """Ours over the portfolio's."""
+    return Outcome(ours.energy_j / theirs.energy_j, slower(ours, theirs), len(ours.missed - theirs.missed))
 
 
 def worst(values: list[float], share: float = 0.01) -> float:
@@ -76,4 +90,4 @@ def worst(values: list[float], share: float = 0.01) -> float:
     return 100.0 * (float(np.sort(values)[-many:].mean()) - 1.0)
 
 
-__all__ = ["Regret", "measured", "members", "reference", "worst"]
+__all__ = ["Outcome", "Regret", "beside", "measured", "members", "reference", "worst"]

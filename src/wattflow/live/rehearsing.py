@@ -19,7 +19,7 @@ from wattflow.live.places import open_flows
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import rehearsal
-from wattflow.policy import arrivals, registry
+from wattflow.policy import arrivals, registry, wattflow
 from wattflow.policy.base import Policy
 
 
@@ -31,7 +31,7 @@ def is_meant(policy: str | Policy) -> bool:
 def chosen_dials(policy: str, known: Sequence[Workload], cluster: Cluster) -> str:
     """The flagship as it is typed, with the dials that did best. Runs in the other process."""
     fitted = rehearsal.tailored(registry.load(policy), known, cluster)
-    numbers = {name: value for name, value in fitted.params.items() if name != "load"}
+    numbers = {name: fitted.params[name] for name in wattflow.DIAL.defaults}
     return ":".join(["wattflow", *(f"{name}={value!r}" for name, value in numbers.items())])
 
 

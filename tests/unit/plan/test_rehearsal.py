@@ -105,7 +105,9 @@ def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, mon
 def test_it_is_done_again_with_what_has_arrived_since(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[float, list[float]]] = []
 
-    def rehearse(known: Sequence[Workload], cluster: Cluster, load: float, base: Policy, tries: object) -> list[Tried]:
+    def rehearse(
+        known: Sequence[Workload], cluster: Cluster, load: float, base: Policy, tries: object, beside: object = None
+    ) -> list[Tried]:
         shown.append((load, [float(one.workflow_submit_s[0]) for one in known]))
         return [Tried({"second": 2.0 + len(shown)}, 0.0, 1.0, 1.0, 1)]
 
@@ -117,6 +119,36 @@ def test_it_is_done_again_with_what_has_arrived_since(stream: Workload, monkeypa
     monkeypatch.setattr(rehearsal, "RECENT", 3)
     simulate(stream, CLUSTER, "rehearsed:load=0", seed=1)  # a batch: at every arrival
     assert shown == [(0.0, submit_s[max(0, count - 3) : count]) for count in range(1, 9)]
+
+
+def test_sure_leaves_the_portfolios_setting_only_for_one_that_is_better_everywhere(
+    stream: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, known = rehearsal.reference(0.3), [one for _, one in arrivals.workflows(stream)]
+    found = [Tried({"second": 7.0}, -0.2, 0.8, 0.9, 6, 0.03, -0.1)]
+    policy = registry.load("rehearsed:load=0.3:sure=3")
+    monkeypatch.setattr(rehearsal, "rehearse", lambda *args: found)
+
+    def second(count: int) -> float:
+        return rehearsal.tailored(policy, known[:count], CLUSTER).params["second"]
+
+    assert [second(count) for count in (1, 3, 4)] == [usual["second"], usual["second"], 7.0]
+    best = found[0]
+    for other in (
+        replace(best, worst=0.01), replace(best, error=0.06), replace(best, cost=-0.13), replace(best, slower=1.01)
+    ):  # fmt: skip
+        found[:] = [other]
+        assert second(8) == usual["second"]
+
+
+def test_beside_another_setting_waiting_counts_from_its_own(stream: Workload) -> None:
+    theirs = Result(100.0, 10.0, 20.0, 30.0, frozenset({1}))
+    assert rehearsal.harm(Result(80.0, 10.0, 20.0, 30.0, frozenset({1})), theirs)[0] == pytest.approx(np.log(0.8))
+    for worse in (Result(80.0, 10.8, 20.0, 30.0), Result(80.0, 9.0, 20.0, 30.0, frozenset({1, 2}))):
+        assert rehearsal.harm(worse, theirs)[0] == pytest.approx(np.log(0.8) + 1.0)
+    base = replace(rehearsal.REHEARSED, tailor=None)
+    same = rehearsal.rehearse(first_of(stream), CLUSTER, 0.6, base, [FEW[0]], FEW[0])[0]
+    assert (same.cost, same.energy, same.slower, same.error) == (0.0, 1.0, 1.0, 0.0) and not same.is_sure(0.0)
 
 
 def test_a_batch_is_rehearsed_as_it_came(stream: Workload) -> None:

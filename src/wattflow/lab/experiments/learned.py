@@ -148,6 +148,10 @@ def figures(
     made.append(Figure(f"{ours}_deadlines_newly_missed", missed, "workflows", "0", missed == 0))
     worst = max(worst_of(table, place, ours) for place in there)
     made.append(Figure(f"{ours}_worst_scenario_against_portfolio", worst, "%", "≤2", worst <= 2.0))
+    able = [worst_of(table, place, ours) for place in there if keeps(table, place, PORTFOLIO)]
+    if able:  # elsewhere the portfolio saves joules by letting people wait
+        label = f"{ours}_worst_scenario_where_portfolio_keeps_bound"
+        made.append(Figure(label, max(able), "%", "≤2", max(able) <= 2.0))
     return made
 
 
@@ -213,8 +217,9 @@ def bounds_kept(table: Table, there: Sequence[Place], names: Sequence[str]) -> S
 NOTES = (
     "Joules are simulated. Each application is judged with weights trained without it and without any of these "
     "clusters; the portfolio's setting was tuned without the application but on the presets among the clusters.",
-    "rehearsed: the flagship with dials chosen, at the first arrival, by simulating streams of that one workflow at "
-    "the usual load, which the portfolio is tuned for too; the settings it tries were chosen without the application.",
+    "rehearsed: the flagship with dials chosen, when 1, 2, 4, 8, … workflows have arrived, by simulating streams of "
+    "these at the usual load, which the portfolio is tuned for too; the settings it tries were chosen without the "
+    "application.",
     "Intervals resample applications, their scenarios and their seeds; signed ranks over scenarios, corrected by Holm; "
     "a tie is within half a per cent.",
     "Bound: mean and p95 response of workflows and makespan at most 1.02 × kubernetes with all nodes on, means over "
