@@ -22,6 +22,14 @@ kube-status: ## What of it runs
 test-cluster: $(BIN)/.dev kube-rig ## Tests on real clusters: the rig of this machine, or the one of KUBECONFIG
 	$(BIN)/pytest -n 0 tests/cluster
 
+.PHONY: image test-image
+IMAGE ?= out/wattflow-image.tar
+image: ## The scheduler's image as an OCI archive (IMAGE=out/…tar, BASE=python:3.11-slim or packages); needs root
+	sh scripts/build-image.sh $(IMAGE)
+
+test-image: $(BIN)/.dev kube-rig image ## The image as a Deployment on the rig's real node (about six minutes, no part of test-cluster)
+	WATTFLOW_IMAGE=$(abspath $(IMAGE)) $(BIN)/pytest -n 0 tests/cluster/test_image.py
+
 .PHONY: bench-kube
 bench-kube: $(BIN)/.dev kube-rig ## Binds a second on 1,000 and 5,000 KWOK nodes: the API server, kube-scheduler as shipped and unthrottled, ours
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube.py $(BENCH_KUBE)

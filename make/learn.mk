@@ -5,3 +5,10 @@ train: $(BIN)/.dev ## Train the learned policy from scratch: four folds, then al
 
 bench-learned: $(BIN)/.dev ## The learned policy: every bar on held-out applications, look ahead, gap to annealing, worst case, speed
 	$(RUN) benchmarks/learned.py
+
+.PHONY: bench-adapting train-two-cores
+bench-adapting: $(BIN)/.dev ## Fine-tuning after a shift: what a server learns from its record, judged on what comes next
+	$(RUN) benchmarks/adapting.py
+
+train-two-cores: $(BIN)/.dev ## One network for all applications from scratch on two cores, and its time
+	$(RUN) benchmarks/train.py --folds=-1 --workers 2 --wall 8 --out out/two-cores

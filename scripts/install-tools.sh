@@ -14,7 +14,8 @@ here() { # whether a tool is here
         verilator) command -v verilator && command -v g++ && command -v make ;;
         chromium) command -v chromium || command -v chromium-browser || command -v google-chrome ;;
         postgres) command -v postgres || ls /usr/lib/postgresql/*/bin/postgres ;;
-        slurm) command -v slurmctld && command -v slurmd && command -v sbatch && command -v munged ;;
+        slurm) command -v slurmctld && command -v slurmd && command -v sbatch && command -v munged &&
+            command -v slurmdbd && command -v mariadbd ;;
         *) false ;;
     esac >/dev/null 2>&1
 }
@@ -23,7 +24,7 @@ packages() { # what Debian calls it
     case "$1" in
         verilator) echo verilator g++ make ;;
         postgres) echo postgresql ;;
-        slurm) echo slurmctld slurmd slurm-client munge ;;
+        slurm) echo slurmctld slurmd slurm-client munge slurmdbd mariadb-server-core ;;
         pcp | stress-ng | chromium | openssl) echo "$1" ;;
         *) echo "install-tools.sh: knows no $1" >&2; exit 2 ;;
     esac

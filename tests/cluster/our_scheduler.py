@@ -38,6 +38,8 @@ class OurScheduler:
         self.log = Path(self.folder.name) / "log"
         base = f'name = "{name}"\npolicy = "{policy}"\n'
         sections = "[http]\nport = PORT\n[energy]\nprofiles = false\n[workflows]\nargo = false\n"
+        # who is not asked about leases must not lose one where the machine is busy: it would end
+        sections += "[lease]\nlease_s = 60\nrenew_s = 40\n"
         self.config.write_text(base + (text or sections).replace("PORT", str(port)))
         self.process: subprocess.Popen[bytes] | None = None
 

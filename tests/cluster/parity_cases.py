@@ -243,16 +243,54 @@ class VolumeCases(Cases):
         ] + [{"name": "plain", "emptyDir": {}}]
         for name in names:
             case["objects"] += self.claim(name, pod["metadata"]["namespace"])
+        for other in case["pods"]:
+            if self.maybe(0.06):  # another's claim of that name, or the very same
+                other["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c0"}}]
+        if self.maybe(0.5):
+            self.attach(case)
         # fewer other obstacles, or nothing would be left for the volumes to decide
         for key in ("topologySpreadConstraints", "nodeSelector"):
             pod["spec"].pop(key, None)
         pod["spec"]["tolerations"] = [{"operator": "Exists"}]
         return case
 
+    def attach(self, case: Json) -> None:
+        """Volumes of a CSI driver: the pod's, those of pods that run, some attached without a pod; limits of nodes."""
+        driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
+        for node in case["nodes"]:
+            name, count = node["metadata"]["name"], self.pick(0, 1, 2, 3, None)
+            drivers = [{"name": self.pick("d", "d", "e"), "nodeID": name}]
+            if count is not None:
+                drivers[0]["allocatable"] = {"count": count}
+            if self.maybe(0.9):
+                case["objects"].append({**driver, "metadata": {"name": name}, "spec": {"drivers": drivers}})
+        for one in case["objects"]:
+            if one["kind"] == "PersistentVolume" and self.maybe(0.8):
+                self.by_csi(one)
+        for i, pod in enumerate(case["pods"]):
+            if self.maybe(0.5):
+                made = self.claim(f"old{i}", pod["metadata"]["namespace"])
+                case["objects"] += [self.by_csi(one) if one["kind"] == "PersistentVolume" else one for one in made]
+                pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": f"old{i}"}}]
+        volumes = [one["metadata"]["name"] for one in case["objects"] if one["kind"] == "PersistentVolume"]
+        for i in range(self.dice.randint(0, 3) if volumes else 0):
+            node = self.dice.choice(case["nodes"])["metadata"]["name"]
+            spec = {"attacher": "d", "nodeName": node, "source": {"persistentVolumeName": self.dice.choice(volumes)}}
+            about = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": f"va{i}"}}
+            case["objects"].append({**about, "spec": spec, "status": {"attached": True}})
+
+    def by_csi(self, volume: Json) -> Json:
+        for key in ("hostPath", "local"):
+            volume["spec"].pop(key, None)
+        handle = self.pick(volume["metadata"]["name"], volume["metadata"]["name"], "shared")
+        volume["spec"]["csi"] = {"driver": self.pick("d", "d", "d", "e"), "volumeHandle": handle}
+        return volume
+
     def claim(self, name: str, namespace: str) -> list[Json]:
         """A claim with its volume, or one that lacks something."""
         metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
-        spec: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+        modes = [self.pick("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")]
+        spec: Json = {"accessModes": modes, "storageClassName": ""}
         phase = "Bound"
         trouble = self.pick("unbound", "lost", "leaving", "half", "no volume", "no claim") if self.maybe(0.12) else ""
         if trouble != "unbound":

@@ -53,7 +53,7 @@ def test_three_placers_on_the_same_nodes_fill_them_exactly(
         cluster.api.create_many(pods, [*members[:5], *(small(f"p{i}") for i in range(20)), members[5]])
         cluster.api.await_each(pods, lambda one: bound(one) and one["metadata"]["name"].startswith("g"), 6, 120)
         cluster.api.create_many(pods, [small(f"q{i}") for i in range(50)])
-        cluster.api.await_each(pods, bound, 42, 120)
+        cluster.api.await_each(pods, bound, 42, 240)
         found = cluster.api.items(pods)
         used, by = requested(found), decided(found)
         print(f"bound by each placer: {dict(by)}")
@@ -78,7 +78,7 @@ def test_a_broker_divides_nodes_and_pods_and_idle_placers_steal(
         for body in bodies:
             body["metadata"]["annotations"] = {"wattflow.io/object": "3"}  # all for placer 0, which has room for eight
         cluster.api.create_many(pods, bodies)
-        cluster.api.await_each(pods, bound, 24, 120)
+        cluster.api.await_each(pods, bound, 24, 240)
         found = cluster.api.items(pods)
         by = decided(found)
         print(f"bound by each placer: {dict(by)}")

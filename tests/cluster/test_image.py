@@ -44,7 +44,7 @@ def deployment(cluster: Cluster) -> JSON:
 
 @pytest.mark.skipif(ARCHIVE is None, reason="WATTFLOW_IMAGE names no image (`make test-image` builds one)")
 def test_the_image_serves_as_deployed(
-    cluster: Cluster, real_node: RealNode, kwok_nodes: object, namespace: str, tmp_path: Path
+    cluster: Cluster, real_node: RealNode, kwok_nodes: object, argo: None, namespace: str
 ) -> None:
     real_node.load(Path(str(ARCHIVE)))
     kwok_nodes(2, [Shape("kwok", cpu="4")])  # type: ignore[operator]

@@ -23,7 +23,7 @@ from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.store import reads
-from wattflow.store.database import open_store
+from wattflow.store.database import open_store, read_store
 from wattflow.store.writer import Writer
 
 pytestmark = pytest.mark.xdist_group("runtime-postgres")
@@ -148,4 +148,13 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
     assert len(reads.energy(database, 0.0, 100.0)) == 5
     assert len(reads.outcomes(database, "w", 0, 10)) == 5
     assert list(reads.expire(database, 1e12))
+    database.dispose()
+
+
+def test_whoever_learns_reads_beside_the_server_and_writes_nothing(url: str) -> None:
+    open_store(url).dispose()
+    database = read_store(url)
+    assert reads.meta(database)["version"]
+    with pytest.raises(sa.exc.DBAPIError, match="read-only"), database.begin() as connection:
+        connection.execute(sa.text("DELETE FROM workflows"))
     database.dispose()

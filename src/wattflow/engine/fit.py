@@ -184,13 +184,12 @@ def _try_node(state, n, variant, task, node):
 
 
 @inner
-def _collect(state, variant, task, asleep):
-    """Candidates among nodes that are on (or, asked so, asleep)."""
+def _collect(state, variant, task, asleep, n):
+    """Candidates among nodes that are on (or, asked so, asleep), behind the n that there are; how many then."""
     rules = state.rules[0]
     counts = state.counts[0]
     choice = state.choice[0]
     needs = state.variants[variant]
-    n = 0
     pinned = state.tasks[task].pinned
     if pinned >= 0 or rules.grouped == 0:
         choice.scan_left = 0
@@ -324,38 +323,18 @@ def _add_single(state, n, variant, task, node, asleep):
 def candidates(state, variant, task):
     """Fill the candidate table for a variant; returns how many. Sleeping nodes only where none that is on fits."""
     rules = state.rules[0]
-    counts = state.counts[0]
-    choice = state.choice[0]
-    scan_at = choice.scan_at
-    scan_left = choice.scan_left
-    n = _collect(state, variant, task, False)
-    if counts.asleep_n > 0 and (n == 0 or rules.wakes == 1):
-        n = _collect_asleep(state, n, variant, task, scan_at, scan_left)
-    if choice.reserved >= -1 and n > 0:
+    n = _collect(state, variant, task, False, 0)
+    if state.counts[0].asleep_n > 0 and (n == 0 or rules.wakes == 1):
+        n = _collect_asleep(state, n, variant, task)
+    if state.choice[0].reserved >= -1 and n > 0:
         n = _keep_reservation(state, n, variant, task)
     return n
 
 
 @optional(RICH, types.int64)
-def _collect_asleep(state, n, variant, task, scan_at, scan_left):
-    """With nodes that sleep: those alone where none that is on fits, else both."""
-    if n == 0:
-        return _collect(state, variant, task, True)
-    n = _collect(state, variant, task, True)
-    room = state.gang.size // 2
-    kept = min(n, room)
-    for c in range(kept):
-        state.gang[2 * c] = state.candidates[c].node
-        state.gang[2 * c + 1] = state.candidates[c].device
-    # The same part of a limited scan once more: it would else go on behind those that are on.
-    choice = state.choice[0]
-    choice.scan_at = scan_at
-    choice.scan_left = scan_left
-    n = _collect(state, variant, task, False)
-    for c in range(kept):
-        if n < state.candidates.size:
-            n = _add(state, n, state.gang[2 * c], state.gang[2 * c + 1])
-    return n
+def _collect_asleep(state, n, variant, task):
+    """With nodes that sleep, behind those that are on. A scan that a cap has ended goes on where it was."""
+    return _collect(state, variant, task, True, n)
 
 
 @inner

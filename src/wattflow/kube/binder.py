@@ -37,23 +37,30 @@ def stamp() -> str:
 
 @dataclass(slots=True)
 class Binder:
-    """Writes for one scheduler. Events are best effort: they cost as much as a binding, so bindings go first."""
+    """Writes for one scheduler. Events are best effort: they cost as much as a binding, so bindings go first.
+
+    Attributes:
+        exact: Whether a pod is bound only in the version that we have read: where placers steal, one that was stolen
+            while its binding was under way is the thief's.
+    """
 
     client: Client
     scheduler: str
     events_per_s: float = 50.0
     timeout_s: float = 4.0
+    exact: bool = False
     dropped_events: int = 0
     later: deque[tuple[objects.Pod, str, str, str]] = field(default_factory=lambda: deque(maxlen=_MOST_LATER))
 
     async def bind(self, pod: objects.Pod, node: str, notes: dict[str, str]) -> tuple[Bound, str]:
         """Bind a pod; the notes become annotations of it. An unclear answer is settled by a look at the pod."""
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        version = {"resourceVersion": pod.metadata.resource_version} if self.exact else {}
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid,
-                         "annotations": notes},
+                         "annotations": notes, **version},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }  # fmt: skip
         try:

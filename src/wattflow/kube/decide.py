@@ -43,8 +43,11 @@ def as_requested(policy: Policy | str) -> Policy:
     return made.with_settings(guarantees=(1.0,), frequencies=(0,))
 
 
-def warm(policy: Policy) -> None:
-    """Load what is compiled by placing one pod in a cluster of one node, so that the first real one need not wait."""
+def warm(policy: Policy, costs: bool = False) -> None:
+    """Load what is compiled by placing one pod in a cluster of one node, so that the first real one need not wait.
+
+    With ``costs`` also what an extender needs, whose first answer kube-scheduler would else give up waiting for.
+    """
     trial = EngineDecider(policy)
     room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
     node = objects.Node(metadata=objects.Metadata(name="n"), status=objects.NodeStatus(allocatable=room, capacity=room))
@@ -55,6 +58,8 @@ def warm(policy: Policy) -> None:
         trial.started(choice.uid)
         trial.ended(choice.uid)
     trial.step(1.0)
+    if costs:
+        trial.costs(Wanted(pod, {accounting.CPU: 1000, accounting.PODS: 1}), 2.0)
 
 
 class EngineDecider:
@@ -179,10 +184,7 @@ class EngineDecider:
         self._loads[name] = amounts
         left = self._left_by_ours(name)
         told = {key: min(value, max(0, left.get(key, 0))) for key, value in amounts.items()}
-        if told == amounts:
-            self._overbooked.discard(name)
-        else:
-            self._overbooked.add(name)
+        (self._overbooked.discard if told == amounts else self._overbooked.add)(name)
         amounts = told
         cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}

@@ -277,10 +277,16 @@ class VolumeNodeAffinity(Object):
     required: NodeSelector | None = None
 
 
+class CsiSource(Object):
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class PersistentVolumeSpec(Object):
-    """Of its kinds only those whose attachments nobody needs to count."""
+    """Of its kinds those whose attachments nobody needs to count, and the one whose attachments are."""
 
     node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
     local: VolumeSource | None = None
     host_path: VolumeSource | None = None
     nfs: VolumeSource | None = None
@@ -290,12 +296,56 @@ class PersistentVolumeSpec(Object):
     @property
     def known(self) -> bool:
         """Whether it is of one of these kinds."""
-        return any(one is not None for one in (self.local, self.host_path, self.nfs, self.iscsi, self.fc))
+        plain = (self.local, self.host_path, self.nfs, self.iscsi, self.fc)
+        return self.csi is not None or any(one is not None for one in plain)
 
 
 class PersistentVolume(Object):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class CsiAllocatable(Object):
+    count: int | None = None
+
+
+class CsiDriver(Object):
+    name: str = ""
+    allocatable: CsiAllocatable | None = None
+
+
+class CsiNodeSpec(Object):
+    drivers: list[CsiDriver] = []
+
+
+class CsiNode(Object):
+    """How many volumes of each driver a node takes."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: CsiNodeSpec = msgspec.field(default_factory=CsiNodeSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class AttachmentSource(Object):
+    persistent_volume_name: str = ""
+
+
+class AttachmentSpec(Object):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = msgspec.field(default_factory=AttachmentSource)
+
+
+class VolumeAttachment(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
 
     @property
     def key(self) -> str:

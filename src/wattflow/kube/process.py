@@ -113,8 +113,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
-    decide.warm(policy)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    decide.warm(policy, extends)
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
@@ -151,7 +151,7 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         if problems:
             raise InvalidInput(where.server, problems)
         # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
-        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params))
+        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params), chosen.mode == "extender")
         scheduler = make(client, chosen, role)
         if config is not None:
             scheduler.extra.append(lambda: follow(config, scheduler))

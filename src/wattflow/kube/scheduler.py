@@ -148,7 +148,7 @@ class Scheduler:
             pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
             self.mirrors.append(pages)
         if role.asks:
-            self.thief = Thief(self.client, name, role, self.book)
+            self.thief, self.binder.exact = Thief(self.client, name, role, self.book), True
 
     # what happens
 

@@ -56,7 +56,8 @@ class Shadow:
     def _compare(self, pod: objects.Pod) -> None:
         record, node = self.book.records.get(pod.metadata.uid), pod.spec.node_name
         if record is None:
-            self.pods["wait"] += pod.metadata.uid in self.book.waiting
+            if pod.metadata.uid in self.book.waiting:
+                self.pods["wait"] += 1
             return
         if not record.assumed:
             return

@@ -1,16 +1,20 @@
-"""Volume claims and volumes, followed from the first pod of ours that names a claim: most clusters never need it."""
+"""Volume claims, volumes and what limits their attachments, followed from the first pod of ours that names a claim.
+
+Most clusters never need it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from wattflow.kube import objects
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.filters import volumes
-from wattflow.kube.reflect import DELETED, Mirror
+from wattflow.kube.reflect import DELETED, Mirror, Receiver
 
 
 @dataclass(slots=True)
@@ -23,22 +27,35 @@ class Shelves:
     storage: volumes.Storage = field(default_factory=volumes.Storage)
 
     async def run(self) -> None:
-        """Follow both collections until cancelled; the book sees neither before both are listed."""
+        """Follow all collections until cancelled; the book sees none before all are listed."""
         await self.book.claimed.wait()
-        claims = Mirror(
-            self.client, "/api/v1/persistentvolumeclaims", objects.PersistentVolumeClaim, self.on_claim,
-            after_batch=self.wake,
-        )  # fmt: skip
-        kept = Mirror(
-            self.client, "/api/v1/persistentvolumes", objects.PersistentVolume, self.on_volume, after_batch=self.wake
+        core, group = "/api/v1", "/apis/storage.k8s.io/v1"
+        kinds: tuple[tuple[str, type[Any], Receiver[Any]], ...] = (
+            (f"{core}/persistentvolumeclaims", objects.PersistentVolumeClaim, self.on_claim),
+            (f"{core}/persistentvolumes", objects.PersistentVolume, self.on_volume),
+            (f"{group}/csinodes", objects.CsiNode, self._on(self.storage.drivers)),
+            (f"{group}/volumeattachments", objects.VolumeAttachment, self._on(self.storage.attachments)),
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(claims.run())
-            tasks.create_task(kept.run())
-            await claims.synced.wait()
-            await kept.synced.wait()
+            mirrors = [Mirror(self.client, *one, after_batch=self.wake) for one in kinds]
+            for mirror in mirrors:
+                tasks.create_task(mirror.run())
+            for mirror in mirrors:
+                await mirror.synced.wait()
             self.listed()
             self.wake()
+
+    def _on(self, known: dict[str, Any]) -> Receiver[Any]:
+        """A receiver of what limits and counts attachments: whoever has a claim is looked at again."""
+
+        def receive(kind: str, item: Any) -> None:
+            if kind == DELETED:
+                known.pop(item.key, None)
+            else:
+                known[item.key] = item
+            self.book.storage_changed(lambda pod: True)
+
+        return receive
 
     def listed(self) -> None:
         """All claims and volumes are known."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.tables import ORDERED, SKIP
+from wattflow.engine.tables import NO_DEVICE, ORDERED, SKIP
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 from wattflow.live import wanted
@@ -16,15 +16,22 @@ ASK = np.dtype([*wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence",
 that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last."""
 
 
+NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain", "i4")])
+"""What a shape asks for, in one place. ``plain``: `ONE` where all its variants need the same cores and memory of any
+node (``variant`` is the first), `SEVERAL` where each needs its own, 0 where there is more to it than that."""
+ONE, SEVERAL = 1, 2
+
+
 class Desk(Tables):
     """What passes between the caller who chooses and the compiled code that asks, and what this keeps.
 
     ``closed``: the epoch up to which a shape is known to have no open place. ``follows``: 1 for a variant whose
-    candidates are among those of the variant before it. ``stack``: room for a walk through a queue.
+    candidates are among those of the variant before it. ``needs``: a row of `NEEDS` for each shape. ``stack``: room for
+    a walk through a queue.
     """
 
-    __slots__ = ("ask", "closed", "follows", "rows", "stack")
-    NAMES = ("ask", "rows", "closed", "follows", "stack")
+    __slots__ = ("ask", "closed", "follows", "needs", "rows", "stack")
+    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack")
 
     def clear(self) -> None:
         """Before the first event."""
@@ -36,11 +43,13 @@ class Desk(Tables):
 
 def desk(state: Any, rows: int) -> Desk:
     """A desk for the decisions of a State."""
+    follows = _follows(state)
     made = Desk(
         ask=record_table(ASK, 1),
         rows=record_table(wanted.ROW, rows),
         closed=np.zeros(len(state.shapes), np.int64),
-        follows=_follows(state),
+        follows=follows,
+        needs=_needs(state, follows),
         stack=np.zeros(len(state.tasks) + 2, np.int32),
     )
     made.ask["slow"] = int(not _is_known(state))
@@ -69,4 +78,19 @@ def _follows(state: Any) -> Any:
     alike &= (state.class_ok[1:] <= state.class_ok[:-1]).all(axis=1)
     found[1:] = alike
     found[state.shapes["variant_first"]] = 0
+    return found
+
+
+def _needs(state: Any, follows: Any) -> Any:
+    """A row of `NEEDS` for each shape."""
+    rules, variants = state.rules[0], state.variants
+    found = record_table(NEEDS, len(state.shapes))
+    if rules.tainted == 1 or rules.pods > 0 or rules.limits == 1:
+        return found
+    bare = (variants["device"] == NO_DEVICE) & (variants["counts_n"] == 0)
+    for row, form in zip(found, state.shapes, strict=True):
+        first, last = int(form.variant_first), int(form.variant_first + form.variant_n)
+        if first < last and form.parts == 1 and form.constraint == 0 and bare[first:last].all():
+            row.need_u, row.memory, row.variant = variants["need_u"][first], variants["memory"][first], first
+            row.plain = ONE if follows[first + 1 : last].all() else SEVERAL
     return found

@@ -217,6 +217,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._addresses()
         self._joules[:] = 0.0
         self.shown[:] = 0
+        self._mask[:] = False
         self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
         return self._out, {"action_mask": self._mask}
 
@@ -236,23 +237,29 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         ]  # fmt: skip
         self._at = np.ascontiguousarray(np.array(at, np.int64).T)
 
-    def _advance(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Step all; what it brought each, and which of them ended."""
-        reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.bool_)
+    def _advance(self, chosen: NDArray[np.int64], count: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """So many decisions of each, from the second on by the first row; what they brought, and how many ended."""
+        reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.int64)
+        left = np.full(self.num_envs, count)
 
         def step_part(part: slice) -> None:
             self.episodes[0].step_many(
-                *self._held[part.start], self._at[:, part], chosen[part], int(self._joint), self.shown[part],
-                self._joules[part], reward[part], ended[part], self._mask[part], self._out[part],
+                *self._held[part.start], self._at[:, part], chosen[part], left[part], int(self._joint),
+                self.shown[part], self._joules[part], reward[part], ended[part], self._mask[part], self._out[part],
             )  # fmt: skip
 
         self._crew.each(step_part, self._parts)
-        if self.shown.min() < 0:
+        while self.shown.min() < 0:
+            brought = reward.copy()
             for i in np.flatnonzero(self.shown < 0).tolist():
-                reward[i] += self._mend(i, ended)
+                brought[i] += self._mend(i, ended)
+            if left.any():
+                self._crew.each(step_part, self._parts)
+                brought += reward
+            reward = brought
         return reward, ended
 
-    def _mend(self, i: int, ended: NDArray[np.bool_]) -> float:
+    def _mend(self, i: int, ended: NDArray[np.int64]) -> float:
         """Give an episode more room, or begin it anew where compiled code could not; the reward that comes of it."""
         one, status, reward = self.episodes[i], int(self.shown[i]), 0.0
         if status != episode.END:
@@ -266,7 +273,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             reward = (before - float(one.joules[0])) / one.judge.reference.energy_j
             if self.shown[i] == 0:
                 reward += one.closing_reward()
-                ended[i], status = True, episode.END
+                ended[i] += 1
+                status = episode.END
         if status == episode.END:
             one.restart()
             self.shown[i] = one.step(wanted.NONE, self._out[i])
@@ -278,4 +286,13 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
         """One choice of each; what is beyond its rows takes the first."""
         reward, ended = self._advance(np.ascontiguousarray(actions, np.int64))
-        return self._out, reward, ended, np.zeros(self.num_envs, bool), {"action_mask": self._mask}
+        return self._out, reward, ended > 0, np.zeros(self.num_envs, bool), {"action_mask": self._mask}
+
+    def play(self, decisions: int) -> tuple[Observation, NDArray[np.float64], NDArray[np.int64], dict[str, Any]]:
+        """So many decisions of each stream by its first row, all in compiled code.
+
+        Streams that are taken to different points first do not all begin and end together, and what is learned from
+        them is less alike. Returns what is seen then, the rewards' sums, how many episodes ended, and the mask.
+        """
+        reward, ended = self._advance(np.zeros(self.num_envs, np.int64), decisions)
+        return self._out, reward, ended, {"action_mask": self._mask}

@@ -173,11 +173,30 @@ def step(state, world, ask, functions, chosen, joint, joules, out):
     return n
 
 
-def step_many(state, world, ask, functions, course, places, chosen, joint, shown, joules, reward, ended, mask, out):
+@inner
+def _turn(state, world, ask, functions, course, chosen, joint, joules):
+    """`step_one`, and what it brought; an episode that ended begins again, END where that has to be done outside."""
+    before = joules[0]
+    n = step_one(state, world, ask, functions, chosen, joint, joules)
+    reward = (before - joules[0]) / course.standard[renewing.REFERENCE]
+    if n != DONE:
+        return n, reward, False
+    reward += renewing.closing_reward(state, world, course)
+    n = np.int64(END)
+    if renewing.begin_anew(state, world, ask, course):
+        joules[0] = 0.0
+        n = step_one(state, world, ask, functions, NONE, joint, joules)
+    return n, reward, True
+
+
+def step_many(
+    state, world, ask, functions, course, places, chosen, left, joint, shown, joules, reward, ended, mask, out
+):
     """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
-    What is beyond an episode's rows takes the first. Afterwards ``reward`` is what the step brought, ``mask`` tells
-    which rows there are. One that ended begins again; END where that has to be done outside.
+    What is beyond an episode's rows takes the first. ``left`` are the decisions that each is to make, by its first row
+    from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
+    ``ended`` how many episodes ended, and ``mask`` tells which rows there are.
     """
     rows = mask.shape[1]
     for i in range(places.shape[1]):
@@ -186,33 +205,36 @@ def step_many(state, world, ask, functions, course, places, chosen, joint, shown
         desk = tables_at(ask, places[2, i])
         rules = tables_at(functions, places[3, i])
         aim = tables_at(course, places[4, i])
-        one = chosen[i] if chosen[i] < min(shown[i], rows) else 0
-        before = joules[i]
-        n = step_one(own, there, desk, rules, one, joint, joules[i : i + 1])
-        reward[i] = (before - joules[i]) / aim.standard[renewing.REFERENCE]
-        if n == DONE:
-            reward[i] += renewing.closing_reward(own, there, aim)
-            ended[i] = True
-            n = np.int64(END)
-            if renewing.begin_anew(own, there, desk, aim):
-                joules[i] = 0.0
-                n = step_one(own, there, desk, rules, NONE, joint, joules[i : i + 1])
+        n = shown[i]
+        was = n
+        one = chosen[i] if chosen[i] < min(n, rows) else 0
+        reward[i] = 0.0
+        while left[i] > 0:
+            n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])
+            reward[i] += more
+            ended[i] += over
+            left[i] -= 1
+            one = 0
+            if n <= 0:
+                break
         shown[i] = n
         if n > 0 and out.shape[1] > 0:
             describe(own, desk, min(n, out.shape[1]), out[i])
-        for r in range(rows):
-            mask[i, r] = r < n
+        if n != was:
+            for r in range(rows):
+                mask[i, r] = r < n
 
 
 @functools.cache
 def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     whole, functions = types.int64, bind.functions_type(state)
+    some = types.int64[::1]
     reals, table, cube = types.float64[::1], types.float32[:, ::1], types.float32[:, :, ::1]
     folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", *SOURCES)
     single = whole(state, world, ask, functions, whole, whole, reals, table)
     many = types.void(
-        state, world, ask, functions, course, types.int64[:, :], types.int64[::1], whole, types.int64[::1], reals,
-        reals, types.boolean[::1], types.boolean[:, ::1], cube,
+        state, world, ask, functions, course, types.int64[:, :], some, some, whole, some, reals, reals, some,
+        types.boolean[:, ::1], cube,
     )  # fmt: skip
     return (
         jit.direct(jit.compiled(single, step, folder=folder)),

@@ -11,25 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.engine import queue
-from wattflow.engine.tables import FALLING, NO_DEVICE
+from wattflow.engine.tables import FALLING
 from wattflow.kernel.jit import inner
+from wattflow.learn.desk import ONE
 from wattflow.policy import patient, view
 
 FEW = 8
 """With more nodes than this that gained room, all groups of nodes are looked at instead."""
-
-
-@inner
-def _is_plain(state, shape):
-    """Whether what the shape's tasks need is cores and memory of any node; others are asked about one by one."""
-    form = state.shapes[shape]
-    rules = state.rules[0]
-    if form.parts > 1 or form.constraint > 0 or rules.tainted == 1 or rules.pods > 0 or rules.limits == 1:
-        return False
-    for v in range(form.variant_first, form.variant_first + form.variant_n):
-        if state.variants[v].device != NO_DEVICE or state.variants[v].counts_n > 0:
-            return False
-    return True
 
 
 @inner
@@ -39,11 +27,10 @@ def _has_thread(state, variant, node):
 
 
 @inner
-def _takes(state, variant, node, threads):
+def _takes(state, variant, need_u, memory, node, threads):
     """Whether a node has room for a plain variant and, asked so, a thread."""
-    needs = state.variants[variant]
     row = state.nodes[node]
-    if row.used_u + needs.need_u > row.capacity_u or row.used_mem + needs.memory > row.capacity_mem:
+    if row.used_u + need_u > row.capacity_u or row.used_mem + memory > row.capacity_mem:
         return False
     if row.power_state > FALLING or state.class_ok[variant, row.cls] == 0:
         return False
@@ -51,40 +38,44 @@ def _takes(state, variant, node, threads):
 
 
 @inner
-def _taken_anywhere(state, ask, shape, threads):
-    """The same of any node, for any variant of a plain shape."""
+def _taken_by(state, ask, shape, node, threads):
+    """The same for any variant of a plain shape."""
+    needs = ask.needs[shape]
+    if needs.plain == ONE:
+        return _takes(state, needs.variant, needs.need_u, needs.memory, node, threads)
     form = state.shapes[shape]
     for v in range(form.variant_first, form.variant_first + form.variant_n):
-        if ask.follows[v] == 1:
-            continue
-        need = state.variants[v].need_u
-        memory = state.variants[v].memory
-        for at in range(state.counts[0].active_n):
-            group = state.groups[state.active_groups[at]]
-            if group.free_u >= need and group.free_mem >= memory and _takes(state, v, group.node, threads):
-                return True
+        own = state.variants[v]
+        if ask.follows[v] == 0 and _takes(state, v, own.need_u, own.memory, node, threads):
+            return True
+    return False
+
+
+@inner
+def _taken_anywhere(state, ask, shape, threads):
+    """The same of any node."""
+    for at in range(state.counts[0].active_n):
+        if _taken_by(state, ask, shape, state.groups[state.active_groups[at]].node, threads):
+            return True
     return False
 
 
 @inner
 def _is_open(state, ask, shape):
     """Whether a task of the shape may find a place now; where it surely does not, the shape is closed."""
+    if ask.needs[shape].plain == 0:
+        return True
     epoch = state.clock[0].epoch
     since = ask.closed[shape]
-    if not _is_plain(state, shape):
-        return True
     threads = state.rules[0].has_score == 1
     if since == 0 or epoch - since > FEW or since < state.choice[0].floor:
         found = _taken_anywhere(state, ask, shape, threads)
     else:
         found = False
-        form = state.shapes[shape]
         for e in range(since, epoch):
-            node = state.freed[e & (state.freed.size - 1)]
-            for v in range(form.variant_first, form.variant_first + form.variant_n):
-                if ask.follows[v] == 0 and _takes(state, v, node, threads):
-                    found = True
-                    break
+            if _taken_by(state, ask, shape, state.freed[e & (state.freed.size - 1)], threads):
+                found = True
+                break
     if not found:
         ask.closed[shape] = epoch
     return found
@@ -97,11 +88,10 @@ def first_open(state, ask):
     best = np.int64(-1)
     for at in range(state.counts[0].shapes_n):
         shape = state.active_shapes[at]
-        if ask.closed[shape] == epoch:
-            continue
-        head = np.int64(state.shapes[shape].head)
-        if (best < 0 or queue._before(state, head, best)) and _is_open(state, ask, shape):
-            best = head
+        if ask.closed[shape] != epoch and _is_open(state, ask, shape):
+            head = np.int64(state.shapes[shape].head)
+            if best < 0 or queue._before(state, head, best):
+                best = head
     return best
 
 
@@ -144,7 +134,7 @@ def set_apart(state, ask, task):
         shape = state.active_shapes[at]
         if ask.closed[shape] != epoch or not queue._before(state, state.shapes[shape].head, task):
             continue
-        if _is_plain(state, shape) and _taken_anywhere(state, ask, shape, False):
+        if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False):
             asked.apart += _count_before(state, ask, shape, task)
     asked.key = state.tasks[task].key
     asked.sequence = state.tasks[task].sequence

@@ -18,15 +18,31 @@ workflows there are, the flagship's joules, and whether the tables are still whe
 _STEP, _WIDTH, _PRICE = Judge.STEP, Judge.WIDTH, Judge.PRICE
 
 
+FIXED = frozenset({
+    "variants", "extra", "links", "child", "parent", "parent_bytes", "class_ok", "class_nodes", "speed", "grid",
+    "device_grid", "device_classes", "frequency_speed", "frequency_power", "masks", "variant_counts", "params",
+})  # fmt: skip
+UNREAD = frozenset({"records"})
+"""Tables of a simulation that no event changes, and such as are written before they are read: a new beginning need not
+bring them back."""
+
+
 class Course(Tables):
     """What an episode is measured by, and what it begins with.
 
     ``due`` and ``excused``: when each workflow should have ended, and 1 where it counts for nothing if it did not;
-    ``end``: room for when it did. The others are the memory of State and World, now and before the first event.
+    ``end``: room for when it did. ``state_now`` … are the memory of State and World, now and before the first event,
+    ``state_parts`` and ``world_parts`` (from, to) the words of it that may have changed.
     """
 
-    __slots__ = ("due", "end", "excused", "standard", "state_now", "state_then", "world_now", "world_then")
-    NAMES = ("standard", "due", "excused", "end", "state_now", "state_then", "world_now", "world_then")
+    __slots__ = (
+        "due", "end", "excused", "standard", "state_now", "state_parts", "state_then", "world_now", "world_parts",
+        "world_then",
+    )  # fmt: skip
+    NAMES = (
+        "standard", "due", "excused", "end", "state_now", "state_then", "state_parts", "world_now", "world_then",
+        "world_parts",
+    )  # fmt: skip
 
 
 def course(judge: Judge) -> Course:
@@ -46,13 +62,37 @@ def course(judge: Judge) -> Course:
     standard[READY] = float(all(len(piece) for piece in pieces))
     return Course(
         standard=standard, due=trial._due_s.copy(), excused=excused, end=np.zeros(count), state_now=pieces[0],
-        state_then=pieces[1], world_now=pieces[2], world_then=pieces[3],
+        state_then=pieces[1], state_parts=_parts(tables[1]), world_now=pieces[2], world_then=pieces[3],
+        world_parts=_parts(tables[3]),
     )  # fmt: skip
 
 
 def _words(tables: Tables) -> Any:
     """All memory of tables that lie in one piece; nothing where they do not."""
     return np.zeros(0, np.int64) if tables._piece is None else tables._piece[1].view(np.int64)
+
+
+def _parts(tables: Tables) -> Any:
+    """(from, to) in words: where tables lie that a new beginning has to bring back, those side by side as one."""
+    start = _words(tables).ctypes.data
+    found: list[list[int]] = []
+    for name in tables.NAMES:
+        table = getattr(tables, name)
+        if name in FIXED or name in UNREAD or table.nbytes == 0:
+            continue
+        first = (table.ctypes.data - start) // 8
+        if found and found[-1][1] >= first - 8:  # tables begin at lines of the cache
+            found[-1][1] = first + -(-table.nbytes // 8)
+        else:
+            found.append([first, first + -(-table.nbytes // 8)])
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+@inner
+def _bring_back(now, then, parts):
+    for k in range(parts.shape[0]):
+        for word in range(parts[k, 0], parts[k, 1]):
+            now[word] = then[word]
 
 
 @inner
@@ -104,7 +144,7 @@ def _tail(state, course):
 @inner
 def closing_reward(state, world, course):
     """At the end: 1 less the price of late seconds, as `Judge.penalty` has it."""
-    kernel.settle(state, world)
+    kernel.settle_all(state, world)
     standard = course.standard
     slower = _mean(state, world, course) / standard[MEAN]
     missed = _newly_missed(course)
@@ -122,9 +162,9 @@ def begin_anew(state, world, ask, course):
     """Back to the time before the first event; False where the tables have grown since and Python has to do it."""
     if course.standard[READY] == 0.0:
         return False
-    course.state_now[:] = course.state_then
-    course.world_now[:] = course.world_then
-    kernel.open_world(state, world)
+    _bring_back(course.state_now, course.state_then, course.state_parts)
+    _bring_back(course.world_now, course.world_then, course.world_parts)
+    kernel.begin_all(state, world)
     asked = ask.ask[0]
     asked.open = 0
     asked.task = -1

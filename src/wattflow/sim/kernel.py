@@ -382,15 +382,15 @@ def advance(state, world, functions, until, max_events):
         pulse.events += 1
 
 
-@entry
-def settle(state, world):
+@inner
+def settle_all(state, world):
     """Close every node's open interval at the present time."""
     for n in range(state.nodes.size):
         power.account(state, world, n)
 
 
-@entry
-def open_world(state, world):
+@inner
+def begin_all(state, world):
     """At the start: watts of every node, first failures, first sleep checks."""
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
@@ -404,6 +404,18 @@ def open_world(state, world):
             state.nodes[n].capacity_u = min(state.nodes[n].capacity_u, np.int64(min(state.classes[cls].burst_u, 9e18)))
             groups.leave(state, n)
             groups.rejoin(state, n)
+
+
+@entry
+def settle(state, world):
+    """`settle_all`, called from Python."""
+    settle_all(state, world)
+
+
+@entry
+def open_world(state, world):
+    """`begin_all`, called from Python."""
+    begin_all(state, world)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
-"""The group writer: one thread, one connection, one transaction for everything that gathered since the last.
+"""The group writer: one thread, one transaction for everything that gathered since the last.
 
 `put` never blocks and may be called from the event loop; `settled` is called back once all that was put before is on
 disk. A group closes by itself: what comes while a commit runs forms the next one. It is bounded so that no commit grows
-long: by as many rows as lately fitted into two milliseconds of statements, since beside a busy loop a row takes many
-times what it takes alone. Of several changes of one row in a group the last is written.
+long: by as many rows as lately fitted into two milliseconds of statements. Of several changes of one row in a group the
+last is written. A store in a file is written by a process of its own (`writing`), others by a connection of this one.
 """
 
 from __future__ import annotations

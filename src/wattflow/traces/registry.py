@@ -99,8 +99,13 @@ def detect(path: str | Path) -> str:
     name = claimed(found)
     if name is None and not found.folder and (found.name.endswith(".json") or found.text().lstrip()[:1] in ("{", "[")):
         return "wfformat"
+    if name is None and found.name.endswith(FORMATS["argo"].endings):
+        raise InvalidInput(
+            str(path), "Argo manifests are written only; a finished workflow comes back by `wattflow kube collect`"
+        )
     if name is None:
-        raise InvalidInput(str(path), f"not in a format that wattflow reads ({', '.join(sorted(FORMATS))})")
+        readable = ", ".join(sorted(FORMATS.keys() - {"argo"}))
+        raise InvalidInput(str(path), f"not in a format that wattflow reads ({readable})")
     return name
 
 

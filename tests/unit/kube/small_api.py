@@ -136,6 +136,11 @@ class SmallApi:
             return refusal(404, "NotFound")
         if pod["metadata"]["uid"] != body["metadata"]["uid"] or pod["spec"].get("nodeName"):
             return refusal(409, "Conflict")
+        if (
+            body["metadata"].get("resourceVersion", pod["metadata"]["resourceVersion"])
+            != (pod["metadata"]["resourceVersion"])
+        ):
+            return refusal(409, "Conflict")
         pod["spec"]["nodeName"] = body["target"]["name"]
         pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
         self.put("/api/v1/pods", pod)

@@ -76,3 +76,9 @@ def test_manifests_are_not_read(tmp_path: Path) -> None:
     path.write_text("kind: Workflow\n")
     with pytest.raises(InvalidInput, match="kube collect"):
         traces.load(path, "argo")
+
+
+def test_a_manifest_is_not_read_and_says_how_a_workflow_comes_back(tmp_path: Path) -> None:
+    converted(SMALL, tmp_path)
+    with pytest.raises(InvalidInput, match="wattflow kube collect"):
+        traces.load(tmp_path / "wf.argo.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from wattflow.kube import objects
@@ -163,10 +164,48 @@ def test_a_bound_claim_goes_where_its_volume_is(known: Storage, allowed: list[st
         (storage("Pending"), "not bound"),
         (storage("Lost"), "not there"),
         (Storage(storage().claims), "not there"),
-        (storage(modes=("ReadWriteOncePod",)), "ReadWriteOncePod"),
-        (storage(csi={"driver": "d"}), "kind that is not supported"),
+        (storage(rbd={"image": "i"}), "kind that is not supported"),
     ],
 )
 def test_a_claim_that_we_cannot_serve_is_refused_with_the_reason(known: Storage, why: str) -> None:
     (found,) = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [], (), known)).values()
     assert why in str(found)
+
+
+def csi(count: int | None) -> Storage:
+    """A claim whose volume is a CSI driver's, and node b, to which that may attach so many."""
+    known = storage(csi={"driver": "d", "volumeHandle": "new"})
+    limit = {"name": "d", "allocatable": {"count": count}} if count is not None else {"name": "d"}
+    node_of = msgspec.convert({"metadata": {"name": "b"}, "spec": {"drivers": [limit]}}, objects.CsiNode)
+    other = {"metadata": {"name": "o", "namespace": "default"}, "spec": {"volumeName": "old"}}
+    old = {"metadata": {"name": "old"}, "spec": {"csi": {"driver": "d", "volumeHandle": "old"}}}
+    source = {"persistentVolumeName": "loose"}
+    there = {"metadata": {"name": "va"}, "spec": {"attacher": "d", "nodeName": "b", "source": source}}
+    loose = {"metadata": {"name": "loose"}, "spec": {"csi": {"driver": "d", "volumeHandle": "loose"}}}
+    return Storage.of(
+        [*known.claims.values(), msgspec.convert(other, objects.PersistentVolumeClaim)],
+        [*known.volumes.values(), *(msgspec.convert(one, objects.PersistentVolume) for one in (old, loose))],
+        [node_of],
+        [msgspec.convert(there, objects.VolumeAttachment)],
+    )
+
+
+@pytest.mark.parametrize(("count", "why"), [(None, None), (3, None), (2, "volume limit")])
+def test_a_csi_driver_attaches_no_more_volumes_than_it_may(count: int | None, why: str | None) -> None:
+    """One is used by a pod there, one is attached and used by nobody: the new one is the third."""
+    runs = pod("runs", "b", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "o"}}])
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [runs], (), csi(count)))
+    assert found == {"b": why}
+    if count == 2:
+        unclear = pod("unclear", "b", volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "x"}}])
+        found = feasible(pod(volumes=[CLAIM]), Snapshot.of([node("b")], [unclear], (), csi(count)))
+        assert found == {"b": "volumes that cannot be counted"}
+
+
+def test_a_claim_for_one_pod_alone_waits_until_no_other_uses_it() -> None:
+    known = storage(modes=("ReadWriteOncePod",))
+    runs = pod("runs", "a", volumes=[CLAIM])
+    nodes = [node("a"), node("b")]
+    found = feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [runs], (), known))
+    assert set(found.values()) == {"claim in use by another pod"}
+    assert feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [], (), known))["b"] is None

@@ -8,17 +8,20 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from wattflow.frames.frame import Frame
 from wattflow.frames.toml_file import parse_frame
-from wattflow.kube import process, settings
+from wattflow.kube import objects, process, settings
 from wattflow.kube.access import Access
+from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.client import Client
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import PLACER, Role
 from wattflow.kube.leader import Leader
+from wattflow.kube.scheduler import Scheduler
 
 from .small_api import SmallApi, small_api
 from .test_scheduler_whole import NODES, PODS, node, pod, until, where
@@ -61,7 +64,9 @@ async def frame_of(access: Access, frame: Frame) -> AsyncIterator[list[Any]]:
             parts.append(Broker(client, chosen, frame, leader))
         tasks = [asyncio.create_task(part.run()) for part in parts]
         try:
+            # one that leads and has not taken up the cluster yet would find it full
             await until(lambda: all(part.leader.elected.is_set() for part in parts))
+            await until(lambda: all(part.book.live for part in parts if isinstance(part, Scheduler)))
             yield parts
         finally:
             for task in tasks:
@@ -114,6 +119,22 @@ def test_two_placers_on_the_same_nodes_promise_nothing_twice() -> None:
                     api.delete(PODS, key)
                 await until(lambda: used(api)["n1"] == 4)
                 assert max(used(api).values()) == 4
+
+    asyncio.run(whole())
+
+
+def test_a_pod_that_is_stolen_while_its_binding_is_under_way_is_the_thiefs() -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access), Client(access) as client:
+            prepared(api, 1)
+            read = msgspec.convert(api.put(PODS, pod("p", "1")), objects.Pod)
+            stolen = pod("p", "1")
+            stolen["metadata"]["labels"] = {PLACER: "1"}
+            now = msgspec.convert(api.put(PODS, stolen), objects.Pod)
+            binder = Binder(client, "wattflow", exact=True)
+            assert (await binder.bind(read, "n0", {}))[0] is Bound.FAILED
+            assert where(api) == {"p": ""}
+            assert (await binder.bind(now, "n0", {}))[0] is Bound.DONE
 
     asyncio.run(whole())
 

@@ -11,7 +11,7 @@ pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env
 
-from wattflow.learn import episode, scenarios
+from wattflow.learn import episode, renewing, scenarios
 from wattflow.learn.environment import Episode, SchedulingEnv, SchedulingVectorEnv
 from wattflow.learn.scenarios import Scenario
 from wattflow.live import wanted
@@ -82,6 +82,34 @@ def test_an_episode_that_is_begun_anew_in_compiled_code_is_the_same_again(small:
     used = -sum(first) + 1.0 - judge.penalty(judge.reference)
     assert used == pytest.approx(1.0, abs=0.02)
     assert first[-1] > -1.0
+
+
+def test_to_play_is_to_step_by_the_first_row(small: Scenario) -> None:
+    stepped, played = (SchedulingVectorEnv(lambda _: small, 3) for _ in range(2))
+    stepped.reset(seed=7)
+    played.reset(seed=7)
+    total, ends = np.zeros(3), np.zeros(3, np.int64)
+    for _ in range(600):
+        seen, reward, ended, _, info = stepped.step(np.zeros(3, np.int64))
+        total += reward
+        ends += ended
+    other, sums, ended, mask = played.play(600)
+    assert ends.min() >= 1 and np.array_equal(ends, ended)
+    assert sums == pytest.approx(total)
+    assert np.array_equal(mask["action_mask"], info["action_mask"])
+    for i, shown in enumerate(stepped.shown.tolist()):
+        assert np.array_equal(seen[i, :shown], other[i, :shown])
+
+
+def test_a_new_beginning_brings_back_all_that_an_episode_changes(small: Scenario) -> None:
+    one = Episode(small, 3, joint=False)
+    nothing = np.zeros((0, episode.WIDTH), np.float32)
+    shown = one.step(wanted.NONE, nothing)
+    while shown > 0:
+        shown = one.step(shown - 1, nothing)
+    state, _ = one.judge.trial.beginning
+    for name in renewing.FIXED:
+        assert np.array_equal(getattr(one.state, name), getattr(state, name)), name
 
 
 def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:

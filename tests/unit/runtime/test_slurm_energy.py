@@ -39,3 +39,10 @@ def test_accounting_without_an_energy_plugin_gives_nothing() -> None:
     sacct = Sacct((0, "COMPLETED|0\n"))
     assert asyncio.run(SlurmEnergy(sacct, 0.0).of_job("1", 1, 1.0)) is None
     assert sacct.asked == TRIES
+
+
+def test_the_joules_of_a_batch_step_are_found_where_the_job_has_none() -> None:
+    """As Slurm 22.05 answers for a job of `sbatch`; with steps beside each other the largest is the node's."""
+    sacct = Sacct((0, "COMPLETED|\nRUNNING|\n"), (0, "COMPLETED|\nCOMPLETED|1160\nCOMPLETED|900\n"))
+    found = asyncio.run(SlurmEnergy(sacct, 0.0).of_job("1", 1, 0.5))
+    assert found is not None and found.energy.energy_j == 580.0 and sacct.asked == 2

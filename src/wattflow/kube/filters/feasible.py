@@ -18,7 +18,9 @@ class Question:
     counts: interpod.Counts
     spreads: list[spread.Spread]
     gpu: gpus.Wish | None
-    volumes: tuple[objects.PersistentVolume, ...]
+    reach: tuple[objects.PersistentVolume, ...]
+    storage: volumes.Storage | None
+    claim_taken: bool
 
     @classmethod
     def of(cls, pod: objects.Pod, cluster: snapshot.Snapshot) -> Question:
@@ -31,6 +33,8 @@ class Question:
             spread.spreads(pod, cluster),
             gpus.wish(pod),
             volumes.reach(pod, cluster.storage),
+            cluster.storage,
+            volumes.taken(pod, cluster.storage, (one for view in cluster.nodes.values() for one in view.pods.values())),
         )
 
 
@@ -74,9 +78,14 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
         return "host ports"
     if asked.gpu is not None and gpus.place(view.node, view.gpus, asked.gpu) is None:
         return "GPU shares"
-    reason = volumes.why_not(asked.volumes, view.labels) if asked.volumes else None
-    if reason is not None:
-        return reason
+    if asked.claim_taken:
+        return "claim in use by another pod"
+    if asked.reach:
+        name, pods = view.node.metadata.name, view.pods.values()
+        reason = volumes.why_not(asked.reach, view.labels)
+        reason = reason or volumes.over_limit(asked.reach, name, pods, asked.storage)
+        if reason is not None:
+            return reason
     return spread.why_not(view.labels, asked.spreads) or interpod.why_not(asked.pod, view.labels, asked.counts)
 
 

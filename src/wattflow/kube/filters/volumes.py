@@ -1,12 +1,13 @@
 """Volumes: which kinds need nothing from the scheduler, where a claim's volume can be reached, and what is refused.
 
-A claim that is bound already goes where its volume's node affinity and zone labels allow. A claim that nobody has bound
-is waited for: this scheduler chooses no volumes. What would need counting that is not done here (attachments by CSI
-drivers, claims for one pod alone) is refused with an event rather than ignored.
+A claim that is bound already goes where its volume's node affinity and zone labels allow, and where its CSI driver may
+attach one more; one for a single pod waits until no other pod uses it. A claim that nobody has bound is waited for:
+this scheduler chooses no volumes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +18,9 @@ PLAIN = frozenset({
     "emptyDir", "hostPath", "configMap", "secret", "projected", "downwardAPI", "nfs", "image", "gitRepo",
 })  # fmt: skip
 """Kinds that exist on every node alike."""
-CLAIM = "persistentVolumeClaim"
+CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
+Handle = tuple[str, str]
+"""A CSI driver and its own name of a volume."""
 _BOUND = "pv.kubernetes.io/bind-completed"
 _OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONES = {
@@ -30,17 +33,52 @@ _ZONES = {
 
 @dataclass(slots=True)
 class Storage:
-    """Claims by namespace and name, and volumes by name."""
+    """Claims by namespace and name, and volumes, CSI's nodes and attachments by name."""
 
     claims: dict[str, objects.PersistentVolumeClaim] = field(default_factory=dict)
     volumes: dict[str, objects.PersistentVolume] = field(default_factory=dict)
+    drivers: dict[str, objects.CsiNode] = field(default_factory=dict)
+    attachments: dict[str, objects.VolumeAttachment] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, claims: Iterable[objects.PersistentVolumeClaim], volumes: Iterable[objects.PersistentVolume]
+        cls,
+        claims: Iterable[objects.PersistentVolumeClaim],
+        volumes: Iterable[objects.PersistentVolume],
+        drivers: Iterable[objects.CsiNode] = (),
+        attachments: Iterable[objects.VolumeAttachment] = (),
     ) -> Storage:
-        """These claims and volumes."""
-        return cls({one.key: one for one in claims}, {one.key: one for one in volumes})
+        """These objects."""
+        by_key = ({one.key: one for one in claims}, {one.key: one for one in volumes})
+        return cls(*by_key, {one.key: one for one in drivers}, {one.key: one for one in attachments})
+
+    def limits(self, node: str) -> dict[str, int]:
+        """How many volumes of each driver a node takes, where that is limited."""
+        found = self.drivers[node].spec.drivers if node in self.drivers else []
+        told = ((one.name, one.allocatable.count if one.allocatable is not None else None) for one in found)
+        return {name: count for name, count in told if count is not None}
+
+    def attached(self, node: str) -> set[Handle]:
+        """What is attached to a node, whoever uses it."""
+        there = [one.spec for one in self.attachments.values() if one.spec.node_name == node and one.spec.attacher]
+        found = ((one.attacher, self.volumes.get(one.source.persistent_volume_name)) for one in there)
+        return {
+            (name, one.spec.csi.volume_handle) for name, one in found if one is not None and one.spec.csi is not None
+        }
+
+    def used(self, pods: Iterable[objects.Pod]) -> set[Handle] | None:
+        """CSI volumes of pods that run; None where one has a volume of which we do not know what it attaches."""
+        found: set[Handle] = set()
+        for pod in pods:
+            if any(_kind(volume) not in (*PLAIN, CLAIM, _EPHEMERAL, "csi") for volume in pod.spec.volumes):
+                return None
+            for key in (*claims(pod), *_made(pod)):
+                volume = self.volumes.get(self.claims[key].spec.volume_name) if key in self.claims else None
+                if volume is not None and not volume.spec.known:
+                    return None
+                if volume is not None and volume.spec.csi is not None:
+                    found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+        return found
 
     def against(self, key: str) -> str | None:
         """Why a pod with this claim is not placed at all, or None."""
@@ -54,8 +92,6 @@ class Storage:
             return f"the volume claim {key} is bound to the volume {name!r}, which is not there"
         if not name or _BOUND not in claim.metadata.annotations:
             return f"the volume claim {key} is not bound to a volume; this scheduler waits for that, it binds none"
-        if "ReadWriteOncePod" in claim.spec.access_modes:
-            return f"the volume claim {key} is ReadWriteOncePod, which is not supported by this scheduler"
         return None if self.volumes[name].spec.known else f"the volume {name} is of a kind that is not supported"
 
 
@@ -65,10 +101,20 @@ def claims(pod: objects.Pod) -> list[str]:
     return [f"{pod.metadata.namespace}/{one.claim_name}" for one in found if isinstance(one, objects.VolumeSource)]
 
 
+def _kind(volume: Mapping[str, object]) -> str:
+    return next((key for key in volume if key != "name"), "emptyDir")
+
+
+def _made(pod: objects.Pod) -> list[str]:
+    """Keys of the claims that are made for a pod's generic ephemeral volumes."""
+    names = (volume.get("name") for volume in pod.spec.volumes if _kind(volume) == _EPHEMERAL)
+    return [f"{pod.metadata.namespace}/{pod.metadata.name}-{name}" for name in names]
+
+
 def unsupported(pod: objects.Pod, storage: Storage | None = None) -> str | None:
     """Why this scheduler does not place the pod at all, or None. Without ``storage`` nothing is known of claims."""
     for volume in pod.spec.volumes:
-        kind = next((key for key in volume if key != "name"), "emptyDir")
+        kind = _kind(volume)
         if kind != CLAIM and kind not in PLAIN:
             return f"a volume of kind {kind} is not supported by this scheduler"
     named = claims(pod)
@@ -100,6 +146,32 @@ def why_not(wanted: Iterable[objects.PersistentVolume], labels: Mapping[str, str
         if not _zones_met(volume.metadata.labels, labels):
             return "volume zone"
     return None
+
+
+def taken(pod: objects.Pod, storage: Storage | None, others: Iterable[objects.Pod]) -> bool:
+    """Whether another pod, wherever it is, uses a claim of the pod that is for one pod alone."""
+    known = storage.claims if storage is not None else {}
+    alone = {key for key in claims(pod) if key in known and "ReadWriteOncePod" in known[key].spec.access_modes}
+    return bool(alone) and any(
+        not alone.isdisjoint((*claims(one), *_made(one))) for one in others if one.metadata.uid != pod.metadata.uid
+    )
+
+
+def over_limit(
+    wanted: Iterable[objects.PersistentVolume], node: str, pods: Iterable[objects.Pod], storage: Storage | None
+) -> str | None:
+    """The reason against a node to which a CSI driver would have to attach too many volumes, or None."""
+    new = {(one.spec.csi.driver, one.spec.csi.volume_handle) for one in wanted if one.spec.csi is not None}
+    limits = storage.limits(node) if new and storage is not None else {}
+    if not limits or storage is None:
+        return None
+    used = storage.used(pods)
+    if used is None:
+        return "volumes that cannot be counted"
+    held = Counter(driver for driver, _ in used | storage.attached(node))
+    more = Counter(driver for driver, _ in new - used)
+    over = any(held[driver] + count > limits.get(driver, held[driver] + count) for driver, count in more.items())
+    return "volume limit" if over else None
 
 
 def _terms_met(selector: objects.NodeSelector, labels: Mapping[str, str]) -> bool:

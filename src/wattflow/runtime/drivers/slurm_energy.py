@@ -45,16 +45,19 @@ class SlurmEnergy:
         return None
 
     async def _consumed_j(self, job: str) -> float | None:
+        """Of the job's row and those of its steps the largest: Slurm 22.05 leaves the job's own empty where it has a
+        batch step only, and steps that ran at the same time count the same node."""
         try:
-            code, out = await self._run("sacct", "-n", "-P", "-X", "-j", job, "-o", "State,ConsumedEnergyRaw")
+            code, out = await self._run("sacct", "-n", "-P", "-j", job, "-o", "State,ConsumedEnergyRaw")
         except OSError:
             code, out = 127, "there is no sacct"
         if code != 0:
             log.info("no energy from Slurm's accounting: %s", out.strip()[:200])
             self.there = False
             return None
-        state, _, joules = out.strip().partition("|")
-        if not joules.strip().isdecimal() or state.startswith(("RUNNING", "PENDING")):
+        rows = [row.partition("|")[::2] for row in out.split("\n") if row]
+        joules = [float(told) for _, told in rows if told.strip().isdecimal()]
+        if not joules or any(state.startswith(("RUNNING", "PENDING")) for state, _ in rows):
             return None
         self.there = True
-        return float(joules) or None
+        return max(joules) or None
