@@ -36,7 +36,7 @@ from wattflow.sim.simulate import Simulation
 GIB = 1 << 30
 LINES: list[str] = []
 Item = TypeVar("Item")
-BUDGET_S = {"look_ahead": 180.0, "gap": 90.0, "worst_case": 90.0}
+BUDGET_S = {"look_ahead": 180.0, "gap": 150.0, "worst_case": 150.0}
 """Most seconds of parts that could go on for long; all parts together have 15 minutes."""
 
 
