@@ -135,7 +135,7 @@ def environment_speed(seconds: float, count: int = 64) -> None:
             shown.append(float(env.shown.mean()))
             return 100 * count
 
-        step(), play()
+        env.play(300)  # into the middle of the streams: they are busiest there
         told = f"{count} streams, {{:.1f}} places shown on average" + ("" if priced else ", none priced")
         for name, turn, goal in (
             (kind, step if features else play, 1e5 if features else 5e5),
