@@ -41,7 +41,8 @@ from wattflow.sim.world import RUNS
 
 Floats = NDArray[np.float64]
 LEARNT = 2
-"""Workflows without whose end a look back says nothing."""
+"""Workflows without whose end a look back says nothing: until then the reference stays. (Members that were chosen
+before were what cost most, on seeds on which no threshold had been chosen.)"""
 WORSE = 0.005
 """A member that would have taken so much more than the reference until now is given up."""
 
@@ -154,7 +155,7 @@ class Foresight(Trial):
     def _borne_out(self, present: int, wanted: Sequence[int], left: Floats) -> int:
         """The first of those wanted that looking back bears out; the reference where it would have been better."""
         if self._ended() < LEARNT or (present == 0 and not wanted):
-            return next(iter(wanted), present)
+            return present
         reference = self.hindsight(0, left)
         mine = reference if present == 0 else self.hindsight(present, left)
         if not _no_worse(mine, reference):

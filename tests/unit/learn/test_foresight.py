@@ -26,13 +26,19 @@ def test_looking_ahead_with_one_member_changes_nothing(small: Scenario) -> None:
     assert look.run() == plain
 
 
-def test_a_member_that_saves_nothing_is_never_used_and_a_better_one_is(small: Scenario) -> None:
+def test_a_member_that_saves_nothing_is_never_used_and_a_better_one_is(
+    small: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workload = small.draw(4)
     slow = FLAGSHIP.with_params(sleep=1e6)
     look = Foresight(workload, small.cluster, [FLAGSHIP, slow], 4, small.options, draws=1)
     look.run()
     assert look.used[1] == 0
     other = Foresight(workload, small.cluster, [slow, FLAGSHIP], 4, small.options, draws=1)
+    monkeypatch.setattr(foresight, "LEARNT", 10**6)
+    other.run()
+    assert other.used[1] == 0  # nothing to look back on
+    monkeypatch.setattr(foresight, "LEARNT", 0)
     found = other.run()
     assert other.used[1] > 0
     assert found.energy_j < Trial(workload, small.cluster, slow, 4, small.options).run().energy_j
