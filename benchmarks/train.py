@@ -136,7 +136,7 @@ def ship(out: Path) -> None:
 def main() -> None:
     began = time.time()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wall", type=float, default=75.0, help="minutes in all")
+    parser.add_argument("--wall", type=float, default=55.0, help="minutes in all")
     parser.add_argument("--folds", default="0,1,2,3,-1")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--workers", type=int, default=2)

@@ -1,5 +1,5 @@
 .PHONY: train bench-learned
-TRAIN_MINUTES ?= 75
+TRAIN_MINUTES ?= 55
 train: $(BIN)/.dev ## Train the learned policy from scratch: four folds, then all applications; prints the time taken
 	$(RUN) benchmarks/train.py --wall $(TRAIN_MINUTES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,7 @@ def describe(
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run
     from wattflow.lab.show.describe import describe_workload, description_table
+    from wattflow.model.errors import InvalidInput
     from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out, force)
@@ -44,7 +46,13 @@ def describe(
     if Path(workflow).is_file() and is_run(workflow):
         _describe_run(workflow, form, out)
         return
-    source = source_of(workflow)
+    try:
+        source = source_of(workflow)
+    except InvalidInput as error:
+        if Path(workflow).exists() or not _server_here():
+            raise
+        what = f"{error.problems[0]}; and this machine's server knows no such workflow or task"
+        raise InvalidInput(workflow, what) from None
     workload = source.draw(seed) if isinstance(source, Recipe) else source
     rows = describe_workload(workload)
     if form is o.Form.table:
@@ -57,11 +65,7 @@ def describe(
 
 def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     """A workflow or task of this machine's server, where it knows one of this name."""
-    import os
-
-    home = os.environ.get("WATTFLOW_HOME")
-    state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
-    if Path(name).exists() or ":" in name or not (state / "server.json").exists():
+    if Path(name).exists() or ":" in name or not _server_here():
         return False
     from wattflow.cli.live import connect, show
     from wattflow.runtime.home import NotRunning
@@ -85,6 +89,13 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     if len(attempts) > MOST_SHOWN:
         remark(f"{len(attempts) - MOST_SHOWN} more attempts; `-o json` has all")
     return True
+
+
+def _server_here() -> bool:
+    """Whether a server was started in this user's folder; asking for more would load the runtime."""
+    home = os.environ.get("WATTFLOW_HOME")
+    state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
+    return (state / "server.json").exists()
 
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -54,8 +54,12 @@ def _taken_by(state, ask, shape, node, threads):
 @inner
 def _taken_anywhere(state, ask, shape, threads):
     """The same of any node."""
+    needs = ask.needs[shape]
     for at in range(state.counts[0].active_n):
-        if _taken_by(state, ask, shape, state.groups[state.active_groups[at]].node, threads):
+        group = state.groups[state.active_groups[at]]
+        if needs.plain == ONE and (group.free_u < needs.need_u or group.free_mem < needs.memory):
+            continue
+        if _taken_by(state, ask, shape, group.node, threads):
             return True
     return False
 

@@ -57,11 +57,18 @@ def _place_rows(state, ask, task, variant, found, n):
     identity = structure.task_id(state, task)
     origin = state.variants[variant].origin
     kept = min(found, shown.size - n)
-    if kept < found:
-        ask.ask[0].lost += found - kept
-    for c in range(kept):
+    at = 0
+    for c in range(found):
+        r = n + at
+        if at >= kept:
+            # Without a row of its own; one that is cheaper than all others takes the last.
+            ask.ask[0].lost += 1
+            r = shown.size - 1
+            if not _is_cheapest(state, ask, task, c):
+                continue
+        at += 1
         node = candidates[c].node
-        row = shown[n + c]
+        row = shown[r]
         row.cost = cost[c]
         row.task = identity
         row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
@@ -73,6 +80,33 @@ def _place_rows(state, ask, task, variant, found, n):
         row.node_row = node
         row.task_row = task
     return n + kept
+
+
+@inner
+def _is_cheapest(state, ask, task, c):
+    """Whether a candidate goes before all rows, which are full, as `_cheaper` has it."""
+    cost = state.cost[c]
+    place = state.candidates[c]
+    rule = state.shapes[state.tasks[task].form].constraint
+    for r in range(ask.rows.size):
+        row = ask.rows[r]
+        if row.cost < cost:
+            return False
+        if row.cost > cost:
+            continue
+        liked = 0
+        if state.rules[0].wishes == 1:
+            liked = tallies.level(state, rule, place.node) - _level(state, row)
+        if liked > 0 or (liked == 0 and place.node > row.node_row):
+            return False
+        if liked == 0 and place.node == row.node_row and place.device >= row.device:
+            return False
+    return True
+
+
+@inner
+def _level(state, row):
+    return tallies.level(state, state.shapes[state.tasks[row.task_row].form].constraint, row.node_row)
 
 
 @inner
@@ -89,11 +123,6 @@ def _cheaper(state, ask, a, b):
     if first.node_row != second.node_row:
         return first.node_row < second.node_row
     return first.device < second.device
-
-
-@inner
-def _level(state, row):
-    return tallies.level(state, state.shapes[state.tasks[row.task_row].form].constraint, row.node_row)
 
 
 @inner

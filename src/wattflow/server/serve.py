@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from wattflow.files.whole import write_text
@@ -109,7 +110,9 @@ def serve(
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    # Only the main thread may say what a signal does; a server in another one is ended by `shut_down`.
+    meant = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, lambda *_: None) for number in meant}
     try:
         server.run(sockets=[listener])
     finally:

@@ -37,8 +37,8 @@ def plain(placements: list[Placement]) -> list[tuple[int, int, int, int, int]]:
     return [(p.tag, p.part, p.node, p.variant, p.devices) for p in placements]
 
 
-def by_argmin(engine: Engine, now_s: float) -> list[Placement]:
-    hand = engine.by_hand()
+def by_argmin(engine: Engine, now_s: float, most: int = 256) -> list[Placement]:
+    hand = engine.by_hand(rows=most)
     hand.open(now_s)
     task, rows = hand.wanted()
     while task >= 0:
@@ -46,6 +46,13 @@ def by_argmin(engine: Engine, now_s: float) -> list[Placement]:
         assert best == 0
         task, rows = hand.wanted(best if np.isfinite(rows["cost"][best]) else NONE)
     return list(hand.close().placements)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_argmin_equals_step_where_few_of_many_places_are_shown(policy: str) -> None:
+    stepped, chosen = filled(policy, 7), filled(policy, 7)
+    for now in range(3):
+        assert plain(by_argmin(chosen, float(now), most=2)) == plain(list(stepped.step(float(now)).placements))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
