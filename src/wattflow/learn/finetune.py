@@ -73,8 +73,9 @@ class Verdict:
         return self.saved + SURE * self.error < 0.0 or waits or self.missed > 0
 
     def __str__(self) -> str:
+        error = f"± {100 * self.error:.2f}" if math.isfinite(self.error) else "of one block, too few to be sure"
         return (
-            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved (± {100 * self.error:.2f}), response "
+            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved ({error}), response "
             f"{100 * math.expm1(self.slower):+.2f} %, {self.missed} newly late, {self.tests} paired runs"
         )
 

@@ -127,6 +127,7 @@ def test_draws_of_one_block_are_no_tests_of_their_own() -> None:
     mean, error = finetune.over_blocks([7, 7, 7], [0.1, 0.1, 0.1])
     assert mean == pytest.approx(0.1) and error == np.inf
     assert not Verdict(mean, error, 0.0, 0, 3, np.inf).promoted
+    assert "too few to be sure" in str(Verdict(mean, error, 0.0, 0, 3, np.inf))
     assert not Verdict(-mean, error, 0.5, 0, 3, np.inf).alarm
 
 
