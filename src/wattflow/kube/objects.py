@@ -319,7 +319,7 @@ class CsiDriver(Object):
 
 
 class CsiNodeSpec(Object):
-    drivers: list[CsiDriver] = []
+    drivers: list[CsiDriver] | None = None  # the API says null where a node has none
 
 
 class CsiNode(Object):

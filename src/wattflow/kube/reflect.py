@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import aiohttp
+import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.client import ApiError, Client, Expired, uncollected
@@ -40,7 +41,7 @@ Receiver = Callable[[str, K], None]
 
 @dataclass(slots=True)
 class Mirror(Generic[K]):
-    """One collection. ``items`` is the copy, ``synced`` is set after the first list."""
+    """One collection. ``items`` is the copy, ``synced`` is set after the first list, ``told`` by the first news."""
 
     client: Client
     path: str
@@ -50,6 +51,7 @@ class Mirror(Generic[K]):
     after_batch: Callable[[], None] = lambda: None
     items: dict[str, K] = field(default_factory=dict)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
+    told: asyncio.Event = field(default_factory=asyncio.Event)
     heard_s: float = field(default_factory=time.monotonic)
     relists: int = 0
     version: str = ""
@@ -75,7 +77,8 @@ class Mirror(Generic[K]):
             except Expired:
                 self.version = ""
                 log.info("%s: version expired, listing anew", self.path)
-            except (aiohttp.ClientError, TimeoutError, ApiError, OSError) as error:
+            except (aiohttp.ClientError, TimeoutError, ApiError, OSError, msgspec.MsgspecError) as error:
+                # What cannot be read does not end the scheduler: it is told, and asked for again.
                 if isinstance(error, ApiError) and error.code in (401, 403, 404):
                     log.error("%s: %s", self.path, error)
                 else:
@@ -117,6 +120,7 @@ class Mirror(Generic[K]):
                 if change.item is not None:
                     self._apply(change.kind, change.item)
             self.after_batch()
+            self.told.set()
 
     def _apply(self, kind: str, item: K) -> None:
         key = item.key

@@ -15,7 +15,6 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 import numpy as np
 
 from wattflow.live.engine import Engine
-from wattflow.live.places import open_flows
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import rehearsal
@@ -48,32 +47,41 @@ class Rehearsing:
         self._executor = executor
         self._answer: Future[str] | None = None
         self._told = registry.load(policy)
-        self._seen: set[int] = set()
-        self._recent: dict[int, Workload] = {}
+        self._seen: dict[int, int] = {}  # row of a workflow -> the generation of it that was counted last
+        self._arrived = 0
+        self._recent: dict[tuple[int, int], Workload] = {}
         self._next = 1
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         """After a step: the policy to use from the next step on, if a rehearsal has found one."""
         if self._answer is not None:
             return self._answered(engine)
-        flows = open_flows(engine.state)[0]
-        if not self._seen.issuperset(flows):
-            self._seen.update(flows)
-            self._remember(engine, flows[-rehearsal.RECENT :])
-        if len(self._seen) < self._next or sum(map(len, self._recent.values())) < rehearsal.LEAST:
+        self._look(engine)
+        if self._arrived < self._next or sum(map(len, self._recent.values())) < rehearsal.LEAST:
             return None
-        self._next = rehearsal.next_at(self._told, len(self._seen))
+        self._next = rehearsal.next_at(self._told, self._arrived)
         self._answer = self._process().submit(chosen_dials, self.policy, list(self._recent.values()), engine.cluster)
         return None
 
-    def _remember(self, engine: Engine, flows: Sequence[int]) -> None:
+    def _look(self, engine: Engine) -> None:
+        """Count who has arrived since the last look. Rows of ended workflows come again, with another generation."""
+        rows = engine.state.workflows
+        flows = sorted((np.flatnonzero(rows.open[1:] > 0) + 1).tolist(), key=lambda row: float(rows.submit[row]))
+        ids = [(row, int(rows.generation[row])) for row in flows]
+        new = [one for one in ids if self._seen.get(one[0]) != one[1]]
+        if new:
+            self._seen.update(new)
+            self._arrived += len(new)
+            self._remember(engine, ids[-rehearsal.RECENT :])
+
+    def _remember(self, engine: Engine, ids: Sequence[tuple[int, int]]) -> None:
         """The last workflows, those that are open as they are known by now."""
-        for flow in flows:
-            self._recent.pop(flow, None)
-            for one in known_workflows(engine, [flow]):
-                self._recent[flow] = one
-        for flow in list(self._recent)[: -rehearsal.RECENT]:
-            del self._recent[flow]
+        for one in ids:
+            self._recent.pop(one, None)
+            for known in known_workflows(engine, [one[0]]):
+                self._recent[one] = known
+        for one in list(self._recent)[: -rehearsal.RECENT]:
+            del self._recent[one]
 
     def _answered(self, engine: Engine) -> Policy | None:
         assert self._answer is not None

@@ -9,6 +9,7 @@ import pytest
 
 from wattflow.kube import access, objects
 from wattflow.kube.client import ApiError, Client, Expired, changes, events_of
+from wattflow.kube.filters import volumes
 from wattflow.kube.leader import Leader
 from wattflow.kube.limits import Bucket
 from wattflow.kube.reflect import Mirror
@@ -54,6 +55,37 @@ def test_lists_watches_and_goes_on_after_cuts_and_410() -> None:
             await until(lambda: mirror.relists == 2)
             await until(lambda: ("DELETED", "a") in seen and ("ADDED", "c") in seen)
             assert set(mirror.items) == {"d/b", "d/c"}
+            task.cancel()
+
+    asyncio.run(run())
+
+
+def test_nodes_without_csi_drivers_are_read() -> None:
+    """Every kubelet makes a CSINode, and where no driver is there the API says null."""
+    path = "/apis/storage.k8s.io/v1/csinodes"
+
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(path, {"metadata": {"name": "a", "uid": "a"}, "spec": {"drivers": None}})
+            mirror = Mirror(client, path, objects.CsiNode, lambda kind, node: None)
+            await mirror.relist()
+            (found,) = mirror.items.values()
+            assert found.spec.drivers is None
+            assert volumes.Storage.of((), (), [found]).limits("a") == {}
+
+    asyncio.run(run())
+
+
+def test_what_cannot_be_read_does_not_end_the_follower() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(PODS, raw("bad") | {"spec": {"containers": 7}})
+            mirror = Mirror(client, PODS, objects.Pod, lambda kind, pod: None)
+            task = asyncio.create_task(mirror.run())
+            await asyncio.sleep(0.2)
+            assert not task.done() and not mirror.synced.is_set()
+            api.put(PODS, raw("bad"))
+            await asyncio.wait_for(mirror.synced.wait(), 10)
             task.cancel()
 
     asyncio.run(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from wattflow import generate
@@ -81,6 +82,35 @@ def test_it_is_held_again_when_twice_as_many_have_been_seen(engine: Engine) -> N
         put(engine, MONTAGE)
         engine.step(float(number))
     assert shown == [5, 6]
+
+
+def test_workflows_one_after_another_are_counted_though_their_rows_come_again(engine: Engine) -> None:
+    shown: list[list[float]] = []
+
+    class Asked(ThreadPoolExecutor):
+        def submit(self, work: object, policy: str, known: list[Workload], cluster: object) -> Future[str]:  # type: ignore[override]
+            shown.append([float(one.runtime_s[0]) for one in known])
+            answer: Future[str] = Future()
+            answer.set_result(engine.policy.name)
+            return answer
+
+    twin, shape = Rehearsing("rehearsed:load=0.3", Asked(1)), engine.shape((Variant(cores=1),))
+    rows = set()
+    for number in range(4):
+        flow = engine.workflow()
+        for _ in range(6):
+            engine.put(Kind.TASK, shape, workflow=flow, estimate_s=number + 1.0)
+        placements = engine.step(10.0 * number).placements
+        assert [twin.consider(engine, 10.0 * number) for _ in range(2)] == [None, None]
+        rows |= set(np.flatnonzero(engine.state.workflows.open).tolist())
+        engine.put(Kind.SEAL, flow)
+        for placement in placements:
+            engine.put(Kind.STARTED, placement.attempt)
+            engine.put(Kind.FINISHED, placement.attempt)
+        engine.step(10.0 * number + 1)
+        assert not engine.state.workflows.open.any()
+    assert len(rows) == 1, "the case does not ask enough"
+    assert shown == [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0, 4.0]]
 
 
 def test_a_busy_process_holds_nothing_up(engine: Engine) -> None:

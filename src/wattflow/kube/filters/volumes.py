@@ -54,7 +54,7 @@ class Storage:
 
     def limits(self, node: str) -> dict[str, int]:
         """How many volumes of each driver a node takes, where that is limited."""
-        found = self.drivers[node].spec.drivers if node in self.drivers else []
+        found = (self.drivers[node].spec.drivers or []) if node in self.drivers else []
         told = ((one.name, one.allocatable.count if one.allocatable is not None else None) for one in found)
         return {name: count for name, count in told if count is not None}
 
@@ -120,7 +120,8 @@ def unsupported(pod: objects.Pod, storage: Storage | None = None) -> str | None:
     named = claims(pod)
     if named and storage is None:
         return (
-            "it has volume claims, and persistentvolumeclaims and persistentvolumes are not read yet (see deploy/base)"
+            "it has volume claims, and persistentvolumeclaims, persistentvolumes, csinodes and volumeattachments "
+            "are not read yet (rights: deploy/base)"
         )
     found = (storage.against(key) for key in named) if storage is not None else ()
     reason = next((one for one in found if one is not None), None)
