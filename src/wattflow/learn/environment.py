@@ -218,6 +218,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._joules[:] = 0.0
         self.shown[:] = 0
         self._mask[:] = False
+        self._out[:] = 0.0
         self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
         return self._out, {"action_mask": self._mask}
 
@@ -280,6 +281,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             self.shown[i] = one.step(wanted.NONE, self._out[i])
         self._joules[i] = one.joules[0]
         self._mask[i] = np.arange(self._rows) < self.shown[i]
+        self._out[i, self.shown[i] :] = 0.0
         self._addresses()
         return reward
 

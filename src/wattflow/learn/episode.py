@@ -196,7 +196,7 @@ def step_many(
 
     What is beyond an episode's rows takes the first. ``left`` are the decisions that each is to make, by its first row
     from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
-    ``ended`` how many episodes ended, and ``mask`` tells which rows there are.
+    ``ended`` how many episodes ended, and ``mask`` tells which rows there are; ``out`` is 0 beyond them.
     """
     rows = mask.shape[1]
     for i in range(places.shape[1]):
@@ -220,6 +220,9 @@ def step_many(
         shown[i] = n
         if n > 0 and out.shape[1] > 0:
             describe(own, desk, min(n, out.shape[1]), out[i])
+            for r in range(n, min(was, out.shape[1])):
+                for j in range(WIDTH):
+                    out[i, r, j] = 0.0
         if n != was:
             for r in range(rows):
                 mask[i, r] = r < n

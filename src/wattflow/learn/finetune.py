@@ -4,7 +4,8 @@ The twin is the cluster as it is told now (profiles refitted, nodes as they are)
 blocks before the last ones are trained on, beside a replay of older scenarios, so that what is rare of late is not
 forgotten. The last blocks are kept for the **shadow test**: weights in use and candidate on the same work under the
 same draws of errors; a candidate is promoted only if it saves joules for sure and nobody waits longer for it. Until
-then, and after an alarm, the weights in use stay.
+then, and after an alarm, the weights in use stay. Draws of a block share its work, so a block counts once, by the mean
+of its draws; one block alone says nothing for sure, and nothing is promoted by it.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ class Verdict:
     """Of a shadow test.
 
     Attributes:
-        saved: Mean share of joules that the candidate saves beside the weights in use (logarithm), and its error.
+        saved: Mean share of joules that the candidate saves beside the weights in use (logarithm), and its error over
+            blocks: inf where there is one.
         slower: Mean logarithm of its response over theirs.
         missed: Workflows late only with the candidate.
         tests: Pairs of runs.
+        slower_error: Of ``slower``, over blocks.
     """
 
     saved: float
@@ -54,6 +57,7 @@ class Verdict:
     slower: float
     missed: int
     tests: int
+    slower_error: float = 0.0
 
     @property
     def promoted(self) -> bool:
@@ -61,12 +65,17 @@ class Verdict:
 
     @property
     def alarm(self) -> bool:
-        """Whether weights that are in use should go: more joules for sure, or people wait."""
-        return self.saved + SURE * self.error < 0.0 or self.slower > math.log1p(WAIT)
+        """Whether weights that are in use should go: more joules or longer waits for sure, or somebody newly late.
+
+        What was promoted at just the wait that is allowed does not go for a little more of it.
+        """
+        waits = self.slower - SURE * self.slower_error > math.log1p(WAIT)
+        return self.saved + SURE * self.error < 0.0 or waits or self.missed > 0
 
     def __str__(self) -> str:
+        error = f"± {100 * self.error:.2f}" if math.isfinite(self.error) else "of one block, too few to be sure"
         return (
-            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved (± {100 * self.error:.2f}), response "
+            f"{100 * -math.expm1(-self.saved):+.2f} % joules saved ({error}), response "
             f"{100 * math.expm1(self.slower):+.2f} %, {self.missed} newly late, {self.tests} paired runs"
         )
 
@@ -74,10 +83,20 @@ class Verdict:
 def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdict:
     """Both weights on the same work."""
     pairs = [(one.trial.run(present), one.trial.run(candidate)) for one in judges]
-    saved = np.array([math.log(a.energy_j / b.energy_j) for a, b in pairs])
-    slower = float(np.mean([math.log(max(1e-9, b.mean_s) / max(1e-9, a.mean_s)) for a, b in pairs]))
-    error = float(saved.std(ddof=1)) / math.sqrt(len(saved)) if len(saved) > 1 else math.inf
-    return Verdict(float(saved.mean()), error, slower, sum(len(b.missed - a.missed) for a, b in pairs), len(pairs))
+    block = [id(one.scenario) for one in judges]
+    saved, error = over_blocks(block, [math.log(a.energy_j / b.energy_j) for a, b in pairs])
+    waits = [math.log(max(1e-9, b.mean_s) / max(1e-9, a.mean_s)) for a, b in pairs]
+    slower, slower_error = over_blocks(block, waits)
+    missed = sum(len(b.missed - a.missed) for a, b in pairs)
+    return Verdict(saved, error, slower, missed, len(pairs), slower_error)
+
+
+def over_blocks(block: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
+    """Mean of the blocks' means, and its standard error: inf where there is one block."""
+    found = np.asarray(values, np.float64)
+    means = np.array([found[np.asarray(block) == one].mean() for one in dict.fromkeys(block)])
+    error = float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+    return float(means.mean()), error
 
 
 def tested(blocks: Sequence[Recorded], draws: int = DRAWS) -> list[Judge]:

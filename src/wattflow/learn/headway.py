@@ -3,8 +3,9 @@
 Ours are the learned policy, the rehearsed one told the usual load, and the rehearsed one told that what has arrived is
 all there is (``load`` = 0), as it is of a batch: no policy is told of a workflow before it arrives. Annealing knows the
 whole stream and its true runtimes; the policies get the truth as estimates too, so that what is left between them is
-foresight and search. Limits are the portfolio's makespan and its own joules: annealing may not end later than the
-portfolio does.
+foresight and search. Annealing may not end later than the portfolio does, so neither may ours: one that does counts as
+having saved nothing. Where one of ours found fewer joules in time than annealing, these are the best there are: nobody
+closes more than the whole gap.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ from dataclasses import dataclass, replace
 
 from wattflow.learn import evaluate, portfolio, streams
 from wattflow.learn.evaluate import OURS, REHEARSED, Place, Plan
+from wattflow.learn.portfolio import Result
 from wattflow.plan import annealing
 from wattflow.policy.base import Policy
 
 TASKS = 60
 """Of a stream here: annealing takes time by tasks."""
 BATCH = "rehearsed_batch"
+LATER = 1.000001
+"""Times the portfolio's makespan: the same slack that annealing has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """Joules in one scenario, ours by policy; ``best_j`` is inf where annealing found no schedule in time."""
+    """Joules in one scenario, ours by policy as they count; ``best_j`` is inf where annealing found nothing in time.
+
+    ``later`` names those of ours that ended later than the portfolio.
+    """
 
     place: Place
     portfolio_j: float
     best_j: float
     ours_j: Mapping[str, float]
+    later: frozenset[str] = frozenset()
 
     @property
     def gap(self) -> float:
@@ -58,9 +66,16 @@ def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) 
         scenario = replace(scenario, stream=replace(scenario.stream, workflows=max(2, int(TASKS / each))))
         workload, cluster = scenario.draw(seed), scenario.cluster
         theirs = portfolio.measure(workload, cluster, evaluate.opponent(place.load, place.fold), seed)
-        mine = {name: portfolio.measure(workload, cluster, one, seed).energy_j for name, one in ours(place).items()}
+        mine = {name: portfolio.measure(workload, cluster, one, seed) for name, one in ours(place).items()}
         best = annealing.anneal(workload, cluster, theirs.makespan_s, evaluations=evaluations, seed=seed)
-        yield Headway(place, theirs.energy_j, min(best.energy_j, theirs.energy_j), mine)
+        yield counted(place, theirs, mine, best.energy_j)
+
+
+def counted(place: Place, theirs: Result, mine: Mapping[str, Result], best_j: float) -> Headway:
+    """All held to the portfolio's makespan: whoever ends later has saved nothing."""
+    later = frozenset(name for name, one in mine.items() if one.makespan_s > LATER * theirs.makespan_s)
+    ours_j = {name: max(one.energy_j, theirs.energy_j if name in later else 0.0) for name, one in mine.items()}
+    return Headway(place, theirs.energy_j, min(best_j, theirs.energy_j, *ours_j.values()), ours_j, later)
 
 
 def summary(found: Sequence[Headway], name: str) -> tuple[float, float]:

@@ -16,17 +16,18 @@ best six of them on two more. The settings (data/learn/rehearsal.json) are those
 applications and clusters (`wattflow.learn.candidates`), four that make nobody wait whatever it costs, and the tuned
 portfolio's for the load. The future is not looked at.
 
-``sure`` above 0 asks for something else: no risk beside the tuned portfolio. Its setting for the load is used, and left
-only after `ENOUGH` workflows, for one that makes nobody wait longer in the mean of the streams, and that in every one
-of them, fines counted in, saves joules: `WORTH` at least, by so many standard errors (3 was chosen on training
-streams).
+``sure`` above 0 asks for something else: less risk beside the tuned portfolio, not none (docs/learned.md has what it
+lost). Its setting for the load is used, and left only after `ENOUGH` workflows, for one that makes nobody wait longer
+in the mean of the streams, and that in every one of them, fines counted in, saves joules: `WORTH` at least, by so many
+standard errors (3 was chosen on training streams).
 
 ``load`` = 0 says that what has arrived is all there is: no streams are drawn, the workflows that are there are
 simulated as they came, at every arrival anew.
 
 About 110 simulations of some hundred tasks each time, some seconds. Same workflows, cluster and dials: same choice.
 Less than `LEAST` tasks say too little and workflows of more than `MOST` take too long: then the dials stay, as they do
-where most estimates or a node's watts are unknown.
+where most estimates or a node's watts are unknown. Those are the flagship's own dials, with ``sure`` too, not the
+portfolio's.
 """
 
 from __future__ import annotations

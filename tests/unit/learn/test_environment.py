@@ -101,6 +101,19 @@ def test_to_play_is_to_step_by_the_first_row(small: Scenario) -> None:
         assert np.array_equal(seen[i, :shown], other[i, :shown])
 
 
+def test_what_is_beyond_the_rows_is_empty(small: Scenario) -> None:
+    many = SchedulingVectorEnv(lambda _: small, 2)
+    seen, _ = many.reset(seed=7)
+    first, fewer, last = seen.copy(), 0, many.shown.copy()
+    for _ in range(300):
+        seen, *_, info = many.step(np.zeros(2, np.int64))
+        fewer += int((many.shown < last).sum())
+        last = many.shown.copy()
+        assert np.array_equal(seen.any(axis=2), info["action_mask"])
+    assert fewer > 0
+    assert np.array_equal(many.reset(seed=7)[0], first)
+
+
 def test_a_new_beginning_brings_back_all_that_an_episode_changes(small: Scenario) -> None:
     one = Episode(small, 3, joint=False)
     nothing = np.zeros((0, episode.WIDTH), np.float32)

@@ -11,6 +11,7 @@ import pytest
 from wattflow.learn import adversary, batch, dialing, fronts, headway, portfolio, regret, streams
 from wattflow.learn.evaluate import Place
 from wattflow.learn.headway import Headway
+from wattflow.learn.portfolio import Result
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.policy import weights
@@ -54,6 +55,26 @@ def test_headway_sums_what_is_closed() -> None:
     assert closed == pytest.approx(0.25)
     assert headway.summary([half, none, unknown], "b") == pytest.approx((0.19, 0.5))
     assert half.gap == pytest.approx(0.19) and half.closed("a") == pytest.approx(10 / 19)
+
+
+def test_whoever_ends_later_than_the_portfolio_has_closed_nothing() -> None:
+    theirs = Result(100.0, 10.0, 10.0, 50.0)
+    found = headway.counted(
+        Place("a", 0, 0.6, "mixed"),
+        theirs,
+        {
+            "in time": replace(theirs, energy_j=75.0, makespan_s=50.00001),
+            "later": replace(theirs, energy_j=60.0, makespan_s=50.001),
+            "dear": replace(theirs, energy_j=120.0, makespan_s=60.0),
+        },
+        best_j=80.0,
+    )
+    assert found.later == {"later", "dear"}
+    assert found.ours_j == {"in time": 75.0, "later": 100.0, "dear": 120.0}
+    # fewer joules than annealing's, and in time: the whole gap and no more
+    assert found.best_j == 75.0
+    assert headway.summary([found], "in time") == pytest.approx((0.25, 1.0))
+    assert headway.summary([found], "later")[1] == pytest.approx(0.0)
 
 
 def test_bounded_slowdown_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,26 @@ def test_the_alarm_needs_a_sure_loss_or_longer_waits() -> None:
     assert not Verdict(-0.01, 0.02, 0.0, 0, 6).alarm
     assert Verdict(-0.03, 0.02, 0.0, 0, 6).alarm
     assert Verdict(0.05, 0.02, 0.04, 0, 6).alarm
+    assert not Verdict(0.05, 0.02, 0.04, 0, 6, slower_error=0.03).alarm  # what was promoted at 2 % does not go at once
+    assert Verdict(0.05, 0.02, 0.0, 1, 6).alarm
+
+
+def test_draws_of_one_block_are_no_tests_of_their_own() -> None:
+    assert finetune.over_blocks([7, 7, 7, 9, 9, 9], [0.1, 0.2, 0.3, 0.0, 0.0, 0.0]) == pytest.approx((0.1, 0.1))
+    mean, error = finetune.over_blocks([7, 7, 7], [0.1, 0.1, 0.1])
+    assert mean == pytest.approx(0.1) and error == np.inf
+    assert not Verdict(mean, error, 0.0, 0, 3, np.inf).promoted
+    assert "too few to be sure" in str(Verdict(mean, error, 0.0, 0, 3, np.inf))
+    assert not Verdict(-mean, error, 0.5, 0, 3, np.inf).alarm
+
+
+def test_one_block_of_the_shadow_test_promotes_nothing(small: Scenario) -> None:
+    (block,) = recorded.blocks("run", small.draw(3), small.cluster, most=1)
+    present, other = weights.current(), np.zeros(weights.SIZE)
+    one = finetune.shadow(present, other, finetune.tested([block], 2))
+    assert one.tests == 2 and one.error == one.slower_error == np.inf and not one.promoted
+    two = finetune.shadow(present, other, finetune.tested([block, replace(block)], 2))
+    assert two.tests == 4 and two.error == two.slower_error == 0.0
 
 
 def test_the_command_writes_a_candidate_with_its_card_and_checks_it_later(tmp_path: Path) -> None:
