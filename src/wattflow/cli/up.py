@@ -29,6 +29,7 @@ START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Files with the numbers of the processes beside the server."""
+_LEARNER = "wattflow.server.learning"
 LEAST_FREE = 64 * 1024
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
@@ -123,6 +124,7 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     keep_s = _duration(keep)
     place.make()
+    _end(place, LEARNER, _LEARNER)  # of a server that was killed
     if learn:
         from wattflow.server.learning import present_policy
 
@@ -161,7 +163,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
     place = home_of(home)
     about = place.server()
     _end(place, AGENT)
-    _end(place, LEARNER)
+    _end(place, LEARNER, _LEARNER)
     if about is None:
         raise InvalidInput(str(place.folder), "no server is running here")
     try:
@@ -222,20 +224,20 @@ def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
 
 
 def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "wattflow.server.learning", "--home", str(place.folder), "--policy", policy,
+    command = [sys.executable, "-m", _LEARNER, "--home", str(place.folder), "--policy", policy,
                "--every", str(every), "--seconds", str(seconds)]  # fmt: skip
     process = _spawn(command, place.folder / "learner.log", more=secret)
     (place.folder / LEARNER).write_text(str(process.pid))
 
 
-def _end(place: Home, file: str) -> None:
+def _end(place: Home, file: str, named: str = "wattflow") -> None:
     """End a process that `up` started, if that process is still it."""
     path = place.folder / file
     try:
         pid = int(path.read_text())
-        if b"wattflow" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if named.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGTERM)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
+    except (FileNotFoundError, ValueError, ProcessLookupError, PermissionError):
         pass
     path.unlink(missing_ok=True)
 

@@ -20,6 +20,7 @@ from typing import Protocol, runtime_checkable
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
+from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Unfit
@@ -96,6 +97,7 @@ class Agent:
         self.node, self.boot = node, uuid.uuid4().hex
         self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
         self._folder, self._on_sleep = folder, on_sleep
+        self._away = Away(log, "the server")
         self._clock, self._load = Clock(), load or LoadReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
@@ -186,9 +188,10 @@ class Agent:
             if orders.announce:
                 await self._transport.announce(self.node, self.boot)
         except Unreachable as error:
-            log.warning("%s; trying again", error)
+            self._away.failed(error)
             await asyncio.sleep(0.2)
             return False
+        self._away.answered()
         for lease in orders.leases:
             self._take(lease)
         for fence in orders.stop:
@@ -211,9 +214,10 @@ class Agent:
         while True:
             try:
                 await call()  # type: ignore[misc]
+                self._away.answered()
                 return
             except Unreachable as error:
-                log.warning("%s; trying again", error)
+                self._away.failed(error)
                 await asyncio.sleep(0.2)
 
     # ---- functions held ready

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -77,10 +78,12 @@ class _Done:
         return self.spec.variants[int(self.attempt["variant"])].runtime_factor
 
 
-def finished(database: sa.Engine) -> int:
-    """How many workflows have ended and are still kept."""
-    query = sa.select(sa.func.count().label("count")).where(schema.workflows.c.state != "open")
-    return int(reads.rows(database, query)[0]["count"])
+def finished(database: sa.Engine, since_s: float = 0.0) -> tuple[int, float]:
+    """How many workflows have ended after a time, and when the last of them did (that time where none did)."""
+    table = schema.workflows.c
+    asked: list[Any] = [sa.func.count().label("count"), sa.func.max(table.ended_s).label("last_s")]
+    (found,) = reads.rows(database, sa.select(*asked).where(table.state != "open", table.ended_s > since_s))
+    return int(found["count"]), since_s if found["last_s"] is None else float(found["last_s"])
 
 
 def read_history(database: sa.Engine, most: int = 1000) -> History:

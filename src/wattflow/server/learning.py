@@ -29,6 +29,7 @@ from wattflow.files.whole import write_text
 from wattflow.learn import finetune
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import weights
+from wattflow.runtime.away import Away
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Unreachable
@@ -66,7 +67,8 @@ class Standing:
     """What a learner must know after a restart.
 
     Attributes:
-        seen: Workflows that had ended at the last round.
+        seen: Workflows that had ended at the last round, also those that the store has forgotten since.
+        seen_s: When the last of them ended, by the server's clock.
         present, before: Files of weights in use and of those to go back to; empty: those that the policy came with.
         since_s: When the present ones were promoted, by the server's clock; 0 where none were, or they were taken back.
         rounds: What happened, the latest last.
@@ -77,6 +79,7 @@ class Standing:
     before: str = ""
     since_s: float = 0.0
     rounds: tuple[str, ...] = ()
+    seen_s: float = 0.0
 
     @classmethod
     def read(cls, home: Home) -> Standing:
@@ -134,11 +137,11 @@ class Learner:
         """Of a file, or those that the policy came with."""
         return weights.load(Path(file))[0] if file else self._first
 
-    def round(self, history: History, seen: int) -> str:
+    def round(self, history: History, seen: int, seen_s: float = 0.0) -> str:
         """Look whether the last promotion was right, then try to do better; returns what happened."""
         said = self._alarm(history) or self._try(history)
         rounds = (*self.standing.rounds, f"{seen} workflows: {said}")[-KEPT_ROUNDS:]
-        self.stand(replace(self.standing, seen=seen, rounds=rounds))
+        self.stand(replace(self.standing, seen=seen, seen_s=seen_s, rounds=rounds))
         return said
 
     def stand(self, standing: Standing) -> None:
@@ -197,25 +200,40 @@ def _weights_of(policy: str) -> Floats:
 
 
 def run(learner: Learner, database: sa.Engine, look_s: float = LOOK_S) -> None:
-    """Rounds until the server is gone."""
-    while learner.home.server() is not None:
-        ended = finished(database)
-        if ended < learner.standing.seen:  # old ones were forgotten
-            learner.stand(replace(learner.standing, seen=ended))
-        if ended - learner.standing.seen >= learner.settings.every:
-            _round(learner, database, ended)
+    """Rounds until the server is gone that is there now; another one has a learner of its own."""
+    away, pid = Away(log, "the store"), _server_of(learner.home)
+    while pid is not None and _server_of(learner.home) == pid:
+        try:
+            _look(learner, database)
+            away.answered()
+        except sa.exc.DBAPIError as error:  # a store that is restarted
+            away.failed(error)
         time.sleep(look_s)
 
 
-def _round(learner: Learner, database: sa.Engine, ended: int) -> None:
+def _server_of(home: Home) -> str | None:
+    about = home.server()
+    return None if about is None else str(about["pid"])
+
+
+def _look(learner: Learner, database: sa.Engine) -> None:
+    """A round if enough has ended since the last one. What ended is known by its time: how many are kept grows no more
+    where old ones are forgotten."""
+    standing = learner.standing
+    more, last_s = finished(database, standing.seen_s)
+    if more >= learner.settings.every:
+        _round(learner, database, more + (standing.seen if standing.seen_s else 0), last_s)
+
+
+def _round(learner: Learner, database: sa.Engine, ended: int, last_s: float) -> None:
     try:
         history = read_history(database, learner.settings.recent + learner.settings.old)
-        log.info("%d workflows: %s", ended, learner.round(history, ended))
+        log.info("%d workflows: %s", ended, learner.round(history, ended, last_s))
     except Unreachable as error:
         log.warning("the next look tries again: %s", error)
     except WattflowError as error:
         log.warning("nothing learned: %s", error)
-        learner.stand(replace(learner.standing, seen=ended))
+        learner.stand(replace(learner.standing, seen=ended, seen_s=last_s))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,6 +10,7 @@ it wait longer than the statement takes. So the changes of every task's way take
 from __future__ import annotations
 
 import enum
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from sqlalchemy.dialects import sqlite
 from wattflow.store.schema import Row, attempts, energy, journal, meta, nodes, tasks, workflows
 from wattflow.store.writing import Statement
 
+FROM_VALUES = sqlite3.sqlite_version_info >= (3, 33)
+"""Whether SQLite can change many rows in one statement; an older one takes them one after the other."""
 SIZES = (64, 16, 4, 1)
 """Rows in one statement of SQLite's; each size is prepared once and kept."""
 
@@ -121,7 +124,8 @@ class DriverStatements:
         return [made for change in sorted(changes) for made in self._made(change, changes[change])]
 
     def _made(self, change: Change, rows: Sequence[Row]) -> Iterator[Statement]:
-        if not self._sqlite or (change not in UPDATES and change not in INSERTS):
+        many = self._sqlite and (change in INSERTS or (change in UPDATES and FROM_VALUES))
+        if not many:
             yield self._one(change, rows[0]), rows
             return
         names = self._given.setdefault(change, tuple(rows[0]))

@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -64,8 +65,12 @@ class WritingProcess:
 
     def wait_until_ready(self) -> None:
         """Until the store is this process's alone; raises Refused where somebody else keeps it."""
-        if not self._ready:
+        if self._ready:
+            return
+        try:
             self._ready = self._answer() is not None
+        except ConnectionError:
+            raise ConnectionResetError("the process that writes did not start (see server.log)") from None
 
     def commit(self, statements: Sequence[Statement]) -> tuple[float, float]:
         """Commit them together; seconds of the statements and of the disk. Raises Refused where nothing was done, or
@@ -128,15 +133,14 @@ def main() -> None:
     ):  # to all of a group or a service: the server's last commit is to come
         signal.signal(number, signal.SIG_IGN)
     ask_for_short_turns()
-    answer: tuple[object, ...] = (True,)
-    try:
-        _lock(store)
-    except OSError as error:
-        answer = (False, str(error), False)
-    else:
-        make_room(store)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        _send(server, msgspec.msgpack.encode(answer))
+        try:
+            _lock(store)
+        except OSError as error:
+            _send(server, msgspec.msgpack.encode((False, str(error), False)))
+            return
+        make_room(store)
+        _send(server, msgspec.msgpack.encode((True,)))
         _serve(server, store)
 
 
@@ -147,10 +151,16 @@ def _serve(server: socket.socket, store: Path) -> None:
             connection = connection or _opened(store)
             answer: tuple[object, ...] = (True, *_committed(connection, msgspec.msgpack.decode(data)))
         except sqlite3.Error as error:
-            answer = (False, str(error), isinstance(error, sqlite3.OperationalError))
+            answer = (False, str(error), _passes(error))
         _send(server, msgspec.msgpack.encode(answer))
     if connection is not None:
         connection.close()
+
+
+def _passes(error: sqlite3.Error) -> bool:
+    """Whether it may go away by itself, as a full disk does; a statement that SQLite does not understand never does."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
 
 
 def _lock(store: Path) -> None:
@@ -177,6 +187,7 @@ def make_room(store: Path, size: int = ROOM_BYTES) -> None:
         if log.exists() or store.stat().st_size == 0 or shutil.disk_usage(store.parent).free < 16 * size:
             return
         with fresh.open("wb") as file:
+            os.fchmod(file.fileno(), stat.S_IMODE(store.stat().st_mode))  # as SQLite makes it: whoever may read one
             file.write(bytes(size))
             os.fsync(file.fileno())
         os.link(fresh, log)  # whole or not at all, and never over one that is there

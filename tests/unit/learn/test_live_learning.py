@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
+from wattflow.cli import up
 from wattflow.learn import finetune
 from wattflow.learn.finetune import Verdict
 from wattflow.learn.scenarios import Scenario
@@ -17,9 +26,10 @@ from wattflow.policy import registry, weights
 from wattflow.runtime import messages as m
 from wattflow.runtime.home import Home
 from wattflow.server import learning
-from wattflow.server.history import History, read_history
+from wattflow.server.history import History, finished, read_history
 from wattflow.server.learning import Learner, LearnSettings, Standing
 from wattflow.sim.simulate import Simulation
+from wattflow.store import reads
 from wattflow.store.database import open_store, read_store
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
@@ -196,3 +206,127 @@ def test_reading_a_store_makes_and_changes_nothing(tmp_path: Path) -> None:
     database = read_store(tmp_path / "store.db")
     with pytest.raises(Exception, match="readonly"), database.begin() as connection:
         connection.exec_driver_sql("DELETE FROM workflows")
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+    """What happens after each look of a learner; after the last its server is gone."""
+    left = iter(steps)
+
+    def after(_: float) -> None:
+        step = next(left, None)
+        if step is None:
+            monkeypatch.setattr(Home, "server", lambda _: None)
+        else:
+            step()
+
+    monkeypatch.setattr(learning, "time", SimpleNamespace(sleep=after))
+
+
+def serving(home: Home, pid: int) -> None:
+    home.server_file.write_text(json.dumps({"pid": pid, "url": "http://127.0.0.1:1"}))
+
+
+def ending(path: Path, flow: str, ended_s: float) -> None:
+    database = open_store(path)
+    writer = Writer(database)
+    writer.put((Change.WORKFLOW, {"id": flow, "name": "w", "owner": "me", "about": msgspec.msgpack.encode({}),
+                                  "submitted_s": ended_s - 1, "state": "done", "ended_s": ended_s}))  # fmt: skip
+    writer.close()
+    database.dispose()
+
+
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Learner, list[int]]:
+    """A learner with a server and a store of six workflows whose rounds only note what they were told."""
+    store_of(tmp_path / "store.db")
+    serving(Home(tmp_path), os.getpid())
+    one, rounds = learner(tmp_path, []), list[int]()
+    one.settings = LearnSettings(every=4)
+    monkeypatch.setattr(one, "_alarm", lambda _: "looked")
+    stand = one.stand
+
+    def noted(standing: Standing) -> None:
+        rounds.append(standing.seen)
+        stand(standing)
+
+    monkeypatch.setattr(one, "stand", noted)
+    return one, rounds
+
+
+def test_learning_goes_on_where_old_workflows_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store.db"
+    one, rounds = counting(tmp_path, monkeypatch)
+
+    def as_many_come_as_go() -> None:
+        for number in range(4):
+            ending(store, f"late{number}", 1000.0 + number)
+        database = open_store(store)
+        list(reads.expire(database, 165.0))  # the first four
+        database.dispose()
+
+    looks(monkeypatch, lambda: None, as_many_come_as_go, lambda: None)
+    learning.run(one, read_store(store))
+    assert rounds == [6, 10]
+    assert Standing.read(Home(tmp_path)).seen_s == 1003.0
+    assert finished(read_store(store), 1001.0) == (2, 1003.0) and finished(read_store(store), 2000.0) == (0, 2000.0)
+
+
+def test_a_standing_of_an_older_learner_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, rounds = counting(tmp_path, monkeypatch)
+    learning.folder_of(one.home).mkdir()
+    old = {"seen": 50, "present": "p.npz", "before": "", "since_s": 5.0, "rounds": ["a"]}
+    (learning.folder_of(one.home) / "standing.json").write_text(json.dumps(old))
+    one.standing = Standing.read(one.home)
+    assert one.standing == Standing(50, "p.npz", "", 5.0, ("a",))
+    looks(monkeypatch, lambda: None)
+    learning.run(one, read_store(tmp_path / "store.db"))
+    assert rounds == [6] and one.standing.present == "p.npz"
+
+
+def test_a_store_that_is_restarted_does_not_end_the_learner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, rounds = counting(tmp_path, monkeypatch)
+
+    def away(*_: object) -> tuple[int, float]:
+        raise sa.exc.OperationalError("SELECT", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr(learning, "finished", away)
+    looks(monkeypatch, lambda: None, lambda: monkeypatch.setattr(learning, "finished", finished), lambda: None)
+    with caplog.at_level(logging.WARNING, learning.__name__):
+        learning.run(one, read_store(tmp_path / "store.db"))
+    assert rounds == [6]
+    assert [("closed the connection" in line, "is back" in line) for line in caplog.messages] == [
+        (True, False), (False, True)
+    ]  # fmt: skip
+
+
+def test_a_learner_ends_with_its_own_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = counting(tmp_path, monkeypatch)
+    after: list[str] = []
+    looks(monkeypatch, lambda: serving(one.home, os.getppid()), lambda: after.append("looked at the next server's"))
+    learning.run(one, read_store(tmp_path / "store.db"))
+    assert not after
+
+
+def test_up_ends_the_learner_of_a_server_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else that has its number by now."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr("wattflow.server.settings.listen", stop)
+    command = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen([*command, up._LEARNER], stdin=subprocess.PIPE) as old,
+        subprocess.Popen([*command, "wattflow.server"], stdin=subprocess.PIPE) as other,
+    ):
+        for process in (old, other):
+            (tmp_path / up.LEARNER).write_text(str(process.pid))
+            with pytest.raises(Stopped):
+                up.up(home=tmp_path)
+            assert not (tmp_path / up.LEARNER).exists()
+        assert old.wait(30) == -15 and other.poll() is None
+        other.kill()

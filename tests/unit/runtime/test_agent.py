@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
+from wattflow.runtime.away import Away
 from wattflow.runtime.machine import this_node
+from wattflow.runtime.transport import Unreachable
 
 
 class Server:
@@ -90,3 +95,58 @@ def test_a_fault_inside_the_agent_ends_the_attempt_instead_of_holding_it_for_eve
         assert "a fault of our own" in str(server.ends[0].reason)
 
     asyncio.run(main())
+
+
+class Absent(Server):
+    """Cannot be reached a few times, at the announcement and later."""
+
+    def __init__(self, lease: m.Lease) -> None:
+        super().__init__(lease)
+        self.failing = {"announce": 2, "sync": 3}
+
+    def _try(self, call: str) -> None:
+        self.failing[call] -= 1
+        if self.failing[call] >= 0:
+            raise Unreachable(f"no {call}")
+
+    async def announce(self, node: m.Node, boot: str) -> None:
+        self._try("announce")
+
+    async def sync(self, sync: m.Sync) -> m.Orders:
+        self._try("sync")
+        return await super().sync(sync)
+
+
+def test_a_server_that_is_away_is_told_once_and_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = m.Task(key="t", name="t", command=["true"])
+    lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec, variant=0, device=-1, share=0.0,
+                    inputs=[])  # fmt: skip
+
+    async def main() -> None:
+        server = Absent(lease)
+        broken: Any = Broken()
+        energy: Any = NoEnergy()
+        agent = Agent(server, this_node("n", 1.0, 1 << 30), broken, energy, broken, tmp_path)
+        await agent.start()
+        await asyncio.wait_for(server.told.wait(), 30)
+        await agent.stop()
+
+    with caplog.at_level(logging.WARNING, "wattflow.runtime.agent"):
+        asyncio.run(main())
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line.split(" after")[0] for line in told] == [
+        "no announce; trying again", "the server is back", "no sync; trying again", "the server is back"
+    ]  # fmt: skip
+
+
+def test_what_stays_away_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter([*(number / 5 for number in range(901)), 180.2])
+    away = Away(logging.getLogger("wattflow.away"), "the server", lambda: next(times))
+    away.answered()  # nothing to tell
+    for _ in range(901):
+        away.failed(Unreachable("no answer"))
+    away.answered()
+    away.answered()
+    assert caplog.messages == ["no answer; trying again"] * 4 + ["the server is back after 180 s"]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from wattflow.store import reads, schema
+from wattflow.store import reads, schema, statements
 from wattflow.store.database import open_store
 from wattflow.store.schema import Row
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
-from wattflow.store.writing import Refused, WritingProcess, make_room
+from wattflow.store.writing import Refused, WritingProcess, make_room, settings
 
 Batch = list[tuple[Change, Row]]
 
@@ -87,6 +89,28 @@ def test_process_and_thread_write_the_same(tmp_path: Path) -> None:
     there = written(tmp_path / "process", process)
     assert there == written(tmp_path / "thread", None)
     assert len(there["journal"]) == 51 and there["tasks"][149][6] == "done" and len(there["attempts"]) == 150
+
+
+def test_a_sqlite_that_cannot_change_many_rows_at_once_is_written_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+    wanted = written(tmp_path / "new", None)
+    monkeypatch.setattr(statements, "FROM_VALUES", False)
+    monkeypatch.setattr(statements.Update, "text", lambda *_: "UPDATE is not understood like this")
+    process = WritingProcess(tmp_path / "old" / "s.db")
+    process.wait_until_ready()
+    assert written(tmp_path / "old", process) == wanted
+
+
+def test_a_statement_that_is_not_understood_is_never_tried_again(tmp_path: Path) -> None:
+    open_store(tmp_path / "s.db").dispose()
+    process = WritingProcess(tmp_path / "s.db")
+    with pytest.raises(Refused, match="syntax") as refused:
+        process.commit([("UPDATE tasks SET state = SET", [()])])
+    assert not refused.value.passing
+    process.close()
 
 
 def test_a_process_that_dies_is_replaced_and_nothing_is_lost_or_twice(
@@ -161,7 +185,27 @@ def test_a_store_that_cannot_be_locked_is_told(tmp_path: Path) -> None:
     process = WritingProcess(tmp_path / "nowhere" / "s.db")
     with pytest.raises(Refused, match="No such file"):
         process.wait_until_ready()
+    assert process._process.wait(30) == 0  # whoever has no lock takes no group, though its server is still there
     process.close()
+
+
+def test_a_process_that_dies_while_it_starts_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wattflow.store.writing.sys.executable", "false")
+    process = WritingProcess(tmp_path / "s.db")
+    with pytest.raises(OSError, match=r"did not start \(see server\.log\)"):
+        process.wait_until_ready()
+    process.close()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_log_with_room_may_be_read_by_whom_the_store_may(tmp_path: Path, mode: int) -> None:
+    store = tmp_path / "s.db"
+    with contextlib.closing(sqlite3.connect(store)) as other:
+        settings(other)
+        other.execute("create table t (a)")
+    store.chmod(mode)
+    make_room(store, 1 << 12)
+    assert stat.S_IMODE(Path(f"{store}-wal").stat().st_mode) == mode
 
 
 def test_a_log_with_room_is_an_empty_one_and_never_replaces_one(tmp_path: Path) -> None:
