@@ -7,6 +7,7 @@ hold are told as changes. So the receiver never needs to know that a connection 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -85,6 +86,12 @@ class Mirror(Generic[K]):
                     log.warning("%s: %s; again in %.1f s", self.path, error, backoff)
             await asyncio.sleep(backoff * random.uniform(0.8, 1.2))
             backoff = min(_MOST_BACKOFF_S, backoff * 2)
+
+    async def news(self, within_s: float = 0.3) -> None:
+        """Wait for what happened since the list, which comes first; where nothing has, for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.told.wait()
 
     async def relist(self) -> None:
         """List everything and tell what differs from the copy."""

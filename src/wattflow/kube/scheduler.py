@@ -42,8 +42,6 @@ from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
-_CATCH_UP_S = 0.3
-"""How long the first decisions wait for news of pods; where nothing has happened since the list there are none."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATES_S, _GATHER_S = 5.0, 0.002
 _TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
@@ -189,12 +187,6 @@ class Scheduler:
 
     # the loop
 
-    async def _catch_up(self) -> None:
-        """The lists were asked for while the engine was loaded: what happened since comes by the watch of pods."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CATCH_UP_S):
-                await self._pods.told.wait()
-
     async def run(self) -> None:
         """Follow the cluster, take the lease, decide and bind."""
         self.book.live = False
@@ -211,7 +203,7 @@ class Scheduler:
                 tasks.create_task(self.leader.run(self._lost))
                 await self.leader.elected.wait()
                 log.info("leading as %s", self.settings.who)
-            await self._catch_up()
+            await self._pods.news()  # the lists were asked for while the engine was loaded
             self._begin()
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
