@@ -39,8 +39,8 @@ Item = TypeVar("Item")
 SEARCHED_S = {evaluate.OURS: 90.0, evaluate.REHEARSED: 50.0, adversary.TWIN: 50.0}
 """Of the adversarial search, by policy."""
 BUDGET_S = {"look_ahead": 140.0, "gap": 150.0}
-"""Most seconds of parts that could go on for long. With 180 to look ahead and 120 scenarios, every part together took 17
-minutes on two cores; with these and 90 scenarios 15 are not reached."""
+"""Most seconds of parts that could go on for long. With 180 to look ahead and 120 scenarios all parts together took 17
+minutes on two cores; with these and 90 scenarios some 14 are to be expected."""
 FEWEST = 20
 """Scenarios without which the largest of their regrets says too little."""
 
