@@ -78,23 +78,27 @@ class NoEnergy:
         return None
 
 
-def test_a_fault_inside_the_agent_ends_the_attempt_instead_of_holding_it_for_ever(tmp_path: Path) -> None:
+def lease() -> m.Lease:
     spec = m.Task(key="t", name="t", command=["true"])
-    lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec, variant=0, device=-1, share=0.0,
-                    inputs=[])  # fmt: skip
+    return m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec, variant=0, device=-1, share=0.0,
+                   inputs=[])  # fmt: skip
 
-    async def main() -> None:
-        server = Server(lease)
-        broken: Any = Broken()
-        energy: Any = NoEnergy()
-        agent = Agent(server, this_node("n", 1.0, 1 << 30), broken, energy, broken, tmp_path)
-        await agent.start()
-        await asyncio.wait_for(server.told.wait(), 30)
-        await agent.stop()
-        assert [(end.fence, end.outcome) for end in server.ends] == [(7, "refused")]
-        assert "a fault of our own" in str(server.ends[0].reason)
 
-    asyncio.run(main())
+async def until_told(server: Server, folder: Path) -> None:
+    """An agent that breaks at whatever it starts, until the server has heard of an end."""
+    broken: Any = Broken()
+    energy: Any = NoEnergy()
+    agent = Agent(server, this_node("n", 1.0, 1 << 30), broken, energy, broken, folder)
+    await agent.start()
+    await asyncio.wait_for(server.told.wait(), 30)
+    await agent.stop()
+
+
+def test_a_fault_inside_the_agent_ends_the_attempt_instead_of_holding_it_for_ever(tmp_path: Path) -> None:
+    server = Server(lease())
+    asyncio.run(until_told(server, tmp_path))
+    assert [(end.fence, end.outcome) for end in server.ends] == [(7, "refused")]
+    assert "a fault of our own" in str(server.ends[0].reason)
 
 
 class Absent(Server):
@@ -120,21 +124,8 @@ class Absent(Server):
 def test_a_server_that_is_away_is_told_once_and_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = m.Task(key="t", name="t", command=["true"])
-    lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec, variant=0, device=-1, share=0.0,
-                    inputs=[])  # fmt: skip
-
-    async def main() -> None:
-        server = Absent(lease)
-        broken: Any = Broken()
-        energy: Any = NoEnergy()
-        agent = Agent(server, this_node("n", 1.0, 1 << 30), broken, energy, broken, tmp_path)
-        await agent.start()
-        await asyncio.wait_for(server.told.wait(), 30)
-        await agent.stop()
-
     with caplog.at_level(logging.WARNING, "wattflow.runtime.agent"):
-        asyncio.run(main())
+        asyncio.run(until_told(Absent(lease()), tmp_path))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [line.split(" after")[0] for line in told] == [
         "no announce; trying again", "the server is back", "no sync; trying again", "the server is back"
