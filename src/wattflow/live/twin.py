@@ -24,9 +24,12 @@ import numpy as np
 from wattflow.live.arrived import Arrived
 from wattflow.live.engine import Engine
 from wattflow.live.looking import SPREAD, USUAL, Ends, Look, Rule
+from wattflow.live.protocol import Kind
 from wattflow.live.roll import Forecast, draw_left, roll
-from wattflow.model.cluster import Cluster
+from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
@@ -130,10 +133,29 @@ class Twin:
         self._used: str | None = None
 
     @classmethod
-    def beside(cls, reference: str | Policy, executor: Executor | None = None) -> Twin:
-        """The usual members with another reference: the policy that a driver was told to use."""
-        name = reference if isinstance(reference, str) else reference.name
-        return cls((reference, *(member for member in MEMBERS if member != name)), executor=executor)
+    def beside(cls, reference: str | Policy, as_run: Callable[[Policy], Policy] = lambda policy: policy) -> Twin:
+        """The usual members with another reference: the policy that a driver was told to use.
+
+        Args:
+            as_run: What a driver makes of a policy before it uses it; roll-outs must be of the same.
+        """
+        first = registry.load(reference) if isinstance(reference, str) else reference
+        others = [registry.load(member) for member in MEMBERS if member != first.name]
+        return cls([as_run(member) for member in (first, *others)])
+
+    def warm(self) -> None:
+        """Load, or compile, all that looks need, in a cluster of one node: no planning point need wait for it."""
+        node = Node("n", 4, 8 << 30, power=PowerProfile((0.0, 4.0), (10.0, 40.0)), sleep=Sleep(1.0, 5.0))
+        engine = Engine(self.members[0], Cluster("warm", (node,)))
+        engine.put(Kind.TASK, engine.shape((Variant(cores=1, memory_bytes=1 << 20),)), estimate_s=1.0)
+        engine.step(0.0)
+        trial = Twin(self.members, seeds=(0,))
+        trial.arrived.note(engine, 0.0)
+        trial.choose(engine)
+        seen = trial.arrived.workload(engine, draw_left(engine.state, 0.0, 0))
+        assert seen is not None
+        for member in self.members:
+            hindsight(seen, engine.cluster, member)
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         """After every step: the policy to use from the next step on, if another.
@@ -142,14 +164,25 @@ class Twin:
         """
         self.arrived.note(engine, now_s)
         self._follow(engine)
-        if self._answer is None and now_s >= self._next_s and int(engine.state.counts.open[0]) > 0:
-            self._next_s = now_s + self.every_s
+        if self._answer is None and self._is_point(engine, now_s):
             self._answer = self._ask(engine)
         if self._answer is None or not self._answer.done():
             return None
         chosen, self._answer = self.members[self._answer.result()], None
         self._used = chosen.name
-        return None if chosen.name == engine.policy.name else chosen
+        if chosen.name == engine.policy.name:
+            return None
+        log.info("looking ahead: %s instead of %s from now on", chosen.name, engine.policy.name)
+        return chosen
+
+    def _is_point(self, engine: Engine, now_s: float) -> bool:
+        """Whether to look now; before there is anything to look back on, only whether the reference is in use."""
+        if self.arrived.ended < self.rule.learnt:
+            return engine.policy.name != self.members[0].name
+        if now_s < self._next_s or int(engine.state.counts.open[0]) == 0:
+            return False
+        self._next_s = now_s + self.every_s
+        return True
 
     def _follow(self, engine: Engine) -> None:
         """Who chooses another policy than the twin's says which one is the reference from now on."""

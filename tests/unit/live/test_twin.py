@@ -118,7 +118,7 @@ def test_a_look_back_that_cannot_be_held_leaves_the_reference(
 
 
 def test_planning_points_come_at_intervals_and_only_with_open_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    twin = Twin(("fifo", "eft"), every_s=30.0)
+    twin = Twin(("fifo", "eft"), every_s=30.0, rule=Rule(learnt=0))
     assert twin.consider(Engine("fifo", load_cluster("mixed")), 0.0) is None
     engine = loaded(2, policy="fifo")
     seen: list[int] = []
