@@ -14,41 +14,43 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, READY, UNKNOWN, WAITING
+from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING
 from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
-from wattflow.live.places import open_flows, tasks_of
+from wattflow.live.places import tasks_of
 from wattflow.live.protocol import Kind
 from wattflow.model.workload import Shape, Workload
 
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
 """What is kept: a replay of so many tasks takes some tens of milliseconds."""
+_OPEN = (WAITING, READY, PLACED, PARKED, UNKNOWN)
 _LEAST_S = 1e-3
+_TOGETHER = 64
+"""Tasks without a workflow that are read and forgotten together."""
 _TENTH = 10
 """A workflow that grows task by task is read again when it has changed as often as a tenth of its tasks."""
 
 
 @dataclass(slots=True)
-class _Flow:
-    """A workflow, or a task without one.
+class _Part:
+    """A workflow, or some tasks without one that came together.
 
     Attributes:
-        rows: Of its tasks in the engine, as long as it is open.
+        rows: Of its tasks in the engine.
         known: As it was read last.
         runtime_s: Of its tasks where known, else NaN.
-        row, generation: In the engine, of the workflow or of the task that has none.
+        gone: Whose rows are not theirs any more.
+        flow: The workflow's row and generation in the engine; None without one.
         changes: Since it was read.
     """
 
-    rows: list[int]
+    rows: NDArray[np.int64]
     known: Workload
     runtime_s: Floats
-    loose: bool
-    row: int
-    generation: int
+    gone: NDArray[np.bool_]
+    flow: tuple[int, int] | None
     changes: int = 0
-    open: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +72,28 @@ class Arrived:
     def __init__(self, most_flows: int = MOST_FLOWS, most_tasks: int = MOST_TASKS) -> None:
         self.ended = 0
         self._most_flows, self._most_tasks = most_flows, most_tasks
-        self._flows: dict[tuple[bool, int, int], _Flow] = {}
-        self._of_task: dict[int, tuple[_Flow, int]] = {}
+        self._parts: list[_Part] = []
+        self._of_flow: dict[tuple[int, int], _Part] = {}
+        self._of_task: dict[int, tuple[_Part, int]] = {}
         self._running: dict[int, _Running] = {}
         self._begun = False
 
     def __len__(self) -> int:
-        return len(self._flows)
+        return len(self._parts)
 
     def note(self, engine: Engine, now_s: float) -> None:
         """After each step: who has come, what began and what ended."""
-        if not self._begun:  # what is there already when watching begins
-            self._begun = True
-            flows, loose = open_flows(engine.state)
-            self._read(engine, flows, loose)
         events = np.asarray(engine._desk.events[: engine._told_last])
-        if len(events):
+        if not self._begun:  # what is there already when watching begins, this step's among it
+            self._begun = True
+            rows = np.flatnonzero(np.isin(np.asarray(engine.state.tasks["state"]), _OPEN))
+            owners = np.asarray(engine.state.tasks["workflow"])[rows]
+            self._read(engine, np.unique(owners[owners > 0]).tolist(), rows[owners == 0].tolist())
+        elif len(events):
             self._hear(engine, events, now_s)
-        for row in np.asarray(engine._desk.placements[: int(engine._desk.words.placements[0])]):
-            self._place(engine, row)
+        placed = np.asarray(engine._desk.placements[: int(engine._desk.words.placements[0])])
+        if len(placed):
+            self._place(engine, placed["attempt"], placed["task"])
         ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
         if len(ended):
             self._close(engine, ended["task"].tolist())
@@ -119,7 +124,7 @@ class Arrived:
         flows = list(dict.fromkeys(int(owners[row]) for row in there if owners[row] > 0))
         due = []
         for flow in flows:
-            known = self._flows.get((False, flow, int(engine.state.workflows["generation"][flow])))
+            known = self._of_flow.get((flow, int(engine.state.workflows["generation"][flow])))
             if known is not None:
                 known.changes += 1
             if known is None or known.changes * _TENTH >= len(known.rows):
@@ -127,56 +132,75 @@ class Arrived:
         self._read(engine, due, [row for row in there if owners[row] == 0])
 
     def _read(self, engine: Engine, flows: Sequence[int], loose: Sequence[int]) -> None:
-        state = engine.state
-        parts = [(False, flow, int(state.workflows["generation"][flow]), tasks_of(state, flow)) for flow in flows]
-        parts += [(True, row, int(state.marks["generation"][row]), [row]) for row in loose]
-        for alone, row, generation, rows in parts:
-            found = engine.known([], [row]) if alone else engine.known([row])
-            if found is None:
-                continue
-            before = self._flows.get((alone, row, generation))
-            runtime_s = np.full(len(rows), np.nan)
-            if before is not None:  # tasks are listed in the order in which they came
-                runtime_s[: len(before.runtime_s)] = before.runtime_s
-            flow = _Flow(rows, found, runtime_s, alone, row, generation)
-            self._flows[alone, row, generation] = flow
-            for i, task in enumerate(rows):
-                self._of_task[p.make_id(p.TASK_ID, task, int(state.marks["generation"][task]))] = (flow, i)
+        for flow in flows:
+            known = engine.known([flow])
+            if known is not None:
+                key = (flow, int(engine.state.workflows["generation"][flow]))
+                self._keep(engine, np.array(tasks_of(engine.state, flow), np.int64), known, key)
+        for first in range(0, len(loose), _TOGETHER):
+            some = loose[first : first + _TOGETHER]
+            known = engine.known([], some)
+            assert known is not None
+            self._keep(engine, np.array(some, np.int64), known, None)
         self._forget()
+
+    def _keep(self, engine: Engine, rows: NDArray[np.int64], known: Workload, flow: tuple[int, int] | None) -> None:
+        part = _Part(rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), flow)
+        before = None if flow is None else self._of_flow.get(flow)
+        if before is None:
+            self._parts.append(part)
+        else:  # tasks are listed in the order in which they came
+            part.runtime_s[: len(before.runtime_s)] = before.runtime_s
+            self._parts[self._parts.index(before)] = part
+        if flow is not None:
+            self._of_flow[flow] = part
+        for i, (row, generation) in enumerate(zip(rows.tolist(), engine.state.marks["generation"][rows], strict=True)):
+            self._of_task[p.make_id(p.TASK_ID, row, int(generation))] = (part, i)
 
     def _forget(self) -> None:
         """The oldest, where there are too many."""
-        tasks = sum(len(flow.rows) for flow in self._flows.values())
-        while len(self._flows) > self._most_flows or (tasks > self._most_tasks and len(self._flows) > 1):
-            gone = self._flows.pop(next(iter(self._flows)))
-            tasks -= len(gone.rows)
-            self._of_task = {task: where for task, where in self._of_task.items() if where[0] is not gone}
+        tasks, many = sum(len(part.rows) for part in self._parts), 0
+        while len(self._parts) - many > self._most_flows or (
+            tasks > self._most_tasks and len(self._parts) - many > 1
+        ):  # fmt: skip
+            tasks -= len(self._parts[many].rows)
+            many += 1
+        if many:
+            gone = {id(part) for part in self._parts[:many]}
+            del self._parts[:many]
+            self._of_task = {task: where for task, where in self._of_task.items() if id(where[0]) not in gone}
+            self._of_flow = {flow: part for flow, part in self._of_flow.items() if id(part) not in gone}
 
-    def _place(self, engine: Engine, placement: np.void) -> None:
-        identity, task = int(placement["attempt"]), int(placement["task"])
-        attempt = engine.state.attempts[p.row_of(identity)]
-        estimate_s = float(engine.state.tasks["estimate"][p.row_of(task)])
-        planned_s = float(attempt["end"]) - float(attempt["placed"])
-        known = math.isfinite(planned_s) and planned_s > 0 and estimate_s > 0
-        self._running[identity] = _Running(task, planned_s / estimate_s if known else 1.0)
+    def _place(self, engine: Engine, attempt: NDArray[np.int64], task: NDArray[np.int64]) -> None:
+        """What began to hold a place: how long it was expected to be there says how fast its node is for it."""
+        rows = attempt & p.ROW_MASK
+        estimate_s = np.asarray(engine.state.tasks["estimate"])[task & p.ROW_MASK]
+        planned_s = np.asarray(engine.state.attempts["end"])[rows] - np.asarray(engine.state.attempts["placed"])[rows]
+        known = np.isfinite(planned_s) & (planned_s > 0) & (estimate_s > 0)
+        factor = np.divide(planned_s, estimate_s, out=np.ones(len(rows)), where=known)
+        for identity, whose, slow in zip(attempt.tolist(), task.tolist(), factor.tolist(), strict=True):
+            self._running[identity] = _Running(whose, slow)
 
     def _finish(self, attempt: int, now_s: float) -> None:
         one = self._running.pop(attempt, None)
         where = None if one is None else self._of_task.get(one.task)
         if one is None or where is None or math.isnan(one.began_s):
             return
-        flow, i = where
+        part, i = where
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
-        flow.runtime_s[i] = np.fmax(flow.runtime_s[i], seconds)  # of a gang the longest part
+        part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
     def _close(self, engine: Engine, ended: Sequence[int]) -> None:
-        """Workflows whose last task has ended, and tasks without one."""
+        """Tasks without a workflow that have ended, and workflows whose last task has."""
         for task in ended:
-            flow, _ = self._of_task.get(task, (None, 0))
-            if flow is None or not flow.open:
+            part, i = self._of_task.get(task, (None, 0))
+            if part is None or part.gone[i]:
                 continue
-            if flow.loose or int(engine.state.workflows["generation"][flow.row]) != flow.generation:
-                flow.open = False
+            if part.flow is None:
+                part.gone[i] = True
+                self.ended += 1
+            elif int(engine.state.workflows["generation"][part.flow[0]]) != part.flow[1]:
+                part.gone[:] = True
                 self.ended += 1
 
     def workload(self, engine: Engine, left: Floats) -> Workload | None:
@@ -186,23 +210,24 @@ class Arrived:
             left: What is left of every task in the engine, as drawn: taken for what has not begun. What runs takes as
                 long as is estimated, since what is left of it is no runtime.
         """
-        parts = [_seen(flow, engine, left) for flow in self._flows.values()]
+        parts = [_seen(part, engine, left) for part in self._parts]
         return together(parts) if parts else None
 
 
-def _seen(flow: _Flow, engine: Engine, left: Floats) -> Workload:
+def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
     """With the runtimes that are known by now. What was cancelled and placeholders without an estimate take no time."""
-    known, tasks = flow.known, engine.state.tasks
-    estimate_s = np.where(known.estimate_s > 0, known.estimate_s, np.nan)
-    guess_s = np.where(np.isfinite(estimate_s), estimate_s, _LEAST_S)
-    if flow.open:
-        rows = np.array(flow.rows, np.int64)
-        told, states = np.asarray(tasks["estimate"])[rows], np.asarray(tasks["state"])[rows]
-        estimate_s = np.where(np.isfinite(told) & (told > 0), told, estimate_s)
-        guess_s = np.where(np.isfinite(estimate_s), estimate_s, np.where(states == UNKNOWN, _LEAST_S, left[rows]))
-        guess_s = np.where(np.isin(states, (WAITING, READY, PARKED)), left[rows], guess_s)
-    runtime_s = np.where(np.isfinite(flow.runtime_s), flow.runtime_s, guess_s)
-    return replace(known, runtime_s=runtime_s, estimate_s=estimate_s)
+    tasks, here = engine.state.tasks, ~part.gone
+    estimate_s = np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan)
+    drawn_s = np.full(len(part.rows), _LEAST_S)
+    waits = np.zeros(len(part.rows), np.bool_)
+    rows = part.rows[here]
+    told, states = np.asarray(tasks["estimate"])[rows], np.asarray(tasks["state"])[rows]
+    estimate_s[here] = np.where(np.isfinite(told) & (told > 0), told, estimate_s[here])
+    drawn_s[here] = np.where(states == UNKNOWN, _LEAST_S, left[rows])
+    waits[here] = np.isin(states, (WAITING, READY, PARKED))
+    guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
+    runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
+    return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
 
 
 def together(parts: Sequence[Workload]) -> Workload:

@@ -200,7 +200,7 @@ class Twin:
         """Look ahead; what it takes to look back is done elsewhere."""
         if self.arrived.ended < self.rule.learnt or len(self.members) == 1:
             return AtOnce().submit(int)
-        question, _ = self._look(engine)
+        question, _ = self.look(engine)
         if question.present == 0 and not question.wanted:
             return AtOnce().submit(int)
         if self._executor is None:
@@ -212,11 +212,11 @@ class Twin:
 
         Until enough has ended it is the reference, whatever the forecasts say.
         """
-        question, found = self._look(engine)
+        question, found = self.look(engine)
         number = question.answer() if self.arrived.ended >= self.rule.learnt else 0
         return Choice(self.members[number], found)
 
-    def _look(self, engine: Engine) -> tuple[Question, tuple[Forecast, ...]]:
+    def look(self, engine: Engine) -> tuple[Question, tuple[Forecast, ...]]:
         """Everybody's forecast, and what a look back is to be asked."""
         found = tuple(roll(engine, self.members, self.until_s(engine), self.seeds, self.spread))
         names = [member.name for member in self.members]

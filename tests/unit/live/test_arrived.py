@@ -107,7 +107,7 @@ def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
     for _ in range(2):
         engine.put(TASK, shape, estimate_s=4.0)
     attempts += step(engine, arrived, 1.0)
-    assert len(arrived) == 3
+    assert len(np.unique(kept(engine, arrived).workflow)) == 3
     for attempt in attempts:
         engine.put(STARTED, attempt)
     step(engine, arrived, 2.0)
