@@ -81,6 +81,25 @@ class Plan:
     holds: NDArray[np.void] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a score looks at and how far each of it moved a cost, for `Engine.explain`.
+
+    Attributes:
+        size: Facts of a candidate.
+        write: Called as a score is, with an ``out`` of ``size`` numbers for each candidate, one candidate after
+            another; nan for one that they say nothing of.
+        names: What ``moved`` tells of.
+        moved: The State, the facts as rows (of all variants) and the variant of each row, to how far each of ``names``
+            moved the logarithm of each row's cost.
+    """
+
+    size: int
+    write: Score
+    names: Sequence[str]
+    moved: Callable[[Any, NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+
+
 Planner = Callable[[Workload, Cluster, Committed], Plan]
 Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 TailorNext = Callable[["Policy", int], int]
@@ -113,6 +132,7 @@ class Policy:
         tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
             absent: never.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
+        facts: What the score looks at and how far each of it moved a cost, for `Engine.explain`.
     """
 
     name: str
@@ -133,6 +153,7 @@ class Policy:
     tailor: Tailor | None = None
     tailor_next: TailorNext | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
+    facts: Facts | None = None
 
     @property
     def fields(self) -> Mapping[str, float]:
