@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, READY, WAITING, State
+from wattflow.engine.tables import FAILED, PARKED, PLACED, READY, UNKNOWN, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
 from wattflow.live.fork import fork
+from wattflow.live.looking import Ends, Look
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
@@ -30,6 +31,7 @@ from wattflow.sim.world import World
 Floats = NDArray[np.float64]
 _Z90 = 1.6448536269514722
 _TRIES = 64
+_STILL = (WAITING, READY, PLACED, PARKED)
 _LEAST_LEFT = 0.05
 """What a task that is past every draw still needs, as a share of its estimate."""
 
@@ -59,7 +61,7 @@ class Forecast:
         late: Tasks past their deadline: ended after it, or still open when it has passed.
         ended, open: Tasks that end until then, and that do not.
         unknown: Open tasks without an estimate; they were given the mean of the others.
-        joules: Of each seed, for comparing policies draw by draw.
+        looks: Of each seed, at whole workflows, for comparing policies draw by draw.
     """
 
     policy: str
@@ -69,7 +71,7 @@ class Forecast:
     ended: Spread
     open: Spread
     unknown: int
-    joules: tuple[float, ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 def roll(
@@ -145,17 +147,32 @@ def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[
     state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
     state.tasks.release[parked] = state.marks["until"][parked]
     made = _world(copy)
-    pristine = copy.state.copy(), made.copy()
+    pristine, open_flows = (copy.state.copy(), made.copy()), OpenFlows.of(state)
     for number, (seed, left) in enumerate(draws):
         if number:
             _again(copy, made, *pristine)
         made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
-        rows.append(_one(copy, made, until_s))
+        rows.append(_one(copy, made, until_s, open_flows))
     estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
     unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-    energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
-    joules = tuple(row[0] for row in rows)
-    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown, joules)
+    energy_j, response_s, late, ended, left_open = (
+        Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
+    )
+    looks = tuple(look for _, look in rows)
+    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown, looks)
+
+
+def _behind_placeholders(state: State) -> frozenset[int]:
+    """Tasks that stand for unknown work, and all that waits for them."""
+    found: set[int] = set()
+    ahead = np.flatnonzero(np.asarray(state.tasks["state"]) == UNKNOWN).tolist()
+    while ahead:
+        task = ahead.pop()
+        if task not in found:
+            found.add(task)
+            first, count = int(state.links["child_first"][task]), int(state.links["child_n"][task])
+            ahead += np.asarray(state.child[first : first + count]).tolist()
+    return frozenset(found)
 
 
 def _again(copy: Engine, made: World, state: State, world: World) -> None:
@@ -168,10 +185,13 @@ def _again(copy: Engine, made: World, state: State, world: World) -> None:
             mine.replace(**{name: getattr(fresh, name) for name in fresh.NAMES})
 
 
-def _one(copy: Engine, made: World, until_s: float) -> tuple[float, float, float, float, float]:
-    """One policy, one seed: (joules, response, late, ended, open)."""
-    state = copy.state
+def _one(
+    copy: Engine, made: World, until_s: float, flows: OpenFlows
+) -> tuple[tuple[float, float, float, float, float], Look]:
+    """One policy, one seed: (joules, response, late, ended, open), and how whole workflows fare."""
+    state, never = copy.state, len(flows.never)
     before = int(state.counts.open[0])
+    state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.adopt(state.handle(), made.handle())
         _advance(copy, made, until_s)
@@ -185,8 +205,56 @@ def _one(copy: Engine, made: World, until_s: float) -> tuple[float, float, float
     late = float(np.count_nonzero(end > state.extra["deadline"][tasks]))
     still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, 2))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
-    remaining = float(state.counts.open[0])
-    return float(made.energy.sum()), response, late, before - remaining, remaining
+    remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
+    look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))
+    return (energy_j, response, late, before - remaining, remaining), look
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFlows:
+    """Workflows with tasks that wait or run; a task without a workflow is one of its own.
+
+    Attributes:
+        flow: Number of every task's workflow among them; −1 of all others.
+        rows: Tasks that wait or run.
+        submit_s, due_s: By number.
+        never: Tasks that no roll ends: placeholders, and what waits for them.
+    """
+
+    now_s: float
+    flow: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    submit_s: Floats
+    due_s: Floats
+    never: frozenset[int]
+
+    @classmethod
+    def of(cls, state: State) -> OpenFlows:
+        """As it is now."""
+        tasks, count = state.tasks, len(state.tasks)
+        states, owner = np.asarray(tasks["state"]), np.asarray(tasks["workflow"]).astype(np.int64)
+        rows = np.flatnonzero(np.isin(states, _STILL))
+        key = np.where(owner > 0, owner, len(state.workflows) + np.arange(count))
+        keys = np.unique(key[rows])
+        flow = np.full(len(state.workflows) + count, -1, np.int64)
+        flow[keys] = np.arange(len(keys))
+        flow = np.where(states < FAILED, flow[key], -1)
+        due_s, submit_s = np.full(len(keys), np.inf), np.zeros(len(keys))
+        known = np.flatnonzero(flow >= 0)
+        np.minimum.at(due_s, flow[known], np.asarray(state.extra["deadline"])[known])
+        submit_s[flow[known]] = np.maximum(0.0, np.asarray(tasks["release"])[known])
+        owned = keys < len(state.workflows)
+        due_s[owned] = np.minimum(due_s[owned], np.asarray(state.workflows["deadline"])[keys[owned]])
+        submit_s[owned] = np.asarray(state.workflows["submit"])[keys[owned]]
+        return cls(float(state.clock.now[0]), flow, rows, submit_s, due_s, _behind_placeholders(state))
+
+    def ends(self, state: State, done: NDArray[Any]) -> Ends:
+        """After a roll: those that nothing ended count as long again."""
+        end_s = np.full(len(self.submit_s), self.now_s)
+        np.maximum.at(end_s, self.flow[done["task"]], done["end_s"])
+        left = self.rows[np.isin(np.asarray(state.tasks["state"])[self.rows], _STILL)]
+        end_s[self.flow[left]] = 2.0 * float(state.clock.now[0]) - self.now_s
+        return Ends(self.submit_s, self.due_s, end_s)
 
 
 def _advance(copy: Engine, made: World, until_s: float) -> None:

@@ -317,9 +317,15 @@ def use(state: Any, theta: Any) -> None:
     state.classes.sleep_after_s[ours] = after_s[ours]
 
 
+def watched_before(state: Any) -> Any:
+    """What was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
+    first = int(state.memory[NOTES.watched]) if state.memory[0] == len(NOTES) else 0
+    return state.memory[first : first + placing.TIMER].copy() if first else np.zeros(placing.TIMER)
+
+
 def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
     """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
-    given = state.classes.sleep_after_s.copy()
+    given, seen = state.classes.sleep_after_s.copy(), watched_before(state)
     wattflow.prepare(state, cluster)
     view.lay_out(
         state,
@@ -329,7 +335,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
-        watched=[0.0] * (placing.WATCHED_N - 1) + [np.inf],
+        watched=[*seen, np.inf],
         longest=[0.0],
         attends=[0.0],
         slots=np.zeros(attending.ROWS * attending.SLOT),
