@@ -113,7 +113,7 @@ def _least(ask, n, row):
     for r in range(n):
         other = ask.rows[r]
         if other.kind == PLACE and other.variant == row.variant and other.task_row == row.task_row:
-            least = min(least, other.cost)
+            least = min(least, other.price)
     return least
 
 
@@ -132,6 +132,7 @@ def describe(state, ask, n, out):
     first = view.place_of(state, learned.NOTES.scratch)
     facts = view.place_of(state, learned.NOTES.facts)
     classes = view.place_of(state, learned.NOTES.classes)
+    longest = view.recall(state, learned.NOTES.longest, 0)
     task = -1
     due = 0.0
     for r in range(n):
@@ -141,7 +142,10 @@ def describe(state, ask, n, out):
                 task = row.task_row
                 due = wattflow.due_s(state, task)
             _as_first(state, row)
-            row.cost = wattflow.price_j(state, task, row.variant, 0, due)
+            row.price = wattflow.price_j(state, task, row.variant, 0, due)
+            if longest > 1.0 and row.price < view.UNKNOWN_COST:  # as the policy's own `usual_time_outs`
+                over_j = placing.overrated_j(state, 0, longest)
+                row.price -= over_j / wattflow.companions(state, row.variant, row.node_row)
     task = -1
     variant = -1
     least = math.inf
@@ -160,7 +164,7 @@ def describe(state, ask, n, out):
             placing.around(state, task, variant, first, facts)
         _as_first(state, row)
         merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
-        placing.candidate(state, task, variant, 0, first, facts, due, row.cost, least, merit, 0.0)
+        placing.candidate(state, task, variant, 0, first, facts, due, row.price, least, merit, longest)
         for i in range(placing.N):
             out[r, i] = memory[first + i]
 
@@ -194,7 +198,7 @@ def step_many(
 ):
     """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
-    What is beyond an episode's rows takes the first. ``left`` are the decisions that each is to make, by its first row
+    What is beyond an episode's rows waits. ``left`` are the decisions that each is to make, by its first row
     from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
     ``ended`` how many episodes ended, and ``mask`` tells which rows there are; ``out`` is 0 beyond them.
     """
@@ -207,7 +211,9 @@ def step_many(
         aim = tables_at(course, places[4, i])
         n = shown[i]
         was = n
-        one = chosen[i] if chosen[i] < min(n, rows) else 0
+        one = chosen[i]
+        if one >= min(n, rows):  # waiting, unless nothing runs that could end it
+            one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
         reward[i] = 0.0
         while left[i] > 0:
             n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])

@@ -25,6 +25,7 @@ Priority = Callable[[Any, int], float]
 Act = Callable[[Any], None]
 Rank = Callable[[Workload, Cluster], NDArray[np.float64]]
 Prepare = Callable[[Any, Cluster], None]
+Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 
 HOLD = np.dtype([
     ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
@@ -41,6 +42,15 @@ def vectorised(rank: Rank) -> Rank:
     """
     rank.vectorised = True  # type: ignore[attr-defined]
     return rank
+
+
+def beforehand(tailor: Tailor) -> Tailor:
+    """Say that a tailor is to be asked when a workflow has been announced and none of its tasks is placed yet.
+
+    Others are asked when the first decisions of that instant have been made, by the numbers before.
+    """
+    tailor.beforehand = True  # type: ignore[attr-defined]
+    return tailor
 
 
 @dataclass(slots=True)
@@ -101,7 +111,6 @@ class Facts:
 
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
-Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 TailorNext = Callable[["Policy", int], int]
 
 
