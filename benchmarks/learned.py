@@ -109,8 +109,9 @@ def environment_speed(seconds: float, count: int = 64) -> None:
     """Steps a second of the vector environment, and decisions in compiled code with and without the flagship's prices.
 
     Always the first row of 64 streams of about 300 tasks (recorded blast and srasearch, loads 0.3 to 0.8) on 64 random
-    clusters of 2-64 nodes. Steps come back to Python each time, with 64 rows described at most, on all cores; played
-    decisions have 20 rows at most and no features, on one core, 100 of a stream in turn.
+    clusters of 2-64 nodes, played again and again: to draw others is no part of it. Steps come back to Python each
+    time, with 64 rows described at most, on all cores; played decisions have 20 rows at most and no features, on one
+    core, 100 of a stream in turn.
     """
     from wattflow.learn.environment import SchedulingVectorEnv
 
@@ -125,8 +126,9 @@ def environment_speed(seconds: float, count: int = 64) -> None:
     ):
         threads = None if features else 1
         env = SchedulingVectorEnv(
-            draw, count, rows=64 if features else 20, features=features, priced=priced, threads=threads
-        )
+            draw, count, rows=64 if features else 20, features=features, priced=priced, threads=threads,
+            plays=None,
+        )  # fmt: skip
         env.reset(seed=1)
         shown: list[float] = []
 

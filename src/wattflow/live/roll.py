@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import FAILED, PARKED, PLACED, READY, UNKNOWN, WAITING, State
+from wattflow.engine.tables import PARKED, READY, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
 from wattflow.live.fork import fork
-from wattflow.live.looking import Ends, Look
+from wattflow.live.looking import Look
+from wattflow.live.open_work import OpenFlows
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
@@ -31,7 +32,6 @@ from wattflow.sim.world import World
 Floats = NDArray[np.float64]
 _Z90 = 1.6448536269514722
 _TRIES = 64
-_STILL = (WAITING, READY, PLACED, PARKED)
 _LEAST_LEFT = 0.05
 """What a task that is past every draw still needs, as a share of its estimate."""
 
@@ -94,7 +94,8 @@ def roll(
     if not seeds:
         raise InvalidInput("seeds", "at least one is needed")
     draws = [draw_left(engine.state, interval, seed) for seed in seeds]
-    return [_forecast(engine, policy, until_s, list(zip(seeds, draws, strict=True))) for policy in policies]
+    stage = _Stage(engine)
+    return [stage.forecast(policy, until_s, list(zip(seeds, draws, strict=True))) for policy in policies]
 
 
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
@@ -137,64 +138,73 @@ def draw_left(state: State, interval: Any, seed: int) -> Floats:
     return left
 
 
-def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
-    rows = []
-    copy = fork(engine)
-    copy.use(policy)
-    copy.prepare()  # no step of the live engine comes before the roll
-    state = copy.state
-    parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
-    state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
-    state.tasks.release[parked] = state.marks["until"][parked]
-    made = _world(copy)
-    pristine, open_flows = (copy.state.copy(), made.copy()), OpenFlows.of(state)
-    for number, (seed, left) in enumerate(draws):
-        if number:
-            _again(copy, made, *pristine)
-        made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
-        rows.append(_one(copy, made, until_s, open_flows))
-    estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
-    unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-    energy_j, response_s, late, ended, left_open = (
-        Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
-    )
-    looks = tuple(look for _, look in rows)
-    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown, looks)
+class _Stage:
+    """A copy of an engine on which one policy after another is rolled forward from the same present.
+
+    Copying tables costs more than a roll-out of some hundred tasks, so there is one fork for all policies: each is put
+    in use in turn, and what it makes of the present is copied, as one piece of memory, for each of its roll-outs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._copy = engine, fork(engine)
+        self._memory = engine.state.memory.copy()
+        self._work: tuple[State, World] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._copy.prepare()  # no step of the live engine comes before the roll
+        state = self._copy.state
+        parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
+        state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
+        state.tasks.release[parked] = state.marks["until"][parked]
+        self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
+
+    def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
+        """Of one policy, under every draw."""
+        copy, engine = self._copy, self._engine
+        copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
+        copy.state.replace(memory=self._memory.copy())
+        copy.use(policy)
+        present, rows = copy.state.copy(), []
+        for seed, left in draws:
+            state, made = self._work = _taken_over(self._work, (present, self._world))
+            made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
+            rows.append(_one(copy, state, made, until_s, self._flows))
+        name, planned = copy.policy.name, copy.policy.plan is not None
+        if planned:  # its lanes are edges by now, which nobody else has
+            self._copy = fork(engine)
+            self._start()
+        estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
+        unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
+        energy_j, response_s, late, ended, left_open = (
+            Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
+        )
+        looks = tuple(look for _, look in rows)
+        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown, looks)
 
 
-def _behind_placeholders(state: State) -> frozenset[int]:
-    """Tasks that stand for unknown work, and all that waits for them."""
-    found: set[int] = set()
-    ahead = np.flatnonzero(np.asarray(state.tasks["state"]) == UNKNOWN).tolist()
-    while ahead:
-        task = ahead.pop()
-        if task not in found:
-            found.add(task)
-            first, count = int(state.links["child_first"][task]), int(state.links["child_n"][task])
-            ahead += np.asarray(state.child[first : first + count]).tolist()
-    return frozenset(found)
-
-
-def _again(copy: Engine, made: World, state: State, world: World) -> None:
-    """Back to the present. Tables that grew in the last roll are made anew."""
-    for mine, theirs in ((copy.state, state), (made, world)):
+def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
+    """The present, in the tables of the last roll where these have its sizes; made anew where they grew."""
+    if work is not None:
         try:
-            mine.copy_from(theirs)
+            work[0].copy_from(present[0])
+            work[1].copy_from(present[1])
+            return work
         except ValueError:
-            fresh = theirs.copy()
-            mine.replace(**{name: getattr(fresh, name) for name in fresh.NAMES})
+            pass
+    return present[0].copy(), present[1].copy()
 
 
 def _one(
-    copy: Engine, made: World, until_s: float, flows: OpenFlows
+    copy: Engine, state: State, made: World, until_s: float, flows: OpenFlows
 ) -> tuple[tuple[float, float, float, float, float], Look]:
     """One policy, one seed: (joules, response, late, ended, open), and how whole workflows fare."""
-    state, never = copy.state, len(flows.never)
+    never = len(flows.never)
     before = int(state.counts.open[0])
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.adopt(state.handle(), made.handle())
-        _advance(copy, made, until_s)
+        _advance(copy, state, made, until_s)
         if math.isfinite(until_s):
             state.clock["now"] = until_s
         kernel.settle(state.handle(), made.handle())
@@ -210,59 +220,12 @@ def _one(
     return (energy_j, response, late, before - remaining, remaining), look
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFlows:
-    """Workflows with tasks that wait or run; a task without a workflow is one of its own.
-
-    Attributes:
-        flow: Number of every task's workflow among them; −1 of all others.
-        rows: Tasks that wait or run.
-        submit_s, due_s: By number.
-        never: Tasks that no roll ends: placeholders, and what waits for them.
-    """
-
-    now_s: float
-    flow: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    submit_s: Floats
-    due_s: Floats
-    never: frozenset[int]
-
-    @classmethod
-    def of(cls, state: State) -> OpenFlows:
-        """As it is now."""
-        tasks, count = state.tasks, len(state.tasks)
-        states, owner = np.asarray(tasks["state"]), np.asarray(tasks["workflow"]).astype(np.int64)
-        rows = np.flatnonzero(np.isin(states, _STILL))
-        key = np.where(owner > 0, owner, len(state.workflows) + np.arange(count))
-        keys = np.unique(key[rows])
-        flow = np.full(len(state.workflows) + count, -1, np.int64)
-        flow[keys] = np.arange(len(keys))
-        flow = np.where(states < FAILED, flow[key], -1)
-        due_s, submit_s = np.full(len(keys), np.inf), np.zeros(len(keys))
-        known = np.flatnonzero(flow >= 0)
-        np.minimum.at(due_s, flow[known], np.asarray(state.extra["deadline"])[known])
-        submit_s[flow[known]] = np.maximum(0.0, np.asarray(tasks["release"])[known])
-        owned = keys < len(state.workflows)
-        due_s[owned] = np.minimum(due_s[owned], np.asarray(state.workflows["deadline"])[keys[owned]])
-        submit_s[owned] = np.asarray(state.workflows["submit"])[keys[owned]]
-        return cls(float(state.clock.now[0]), flow, rows, submit_s, due_s, _behind_placeholders(state))
-
-    def ends(self, state: State, done: NDArray[Any]) -> Ends:
-        """After a roll: those that nothing ended count as long again."""
-        end_s = np.full(len(self.submit_s), self.now_s)
-        np.maximum.at(end_s, self.flow[done["task"]], done["end_s"])
-        left = self.rows[np.isin(np.asarray(state.tasks["state"])[self.rows], _STILL)]
-        end_s[self.flow[left]] = 2.0 * float(state.clock.now[0]) - self.now_s
-        return Ends(self.submit_s, self.due_s, end_s)
-
-
-def _advance(copy: Engine, made: World, until_s: float) -> None:
-    step = kernel.kernel(copy.state, made, copy._functions)
+def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
+    step = kernel.kernel(state, made, copy._functions)
     while True:
-        status = step(copy.state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
+        status = step(state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
         if status == kernel.GROW:
-            _grow(copy.state, made, SimOptions())
+            _grow(state, made, SimOptions())
         elif status == kernel.BAD_COST:
             raise BrokenPolicy(f"policy {copy.policy.name!r} returned NaN")
         else:
