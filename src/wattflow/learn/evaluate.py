@@ -22,6 +22,7 @@ from wattflow.learn import parts, portfolio, scenarios, streams, sweep
 from wattflow.learn.portfolio import BASELINE, PUNCTUAL, Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
 from wattflow.plan import measured, rehearsal
 from wattflow.policy import learned, weights
 from wattflow.policy.base import Policy
@@ -149,28 +150,39 @@ def opponent(load: float, fold: int) -> str:
 
 def judge(job: tuple[Place, Plan]) -> list[Row]:
     """All policies in one scenario."""
-    place, plan = job
+    return [*judge_others(*job), judge_rehearsed(*job)]
+
+
+def judge_rehearsed(place: Place, plan: Plan) -> Row:
+    """The rehearsed policy in one scenario: it takes longer than all others together."""
     scenario = scenario_of(place, plan)
     drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    return _row(place, scenario, drawn, REHEARSED, our_rehearsal(place.fold, place.load))
 
-    def row(name: str, policy: str | Policy) -> Row:
-        found = tuple(
-            portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
-            for seed, workload in enumerate(drawn)
-        )
-        return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
+def judge_others(place: Place, plan: Plan) -> list[Row]:
+    """All other policies in one scenario."""
+    scenario = scenario_of(place, plan)
+    drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    row = functools.partial(_row, place, scenario, drawn)
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
     rows.append(row(NETWORK, our_network(place.fold)))
-    rows.append(row(REHEARSED, our_rehearsal(place.fold, place.load)))
     if plan.all_seeds:
         rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:
         tried = [Row(place, SWEEP, setting, found) for setting, found in sweep.results(scenario, drawn)]
         rows.append(best_of(tried, rows[0], rows[1]))
     return rows
+
+
+def _row(place: Place, scenario: Scenario, drawn: Sequence[Workload], name: str, policy: str | Policy) -> Row:
+    found = tuple(
+        portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
+        for seed, workload in enumerate(drawn)
+    )
+    return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
 
 def best_of(rows: Sequence[Row], baseline: Row, punctual: Row) -> Row:
