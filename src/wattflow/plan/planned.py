@@ -8,9 +8,12 @@ one's has to do. Plans, the portfolio's setting and those that rehearsals try ar
 (`sim.outlook`), as estimated and with runtimes drawn round their estimates (σ = ``spread``). Of those that end no later
 than the portfolio would, the one with the fewest joules is followed until the next arrival (`following`).
 
-Evaluations are counted, not timed: same workflows, cluster and numbers, same plan. Two or three seconds for 200 open tasks.
-With more than 16 open workflows or 600 tasks, gangs, serverless nodes, or estimates or watts that are not known, the
-portfolio's setting is used. A driver that does not ask at arrivals uses the flagship's rules.
+``spread`` says how far estimates err. Told 0, the policy trusts them: it saves more where they are right, and is late
+where they are not (docs/learned.md has figures of both).
+
+Evaluations are counted, not timed: same workflows, cluster and numbers, same plan. Two or three seconds for 200 open
+tasks. With more than 16 open workflows or 600 tasks, gangs, serverless nodes, or estimates or watts that are not known,
+the portfolio's setting is used. A driver that does not ask at arrivals uses the flagship's rules.
 """
 
 from __future__ import annotations
