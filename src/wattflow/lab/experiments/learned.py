@@ -20,7 +20,18 @@ from wattflow.lab.experiments import learned_rivals, learned_searches
 from wattflow.lab.experiments.learned_rivals import Table, compare, keeps
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.learn import curves, evaluate, hindsight, paired, parts, portfolio
-from wattflow.learn.evaluate import FLAGSHIP, NETWORK, OURS, PORTFOLIO, REHEARSED, SWEEP, Place, Plan, Row
+from wattflow.learn.evaluate import (
+    ATTENTION,
+    FLAGSHIP,
+    NETWORK,
+    OURS,
+    PORTFOLIO,
+    REHEARSED,
+    SWEEP,
+    Place,
+    Plan,
+    Row,
+)
 from wattflow.learn.hindsight import Searched
 from wattflow.learn.paired import Paired
 from wattflow.model.errors import InvalidInput
@@ -145,7 +156,7 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-    ours = [name for name in (REHEARSED, OURS, NETWORK) if (there[0], name) in table]
+    ours = [name for name in (REHEARSED, OURS, NETWORK, ATTENTION) if (there[0], name) in table]
     sheets: list[Sheet] = []
     made: list[Figure] = []
     for mine in ours:
