@@ -61,7 +61,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
                 raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
             policy = replace(policy, settings=replace(policy.settings, queue=value))
         elif key == "weights" and policy.name == "learned":
-            policy = replace(policy, prepare=_weighted(value))
+            policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
     return replace(policy, name=text)
