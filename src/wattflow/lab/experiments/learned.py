@@ -19,7 +19,7 @@ from wattflow.lab.experiments.learned_rivals import Table
 from wattflow.lab.experiments.learned_tables import AGAINST
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.learn import curves, evaluate, hindsight, parts, portfolio
-from wattflow.learn.evaluate import NETWORK, OURS, REHEARSED, Place, Plan, Row
+from wattflow.learn.evaluate import ATTENTION, NETWORK, OURS, REHEARSED, Place, Plan, Row
 from wattflow.learn.hindsight import Searched
 from wattflow.model.errors import InvalidInput
 
@@ -145,7 +145,7 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-    ours = [name for name in (REHEARSED, OURS, NETWORK) if (there[0], name) in table]
+    ours = [name for name in (REHEARSED, OURS, NETWORK, ATTENTION) if (there[0], name) in table]
     beside = {mine: learned_tables.beside(table, there, mine, names) for mine in ours}
     family = learned_tables.corrected(beside)
     sheets: list[Sheet] = []
