@@ -49,7 +49,7 @@ def beforehand(tailor: Any) -> Any:
 
     Others are asked when the first decisions of that instant have been made, by the numbers before.
     """
-    tailor.beforehand = True  # type: ignore[attr-defined]
+    tailor.beforehand = True
     return tailor
 
 
