@@ -89,6 +89,7 @@ def judges(small: Scenario) -> list[Judge]:
     return [Judge(small, 6000)]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_the_run_that_did_not_stop(small: Scenario, judges: list[Judge], tmp_path: Path) -> None:
     def run(out: str, rounds: int, again: bool = False, settings: PpoSettings = TINY) -> Run:
         made = Run(Trainer(settings, draw=lambda _: small), judges, tmp_path / out, again)
