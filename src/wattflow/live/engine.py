@@ -491,4 +491,6 @@ def _live_policy(policy: str | Policy) -> Policy:
             f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
             "tasks are not known in advance"
         )
+    if made.ready is not None:
+        made.ready()
     return made

@@ -140,6 +140,8 @@ class Policy:
             cannot ask uses the policy as it stands.
         tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
             absent: never.
+        ready: Raises InvalidInput where something that the policy needs is not there, such as a file of weights; a live
+            engine asks when it takes the policy up.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
         facts: What the score looks at and how far each of it moved a cost, for `Engine.explain`.
     """
@@ -161,6 +163,7 @@ class Policy:
     knows_future: bool = False
     tailor: Tailor | None = None
     tailor_next: TailorNext | None = None
+    ready: Callable[[], None] | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
     facts: Facts | None = None
 

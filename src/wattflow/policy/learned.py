@@ -415,6 +415,7 @@ LEARNED = Policy(
     params=DIAL.defaults,
     prepare=prepare,
     slack=True,
+    ready=weights.check,
     terms={**wattflow.WATTFLOW.terms, "kept awake": kept_awake, "correction": correction},
     facts=Facts(placing.N, write_facts, moving.NAMES, moved),
 )
@@ -422,4 +423,4 @@ LEARNED = Policy(
 
 def with_weights(theta: Any) -> Policy:
     """The policy with these weights, whatever file is in use."""
-    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta))
+    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta), ready=None)
