@@ -66,9 +66,9 @@ def test_rows_that_did_well_become_likelier_and_those_that_are_not_there_stay_im
     assert np.allclose(np.exp(chance), 1.0 / look.mask.sum(1), rtol=1e-4) and not np.asarray(value).any()
     gain = np.asarray(look.features[np.arange(40), np.asarray(row), 3])
     part = (kept, row, chance, gain, np.zeros(40, np.float32))
-    before, slope = jax.value_and_grad(ppo_network.loss)(theta, part, 0.2)
+    before, slope = jax.jit(jax.value_and_grad(ppo_network.loss))(theta, part, 0.2)
     moved = {"place": theta["place"] - 1e-4 * slope["place"], "critic": theta["critic"]}
-    assert float(ppo_network.loss(moved, part, 0.2)) < float(before)
+    assert float(jax.jit(ppo_network.loss)(moved, part, 0.2)) < float(before)
     # A greater third feature did well, so a row that has more of it is cheaper now.
     ahead = np.zeros((1, 2, placing.N), np.float32)
     ahead[0, 1, 3] = 1.0
