@@ -16,6 +16,8 @@ ASK = np.dtype([*wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence",
 """As of `wanted`; ``slow``: a queue that is not known here and left to `wanting`; ``apart``: tasks of closed shapes
 that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last."""
 
+ROW = np.dtype([*wanted.ROW.descr, ("price", "f8")])
+"""As of `wanted`; ``price``: of a row that is described, the cost before what was learned and what others lose."""
 
 NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain", "i4")])
 """What a shape asks for, in one place. ``plain``: `ONE` where all its variants need the same cores and memory of any
@@ -50,7 +52,7 @@ def desk(state: Any, rows: int) -> Desk:
     follows = _follows(state)
     made = Desk(
         ask=record_table(ASK, 1),
-        rows=record_table(wanted.ROW, rows),
+        rows=record_table(ROW, rows),
         closed=np.zeros(len(state.shapes), np.int64),
         follows=follows,
         needs=_needs(state, follows),

@@ -115,7 +115,7 @@ def _least(ask, n, row):
     for r in range(n):
         other = ask.rows[r]
         if other.kind == PLACE and other.variant == row.variant and other.task_row == row.task_row:
-            least = min(least, other.cost)
+            least = min(least, other.price)
     return least
 
 
@@ -128,8 +128,8 @@ def _as_first(state, row):
 
 
 @inner
-def _know_parts(state, ask, n, parts):
-    """The flagship's price of each row, and what it is made of, as the row's cost and its parts.
+def _know_parts(state, ask, n, parts, longest):
+    """The price of each row before what was learned, and what it is made of.
 
     Those of a task whose rows were priced here are known, unless the policy did not price them so.
     """
@@ -142,7 +142,11 @@ def _know_parts(state, ask, n, parts):
                 wattflow.price_j(state, row.task_row, row.variant, 0, wattflow.due_s(state, row.task_row))
                 for i in range(pricing.WIDTH):
                     ask.parts[r, i] = state.memory[parts + i]
-            row.cost = ask.parts[r, pricing.PRICE]
+            row.price = ask.parts[r, pricing.PRICE]
+            if longest > 1.0 and row.price < view.UNKNOWN_COST:  # as the policy's own `usual_time_outs`
+                _as_first(state, row)
+                over_j = placing.overrated_j(state, 0, longest)
+                row.price -= over_j / wattflow.companions(state, row.variant, row.node_row)
 
 
 @inner
@@ -153,7 +157,8 @@ def describe(state, ask, n, out):
     facts = view.place_of(state, learned.NOTES.facts)
     classes = view.place_of(state, learned.NOTES.classes)
     parts = view.place_of(state, learned.NOTES.kept)
-    _know_parts(state, ask, n, parts)
+    longest = view.recall(state, learned.NOTES.longest, 0)
+    _know_parts(state, ask, n, parts, longest)
     due = 0.0
     task = -1
     variant = -1
@@ -175,7 +180,7 @@ def describe(state, ask, n, out):
         merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
         for i in range(pricing.WIDTH):
             memory[parts + i] = ask.parts[r, i]
-        placing.candidate(state, task, variant, 0, parts, first, facts, due, row.cost, least, merit, 0.0)
+        placing.candidate(state, task, variant, 0, parts, first, facts, due, row.price, least, merit, longest)
         for i in range(placing.N):
             out[r, i] = memory[first + i]
 
@@ -209,7 +214,7 @@ def step_many(
 ):
     """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
-    What is beyond an episode's rows takes the first. ``left`` are the decisions that each is to make, by its first row
+    What is beyond an episode's rows waits. ``left`` are the decisions that each is to make, by its first row
     from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
     ``ended`` how many episodes ended, and ``mask`` tells which rows there are; ``out`` is 0 beyond them.
 
@@ -229,7 +234,9 @@ def step_many(
             aim = tables_at(course, places[4, i])
             n = shown[i]
             was = n
-            one = chosen[i] if chosen[i] < min(n, rows) else 0
+            one = chosen[i]
+            if one >= min(n, rows):  # waiting, unless nothing runs that could end it
+                one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
             reward[i] = 0.0
             while left[i] > 0:
                 n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])

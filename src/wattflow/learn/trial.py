@@ -118,7 +118,10 @@ class Judge:
     first: breaking it by a few times ``WIDTH`` costs ``STEP``, more than most joules there are to win, and each further
     per cent ``PRICE``. A seed alone is judged a little harder than the mean of several (1.02)."""
 
-    def __init__(self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None,
+        reference: Policy | None = None,
+    ) -> None:  # fmt: skip
         self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
         workload = scenario.draw(seed)
         cluster, options = scenario.cluster, scenario.options
@@ -128,11 +131,15 @@ class Judge:
             for policy in (
                 portfolio.BASELINE,
                 portfolio.PUNCTUAL,
-                registry.load("wattflow", wait=self.wish.wait),
+                reference or registry.load("wattflow", wait=self.wish.wait),
             )
         )
 
         self.fined = self.penalty(self.reference)
+
+    def like(self, scenario: Drawn) -> Judge:
+        """The same seed and wish in another scenario."""
+        return Judge(scenario, self.seed, self.wish)
 
     def beside(self, baseline: Result) -> None:
         """From now on what is slower than this is fined."""

@@ -3,6 +3,10 @@
 Tasks are placed in the order given, each on the earliest cores of its node that are free, the data fetched with the
 cores held (as the simulator does, links not shared). A node sleeps where that is worth it: before its first task,
 after its last, and in gaps if asked for. About 0.1 µs a task and evaluation.
+
+What has begun is not moved: the first ``fixed_n`` tasks of the order run from ``ready`` to ``until`` where they are,
+and on a node that is not awake yet (``awake_s``) no other begins before it is. Nodes that sleep at first (``sleeps``)
+cost nothing until they are woken. Beside the makespan, each task may have a time at which it is ``due``.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -23,17 +27,34 @@ def jit(function):
 
 @jit
 def evaluate(game, tables, choice, slots):
-    """Fill start and end; returns (joules, last end)."""
-    estimate, ready, _, input_bytes, parent_start, parent, parent_bytes = game
-    seconds, cores, joules, device, cls, size, slices, above_w, still_w, busy_w, sleep_j, per_byte, latency, gaps = (
-        tables
-    )
+    """Fill start and end; returns (joules, last end, how much later than due the latest is)."""
+    estimate, ready, _, input_bytes, parent_start, parent, parent_bytes, free_tasks, until, due = game
+    (
+        seconds,
+        cores,
+        joules,
+        device,
+        cls,
+        size,
+        slices,
+        above_w,
+        still_w,
+        busy_w,
+        sleep_j,
+        per_byte,
+        latency,
+        gaps,
+        awake_s,
+        sleeps,
+    ) = tables
     order, node_of, option_of = choice
     start, end, lane_s, lane_n, head, count, spare, free, stamp, last, used, turn = slots
     turn[0] += 1.0
     total = 0.0
     finish = 0.0
+    late = 0.0
     room = lane_s.shape[1]
+    fixed_n = order.size - free_tasks.size
     for i in range(order.size):
         t = order[i]
         n = node_of[t]
@@ -46,7 +67,7 @@ def evaluate(game, tables, choice, slots):
             spare[n] = size[c]
             for k in range(slices[c]):
                 free[n, k] = 0.0
-        begin = ready[t]
+        begin = ready[t] if i < fixed_n else max(ready[t], awake_s[n])
         fetched = input_bytes[t]
         for e in range(parent_start[t], parent_start[t + 1]):
             p = parent[e]
@@ -72,6 +93,9 @@ def evaluate(game, tables, choice, slots):
         stop = begin + estimate[t] * seconds[o, c]
         if fetched > 0.0:
             stop += latency[c] + fetched * per_byte[c]
+        if i < fixed_n:
+            begin = ready[t]
+            stop = until[t]
         start[t] = begin
         end[t] = stop
         at = head[n] + count[n]
@@ -95,12 +119,16 @@ def evaluate(game, tables, choice, slots):
             free[n, k - 1] = stop
         total += estimate[t] * joules[o, c]
         if begin > last[n]:
-            used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
+            if last[n] == 0.0 and sleeps[n] == 1:
+                used[n] += sleep_j[c, 1] - sleep_j[c, 0]
+            else:
+                used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
             last[n] = begin
         if stop > last[n]:
             used[n] += (above_w[c] + busy_w[c]) * (stop - last[n])
             last[n] = stop
         finish = max(finish, stop)
+        late = max(late, stop - due[t])
     for n in range(cls.size):
         c = cls[n]
         total += still_w[c] * finish
@@ -108,8 +136,10 @@ def evaluate(game, tables, choice, slots):
         if stamp[n] == turn[0]:
             total += used[n]
             rest = finish - last[n]
+        elif sleeps[n] == 1:
+            rest = 0.0
         total += min(above_w[c] * rest, sleep_j[c, 0])
-    return total, finish
+    return total, finish, late
 
 
 @jit
@@ -139,8 +169,8 @@ def _move_order(game, children, choice, place, state):
     child_start, child = children
     parent_start, parent = game[4], game[5]
     order = choice[0]
-    t = _below(state, order.size)
-    low = 0
+    t = game[7][_below(state, game[7].size)]
+    low = order.size - game[7].size
     high = order.size - 1
     for e in range(parent_start[t], parent_start[t + 1]):
         low = max(low, place[parent[e]] + 1)
@@ -182,7 +212,7 @@ def _pick(able, shape, node_of, cls, state):
 def _change(game, able, cls, choice, state):
     """Another node and option for a task, or another option where it is."""
     _, node_of, option_of = choice
-    t = _below(state, node_of.size)
+    t = game[7][_below(state, game[7].size)]
     shape = game[2][t]
     if able[1][shape] == 0:
         return
@@ -206,7 +236,7 @@ def _empty(game, able, cls, choice, state):
     _, target = _pick(able, game[2][_below(state, node_of.size)], node_of, cls, state)
     share = 1.0 if _draw(state) < 0.5 else _draw(state)
     first, count, option, kind = able[0], able[1], able[2], able[3]
-    for t in range(node_of.size):
+    for t in game[7]:
         if node_of[t] != source or _draw(state) > share:
             continue
         shape = game[2][t]
@@ -231,11 +261,11 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
     for i in range(order.size):
         place[order[i]] = i
     old_place = place.copy()
-    joules, last = evaluate(game, tables, choice, slots)
+    joules, last, late = evaluate(game, tables, choice, slots)
     scale = joules if joules > 0.0 else 1.0
-    cost = joules / scale + price * max(0.0, last / limit - 1.0)
+    cost = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
     best_j, best_s = math.inf, math.inf
-    if last <= limit * (1.0 + 1e-9):
+    if max(last - limit, late) <= limit * 1e-9:
         best_j, best_s = joules, last
         best[0][:], best[1][:], best[2][:] = order, node_of, option_of
     cls = tables[4]
@@ -248,12 +278,12 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
             _change(game, able, cls, choice, state)
         else:
             _empty(game, able, cls, choice, state)
-        joules, last = evaluate(game, tables, choice, slots)
-        tried = joules / scale + price * max(0.0, last / limit - 1.0)
+        joules, last, late = evaluate(game, tables, choice, slots)
+        tried = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
         if tried <= cost or _draw(state) < math.exp((cost - tried) / (hot * math.exp(cooling * turn))):
             cost = tried
             old_order[:], old_node[:], old_option[:], old_place[:] = order, node_of, option_of, place
-            if joules < best_j and last <= limit * (1.0 + 1e-9):
+            if joules < best_j and max(last - limit, late) <= limit * 1e-9:
                 best_j, best_s = joules, last
                 best[0][:], best[1][:], best[2][:] = order, node_of, option_of
         else:

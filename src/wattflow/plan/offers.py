@@ -68,14 +68,17 @@ class Offers:
         return PolicySettings(frequencies=tuple(range(self.levels)), wakes=True)
 
 
-def offers(workload: Workload, cluster: Cluster) -> Offers:
-    """All options of a workload's shapes on a cluster's classes."""
+def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offers:
+    """All options of a workload's shapes on a cluster's classes.
+
+    ``alone``: no more threads are busy than a node has cores. Then the line below its curve may be a steeper one.
+    """
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     place = {node.class_key: i for i, node in enumerate(kinds)}
     cls = np.array([place[node.class_key] for node in cluster.nodes], np.int64)
     levels = max(len(node.frequencies) for node in kinds)
     narrow = min((v.cores for shape in workload.shapes for v in shape.variants), default=0.0)
-    lines = [_line(node, narrow) for node in kinds]
+    lines = [_line(node, narrow, float(node.cores if alone else node.threads)) for node in kinds]
     rows: list[list[tuple[float, float, float]]] = []
     cores, device, first, count = [], [], [], []
     for shape in workload.shapes:
@@ -148,11 +151,11 @@ def _option(
     return seconds, joules, joules + watts * seconds
 
 
-def _line(node: Node, narrow: float) -> tuple[float, float]:
-    """(a, b) with P(k) − P(0) ≥ a + b · k from ``narrow`` busy threads on; a counts at the lowest frequency's power."""
+def _line(node: Node, narrow: float, most: float) -> tuple[float, float]:
+    """(a, b) with P(k) − P(0) ≥ a + b · k from ``narrow`` to ``most`` busy threads; a counts at the lowest power."""
     if node.power is None:
         return 0.0, 0.0
-    most, low = float(node.threads), min(max(narrow, 1e-6), float(node.threads))
+    low = min(max(narrow, 1e-6), most)
     above = {k: node.power.at(k) - node.power.at(0.0) for k in [low, *node.power.busy, most] if low <= k <= most}
     flat = max(0.0, min(watts / k for k, watts in above.items()))
     if most > low:

@@ -252,6 +252,7 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     load, sure = policy.params["load"], policy.params["sure"]
     usual = {**reference(load, name), **given}
     tries, trial = [{**dials, **given} for dials in settings(name)], replace(fitted, name="trial")
+    tries = [dials for dials in tries if dict(trial.params, **dials) != dict(trial.params, **usual)]
     if sure > 0.0:
         best = rehearse(known, cluster, load, trial, tries, usual)[0] if seen >= ENOUGH else None
         return fitted.with_params(**(best.dials if best is not None and best.is_sure(sure) else usual))

@@ -15,10 +15,12 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
 from wattflow.plan import offers
 from wattflow.plan.offers import Floats, Longs
-from wattflow.policy import effects, view
+from wattflow.policy import effects, pricing, view
 from wattflow.policy.base import Plan, Policy
 
-NOTES = view.notes("at_s", "node", "awake", "next", "wanted")
+NOTES = view.notes("idle_w", "kept", "at_s", "node", "awake", "next", "wanted", "planned", "before")
+"""``idle_w`` and ``kept`` are the flagship's, so they come first; ``planned`` and ``before`` are what `following` notes
+of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither."""
 
 
 def still_w(node: Node) -> float:
@@ -63,7 +65,7 @@ def orders(node: Longs, busy: Floats, cluster: Cluster, gaps: bool) -> list[tupl
         if above_w <= 0 or machine.sleep is None:
             continue
         free_s = begin_s
-        for start_s, stop_s in _merged(busy[node == number]):
+        for start_s, stop_s in merged(busy[node == number]):
             idle_s = start_s - free_s
             if gaps and idle_s > worth_s(machine) and above_w * idle_s > cycle_j(machine):
                 found += [(free_s, number, 0), (start_s - machine.sleep.wake_s, number, 1)]
@@ -73,7 +75,7 @@ def orders(node: Longs, busy: Floats, cluster: Cluster, gaps: bool) -> list[tupl
     return sorted(found)
 
 
-def _merged(spans: Floats) -> list[tuple[float, float]]:
+def merged(spans: Floats) -> list[tuple[float, float]]:
     """Spans that touch or overlap as one, in order."""
     joined: list[tuple[float, float]] = []
     for start_s, end_s in sorted(map(tuple, spans.tolist())):
@@ -99,19 +101,36 @@ def act(state):  # type: ignore[no-untyped-def]
         if view.recall(state, NOTES.wanted, node) == 1.0:
             if view.is_asleep(state, node):
                 effects.order_wake(state, node)
-        elif view.is_on(state, node) and view.tasks_on(state, node) == 0:
+        elif (
+            view.recall(state, NOTES.wanted, node) == 0.0
+            and view.is_on(state, node)
+            and view.tasks_on(state, node) == 0
+        ):
             effects.order_sleep(state, node)
+
+
+def lay_out(
+    state: Any,
+    rows: list[tuple[float, int, int]],
+    wanted: Any,
+    idle_w: float = 0.0,
+    planned: Any = (),
+    before: Any = (),
+) -> None:
+    """Write orders (see `orders`) and what each node should be until the first of them into a policy's memory."""
+    view.lay_out(
+        state, NOTES, idle_w=[idle_w], kept=np.zeros(pricing.SIZE), at_s=[r[0] for r in rows] or [math.inf],
+        node=[float(r[1]) for r in rows] or [0.0], awake=[float(r[2]) for r in rows] or [1.0],
+        next=[0.0, float(len(rows))], wanted=wanted, planned=[float(len(planned)), *planned],
+        before=before,
+    )  # fmt: skip
 
 
 def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:
     """A policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
 
     def prepare(state: Any, cluster: Cluster) -> None:
-        view.lay_out(
-            state, NOTES, at_s=[r[0] for r in rows] or [math.inf], node=[float(r[1]) for r in rows] or [0.0],
-            awake=[float(r[2]) for r in rows] or [1.0], next=[0.0, float(len(rows))],
-            wanted=np.ones(len(cluster.nodes)),
-        )  # fmt: skip
+        lay_out(state, rows, np.ones(len(cluster.nodes)))
 
     return Policy(
         name, "follows a schedule found by search, sleep included", plan=lambda *_: plan, act=act, prepare=prepare,

@@ -25,6 +25,7 @@ Priority = Callable[[Any, int], float]
 Act = Callable[[Any], None]
 Rank = Callable[[Workload, Cluster], NDArray[np.float64]]
 Prepare = Callable[[Any, Cluster], None]
+Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 
 HOLD = np.dtype([
     ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
@@ -41,6 +42,15 @@ def vectorised(rank: Rank) -> Rank:
     """
     rank.vectorised = True  # type: ignore[attr-defined]
     return rank
+
+
+def beforehand(tailor: Tailor) -> Tailor:
+    """Say that a tailor is to be asked when a workflow has been announced and none of its tasks is placed yet.
+
+    Others are asked when the first decisions of that instant have been made, by the numbers before.
+    """
+    tailor.beforehand = True  # type: ignore[attr-defined]
+    return tailor
 
 
 @dataclass(slots=True)
@@ -81,8 +91,26 @@ class Plan:
     holds: NDArray[np.void] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a score looks at and how far each of it moved a cost, for `Engine.explain`.
+
+    Attributes:
+        size: Facts of a candidate.
+        write: Called as a score is, with an ``out`` of ``size`` numbers for each candidate, one candidate after
+            another; nan for one that they say nothing of.
+        names: What ``moved`` tells of.
+        moved: The State, the facts as rows (of all variants) and the variant of each row, to how far each of ``names``
+            moved the logarithm of each row's cost.
+    """
+
+    size: int
+    write: Score
+    names: Sequence[str]
+    moved: Callable[[Any, NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+
+
 Planner = Callable[[Workload, Cluster, Committed], Plan]
-Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 TailorNext = Callable[["Policy", int], int]
 
 
@@ -113,6 +141,7 @@ class Policy:
         tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
             absent: never.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
+        facts: What the score looks at and how far each of it moved a cost, for `Engine.explain`.
     """
 
     name: str
@@ -133,6 +162,7 @@ class Policy:
     tailor: Tailor | None = None
     tailor_next: TailorNext | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
+    facts: Facts | None = None
 
     @property
     def fields(self) -> Mapping[str, float]:

@@ -52,6 +52,7 @@ POLICIES = {
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
     "rehearsed": "wattflow.plan.rehearsal:REHEARSED",
+    "planned": "wattflow.plan.planned:PLANNED",
     "distilled": "wattflow.policy.distilled:DISTILLED",
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",

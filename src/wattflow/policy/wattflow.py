@@ -299,11 +299,17 @@ def added(state, task, variant, out):
         out[c] = view.worth_j(state, task, variant, c)
 
 
-def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on."""
+@jit
+def fill_awake(state, task, variant, out):
+    """Shares of what it costs to have the nodes on."""
     for c in range(out.size):
         finish_s = view.crowded_finish_s(state, task, variant, c)
         out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
+
+
+def kept_awake(state, task, variant, out):
+    """Its share of what it costs to have the node on."""
+    fill_awake(state, task, variant, out)
 
 
 def seconds(state, task, variant, out):

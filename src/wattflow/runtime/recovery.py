@@ -37,6 +37,7 @@ def restore(
         from wattflow.live.twin import Twin
 
         decider.twin = Twin.beside(policy)
+        decider.twin.warm()
     if after == 0:
         decider.began_with(policy)
     decider.room()

@@ -85,6 +85,7 @@ def start_run(state, world, a):
     run.stage = RUN
     run.since = now
     run.start = now
+    attempt.started = now  # as drivers report it
     work = faults.plan_work(state, world, a)
     weight = weight_of(state, a)
     run.weight_u = weight

@@ -198,7 +198,7 @@ class Simulation:
         total = max(1, len(self.workload))
         while len(self.workload):
             asked = self._tailoring
-            status = self.advance(np.inf if asked is None else asked.next_s)
+            status = self.advance(np.inf if asked is None else asked.until_s)
             if status == kernel.DONE:
                 break
             if asked is not None and status == kernel.UNTIL:

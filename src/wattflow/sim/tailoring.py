@@ -25,6 +25,7 @@ class Tailoring:
 
     Attributes:
         next_s: When it is asked next; inf for never.
+        until_s: How far the run may go before that.
     """
 
     def __init__(self, policy: Policy, known: Workload, cluster: Cluster) -> None:
@@ -35,6 +36,11 @@ class Tailoring:
         self._ahead = next(self._workflows, None)
         self._arrived: list[Workload] = []
         self._submit_s = np.sort(known.workflow_submit_s[np.unique(known.workflow)])
+        self._beforehand = getattr(policy.tailor, "beforehand", False)
+
+    @property
+    def until_s(self) -> float:
+        return math.nextafter(self.next_s, -math.inf) if self._beforehand and self.next_s < math.inf else self.next_s
 
     def ask(self, now_s: float) -> Policy:
         """The policy for those that have arrived by now."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wattflow.lab.experiments.outcome import Figure, Progress, Sheet
+from wattflow.lab.experiments.outcome import Figure, Sheet
 from wattflow.learn import evaluate, paired, portfolio
 from wattflow.learn.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
 from wattflow.learn.paired import Paired
@@ -41,14 +41,21 @@ def keeps(table: Table, place: Place, name: str) -> bool:
     return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
 
 
-def judged(there: Sequence[Place], plan: Plan, workers: int, progress: Progress) -> list[Row]:
-    """All that learn; none without the environment's extra."""
+def available() -> bool:
+    """Whether they can be judged: not without the environment's extra."""
     try:
-        from wattflow.learn.rivals import judging
+        import wattflow.learn.rivals.judging  # noqa: F401
     except MissingExtra as error:
         _log.warning("rivals are not judged: %s", error)
-        return []
-    return judging.judge_all(there, plan, workers, progress)
+        return False
+    return True
+
+
+def judged(place: Place, plan: Plan) -> list[Row]:
+    """All that learn, in one scenario."""
+    from wattflow.learn.rivals import judging
+
+    return judging.judge(place, plan)
 
 
 def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:

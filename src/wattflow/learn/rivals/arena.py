@@ -24,7 +24,7 @@ class Arena:
 
     def __init__(self, agent: Agent, draw: Draw, seed: int, count: int) -> None:
         self.agent, self.count = agent, count
-        self.env = SchedulingVectorEnv(draw, count, agent.shown, joint=agent.joint)
+        self.env = SchedulingVectorEnv(draw, count, agent.shown, joint=agent.joint, plays=None)
         self._first, self._drawn = 10_000 * seed, 0
         self.steps = 0
         self.renew()

@@ -1,0 +1,166 @@
+"""Rules that follow a plan where there is one, and are the flagship's where there is none.
+
+A planned task goes to its node in its variant and frequency at its planned start, or as soon after that as it is ready
+and fits; before it only where a core is free and the task planned before it on the node has begun. So a plan whose
+estimates were wrong is followed earlier or later, in its order, and nodes that it needs no more sleep.
+A task without a plan is priced as `wattflow` does. What is planned stands in the State: the node and variant that a
+task is pinned to, its start and the orders to sleep in the policy's memory (`sleeping`).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wattflow.engine.tables import PLACED
+from wattflow.model.cluster import Cluster
+from wattflow.plan import offers, sleeping
+from wattflow.plan.offers import Floats, Longs
+from wattflow.policy import effects, patient, view, wattflow
+from wattflow.policy.jit import jit
+
+EARLY_S = 1e-6
+"""Starts are sums of many numbers; this much before one counts as being there."""
+Row = tuple[float, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is to be done with the open tasks: by settings alone, or by a plan.
+
+    Attributes:
+        dials: The flagship's numbers, for tasks without a plan.
+        task, node, variant, start_s: Rows of the State's tasks that have a plan, and it; empty without one.
+        orders: When nodes fall asleep and wake (`sleeping.orders`).
+        asleep: Nodes that should sleep until an order says otherwise.
+    """
+
+    dials: Mapping[str, float]
+    task: Longs
+    node: Longs
+    variant: Longs
+    start_s: Floats
+    orders: tuple[Row, ...] = ()
+    asleep: frozenset[int] = frozenset()
+
+
+def by_settings(dials: Mapping[str, float]) -> Course:
+    """No plan: the flagship with these dials."""
+    none = np.zeros(0, np.int64)
+    return Course(dials, none, none, none, np.zeros(0))
+
+
+@jit
+def planned_s(state, task):
+    """When a task should start; −1 without a plan."""
+    if task >= view.recall(state, sleeping.NOTES.planned, 0):
+        return -1.0
+    return view.recall(state, sleeping.NOTES.planned, 1 + task)
+
+
+@jit
+def its_turn(state, task, variant, node):
+    """Whether a task may go before its time: the one before it on the node has begun, and a core of its own is free."""
+    before = int(view.recall(state, sleeping.NOTES.before, task))
+    if before >= 0 and state.tasks[before].state < PLACED:
+        return False
+    kind = state.classes[state.nodes[node].cls]
+    return view.is_on(state, node) and view.busy_cores(state, node) + view.variant_cores(state, variant) <= kind.cores
+
+
+def score(state, task, variant, out):
+    """Nowhere before its time or turn; the flagship's prices for a task without a plan."""
+    at_s = planned_s(state, task)
+    if at_s >= 0.0:
+        early = view.now_s(state) < at_s - EARLY_S
+        for c in range(out.size):
+            out[c] = 0.0
+            if early and not its_turn(state, task, variant, view.node_of(state, c)):
+                out[c] = math.inf
+        if early:
+            effects.hold_until(state, at_s)
+    elif view.param(state, wattflow.DIAL.wait) == math.inf:
+        patient.fill_costs(state, task, variant, view.recall(state, wattflow.NOTES.idle_w, 0), out)
+    else:
+        wattflow.fill_prices(state, task, variant, out)
+        wattflow.settle(state, task, variant, 1.0, out)
+
+
+def priority(state, task):
+    """The planned start, or the flagship's order."""
+    at_s = planned_s(state, task)
+    if at_s >= 0.0:
+        return at_s
+    if view.param(state, wattflow.DIAL.wait) == math.inf:
+        return view.latest_start_s(state, task)
+    return view.rank(state, task)
+
+
+def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s: Floats) -> None:
+    """Make a State follow a course; ``rows`` are the tasks that are known, ``sleep_after_s`` time-outs without one."""
+    for name, value in course.dials.items():
+        state.params[list(wattflow.DIAL.defaults).index(name)] = value
+    classes = state.classes
+    classes.sleep_after_s[:] = sleep_after_s
+    state.tasks.pinned[rows], state.tasks.pinned_variant[rows] = -1, -1
+    idle_w = float((classes.idle_w * classes["count"]).sum())
+    if not len(course.task):
+        wattflow.prepare(state, cluster)
+        sleeping.lay_out(state, [], np.full(len(state.nodes), -1.0), idle_w)
+        return
+    planned, wanted = np.full(len(state.tasks), -1.0), np.ones(len(state.nodes))
+    planned[course.task] = np.maximum(course.start_s, 0.0)
+    wanted[list(course.asleep)] = 0.0
+    state.tasks.pinned[course.task], state.tasks.pinned_variant[course.task] = course.node, course.variant
+    sleeping.lay_out(state, list(course.orders), wanted, idle_w, planned, _before(course, len(state.tasks)))
+
+
+def _before(course: Course, tasks: int) -> Floats:
+    """The task that is planned before each on its node; −1 for the first."""
+    found = np.full(tasks, -1.0)
+    order = np.lexsort((course.task, course.start_s, course.node))
+    same = course.node[order][1:] == course.node[order][:-1]
+    found[course.task[order][1:][same]] = course.task[order][:-1][same]
+    return found
+
+
+def orders(
+    spans: Mapping[int, Floats], cluster: Cluster, now_s: float, quiet_s: float, asleep: frozenset[int]
+) -> list[Row]:
+    """When each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
+
+    Others may arrive, so no node falls asleep within ``quiet_s``, but none idles for it longer than falling asleep and
+    waking are worth. After its last task a node sleeps as soon as that pays by the end of the plan, or else when it has
+    idled for so long.
+    """
+    found: list[Row] = []
+    last_s = max((float(busy[:, 1].max()) for busy in spans.values()), default=now_s)
+    for number, machine in enumerate(cluster.nodes):
+        above_w = offers.idle_w(machine) - sleeping.still_w(machine)
+        if above_w <= 0 or machine.sleep is None:
+            continue
+        even_s = sleeping.cycle_j(machine) / above_w
+        quiet_end_s, free_s, lies = now_s + min(quiet_s, even_s), now_s, number in asleep
+        for start_s, stop_s in sleeping.merged(spans[number]) if number in spans else ():
+            rest_s = max(free_s, quiet_end_s)
+            idle_s = start_s - rest_s
+            if not lies and idle_s > sleeping.worth_s(machine) and above_w * idle_s > sleeping.cycle_j(machine):
+                found.append((rest_s, number, 0))
+                lies = True
+            if lies:
+                found.append((start_s - machine.sleep.wake_s, number, 1))
+            free_s, lies = stop_s, False
+        rest_s = max(free_s, quiet_end_s)
+        if above_w * (last_s - rest_s) <= sleeping.enter_j(machine):
+            rest_s += even_s
+        if not lies:
+            found.append((rest_s, number, 0))
+    return sorted(found)
+
+
+__all__ = ["Course", "by_settings", "orders", "planned_s", "priority", "put", "score"]
