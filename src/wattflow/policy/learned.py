@@ -382,13 +382,15 @@ def write_facts(state, task, variant, out):
     first = view.place_of(state, NOTES.scratch)
     facts = view.place_of(state, NOTES.facts)
     classes = view.place_of(state, NOTES.classes)
+    parts = view.place_of(state, NOTES.kept)
     due = wattflow.due_s(state, task)
     placing.around(state, task, variant, first, facts)
     for c in range(count - 1, -1, -1):  # from the last on: the prices of those before it are still there
         price = out[c]
         if price < view.UNKNOWN_COST:
             merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
-            placing.candidate(state, task, variant, c, first, facts, due, price, least, merit, longest)
+            at = pricing.found(state, task, variant, c, parts)
+            placing.candidate(state, task, variant, c, at, first, facts, due, price, least, merit, longest)
         for i in range(placing.N):
             out[c * placing.N + i] = state.memory[first + i] if price < view.UNKNOWN_COST else math.nan
 
