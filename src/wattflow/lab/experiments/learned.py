@@ -19,11 +19,10 @@ from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import learned_rivals, learned_searches
 from wattflow.lab.experiments.learned_rivals import Table, compare, keeps
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
-from wattflow.learn import curves, evaluate, hindsight, paired, parts, portfolio
+from wattflow.learn import curves, evaluate, hindsight, own_folder, paired, parts, portfolio
 from wattflow.learn.evaluate import FLAGSHIP, NETWORK, OURS, PORTFOLIO, REHEARSED, SWEEP, Place, Plan, Row
 from wattflow.learn.hindsight import Searched
 from wattflow.learn.paired import Paired
-from wattflow.model.errors import InvalidInput
 
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""
@@ -91,6 +90,7 @@ def expected(settings: LearnedSettings) -> str:
     return (
         f"{len(todo)} scenarios of {plan.seeds} seeds: about {minutes:.0f} minutes with {settings.workers} processes "
         "on cores of their own; parts are kept as they are done, and the same command goes on from them"
+        + "".join(f"\n{note}" for note in folder_notes(todo))
     )
 
 
@@ -133,10 +133,7 @@ def places(settings: LearnedSettings) -> list[Place]:
     clusters = (*settings.clusters, *(f"random-{i}" for i in range(settings.random_clusters)))
     if not settings.folder:
         return evaluate.places(evaluate.held_out(), clusters, settings.loads)
-    root = Path(settings.folder)
-    names = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    if not names:
-        raise InvalidInput(settings.folder, "has no folder of workflows; make one for each application")
+    names = own_folder.applications(settings.folder)
     return [Place(name, -1, load, c, settings.folder) for name in names for c in clusters for load in settings.loads]
 
 
@@ -159,7 +156,8 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
         corrected = paired.holm({name: one.p for name, one in found.items()})
         sheets += [against(mine, found, both, corrected), by_cluster(mine, table, there)]
         made += figures(mine, table, there, found, both)
-    made += seeds(table, there)
+    if not there[0].folder:  # of other workflows' weights there is one training seed
+        made += seeds(table, there)
     sheets.append(bounds_kept(table, there, [*ours, *names]))
     rivals = learned_rivals.present(table, there)
     if rivals:
@@ -174,7 +172,7 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
         "seconds": seconds,
     }
     pictures = {"curves": curves.draw} if curves.shipped() else {}
-    return Outcome(tuple(sheets), tuple(made), results, NOTES, pictures)
+    return Outcome(tuple(sheets), tuple(made), results, notes(there), pictures)
 
 
 def figures(
@@ -272,13 +270,42 @@ def bounds_kept(table: Table, there: Sequence[Place], names: Sequence[str]) -> S
     return Sheet("Waiting, beside kubernetes with all nodes on", columns, tuple(rows))
 
 
-NOTES = (
+def notes(there: Sequence[Place]) -> tuple[str, ...]:
+    """What is to be said of the figures: of applications that were held out, or of somebody's own folder."""
+    return (*(folder_notes(there) if there[0].folder else HELD_OUT), *NOTES)
+
+
+def folder_notes(there: Sequence[Place]) -> list[str]:
+    """What is particular to somebody's own workflows: what was left out of them, and what training has seen."""
+    folder = there[0].folder
+    if not folder:
+        return []
+    names = list(dict.fromkeys(place.application for place in there))
+    made = [
+        "Joules are simulated. The weights, the portfolio's setting and those that `rehearsed` tries were chosen on "
+        "all of WfInstances, the portfolio's also on the presets among the clusters."
+    ]
+    seen = own_folder.seen_in_training(folder, names)
+    if seen:
+        made.append(
+            f"Seen in training: {', '.join(seen)} (by the folder's name or a file's, WfInstances). What is said of "
+            "them is not said of unseen applications."
+        )
+    bad = own_folder.left_out(folder, names)
+    if bad:
+        made.append(f"Left out, {len(bad)} files that hold no workflow: {'; '.join(bad)}")
+    return made
+
+
+HELD_OUT = (
     "Joules are simulated. Each application is judged with weights trained without it and without any of these "
     "clusters; the portfolio's setting was tuned without the application but on the presets among the clusters.",
     "rehearsed: the flagship with dials chosen, when 1, 2, 4, 8, … workflows have arrived, by simulating streams of "
     "these at the usual load, which the portfolio is tuned for too; the settings it tries were chosen without the "
     "application, and the portfolio is tuned over all of them. The constants of its fine were chosen on training "
     "streams of all applications.",
+)
+NOTES = (
     "Intervals resample applications, their scenarios and their seeds; signed ranks over scenarios, corrected by Holm; "
     "a tie is within half a per cent.",
     "Bound: mean and p95 response of workflows and makespan at most 1.02 × kubernetes with all nodes on, means over "
