@@ -104,7 +104,7 @@ def jobs(given: argparse.Namespace, end: float) -> list[Job]:
 
 def cards(out: Path) -> dict[str, dict[str, Any]]:
     """What the runs' files say of them, by name."""
-    found = sorted(path for path in out.glob("*-seed-*.npz") if not path.name.endswith(".checkpoint.npz"))
+    found = sorted(path for path in out.glob("[!.]*-seed-*.npz") if not path.name.endswith(".checkpoint.npz"))
     return {path.stem: weights.load(path)[1] for path in found}
 
 
@@ -151,11 +151,14 @@ def blended(out: Path, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def ship(out: Path) -> None:
-    """Copy every run's weights and curve into the package, and the mean of each fold's seeds."""
-    target = weights.shipped().parent
-    for old in (*target.glob("*.npz"), *target.glob("*.csv")):
-        old.unlink()
-    for group, names in groups_of(cards(out)).items():
+    """Every run's weights and curve into the package, and the mean of each fold's seeds; folds without runs stay."""
+    target, every = weights.shipped().parent, cards(out)
+    if any(card.get("settings", {}).get("net") == "attention" for card in every.values()):
+        ship_attention(out, every)
+        return
+    for group, names in groups_of(every).items():
+        for old in (*target.glob(f"{group}-seed-*.npz"), *target.glob(f"{group}-seed-*.csv")):
+            old.unlink()
         for name in names:
             shutil.copyfile(out / f"{name}.npz", target / f"{name}.npz")
             shutil.copyfile(out / f"{name}.csv", target / f"{name}.csv")
@@ -165,12 +168,26 @@ def ship(out: Path) -> None:
     keep_summary(out / "summary.json", target / "training.json")
 
 
+def ship_attention(out: Path, every: Iterable[str]) -> None:
+    """The larger scorer's weights beside the others, the mean of each fold's seeds and nothing else of them."""
+    for group, names in groups_of(every).items():
+        theta, card = blended(out, names)
+        weights.save(weights.shipped("attention" if group == "all" else f"attention-{group}"), theta, card)
+
+
 def keep_summary(made: Path, target: Path) -> None:
-    """The runs' summary into the package; the time on two cores stays where this training has none to tell."""
+    """The runs' summary into the package; what it does not tell of stays: other folds, the time on two cores."""
     before = json.loads(target.read_text()) if target.is_file() else {}
+    new = json.loads(made.read_text())
     told = {TWO_CORES: before[TWO_CORES]} if TWO_CORES in before else {}
+    groups = groups_of(new.get("runs", {}))
+    kept = {name: run for name, run in before.get("runs", {}).items() if name.split("-seed-")[0] not in groups}
+    runs = kept | new.get("runs", {})
+    sums = (
+        {key: round(sum(run[key] for run in runs.values()), 1) for key in ("cpu_s", "joules_estimated")} if kept else {}
+    )
     with whole_file(target) as draft:
-        draft.write_text(json.dumps(told | json.loads(made.read_text()), indent=1))
+        draft.write_text(json.dumps(told | new | sums | ({"runs": runs} if runs else {}), indent=1))
 
 
 def main() -> None:

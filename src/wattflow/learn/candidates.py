@@ -90,24 +90,22 @@ def rounded(dials: Mapping[str, float]) -> dict[str, float]:
 
 def completed(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table with the safe settings behind the chosen ones, and the portfolio's at each load."""
+    safest = {name: safe(held_out(name)) for name in table["settings"]}
     settings = {
-        name: without_twins([*some[:CHOSEN], *safe(held_out(name))])[: CHOSEN + SAFE]
+        name: rehearsal.distinct([*some[:CHOSEN], *safest[name]], wattflow.DIAL.defaults)[: CHOSEN + SAFE]
         for name, some in table["settings"].items()
     }
-    return {**table, "settings": settings, "references": {name: references(name) for name in settings}}
+    return {
+        **table,
+        "settings": settings,
+        "references": {name: references(name) for name in settings},
+        "safest": {name: some[0] for name, some in safest.items()},
+    }
 
 
 def held_out(name: str) -> tuple[str, ...]:
     """The applications of a fold; none for ``all``."""
     return streams.FOLDS[int(name.removeprefix("fold-"))] if name.startswith("fold-") else ()
-
-
-def without_twins(some: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
-    """Each setting once, whichever dials it leaves out because they are the flagship's own."""
-    once: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}
-    for one in some:
-        once.setdefault(tuple(sorted({**wattflow.DIAL.defaults, **one}.items())), one)
-    return list(once.values())
 
 
 def safe(held: Collection[str], rows: Iterable[Judged] | None = None) -> list[dict[str, float]]:

@@ -14,7 +14,6 @@ episode that always takes row 0 and keeps the bound returns 0.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -229,9 +228,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.shown, self._joules = np.zeros(count, np.int64), np.zeros(count)
         self._mask = np.zeros((count, rows), np.bool_)
         many = min(count // 8, len(os.sched_getaffinity(0))) if threads is None else threads
-        self._crew = Crew(max(1, many))
-        edges = np.linspace(0, count, max(1, many) + 1).astype(int)
-        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self._threads = min(count, max(1, many))
+        self._crew = Crew(self._threads)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -281,21 +279,22 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _advance(self, chosen: NDArray[np.int64], count: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """So many decisions of each, from the second on by the first row; what they brought, and how many ended."""
         reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.int64)
-        left = np.full(self.num_envs, count)
+        left, turn = np.full(self.num_envs, count), np.zeros(1, np.int64)
 
-        def step_part(part: slice) -> None:
+        def step_some(held: Any) -> None:
             self.episodes[0].step_many(
-                *self._held[part.start], self._at[:, part], chosen[part], left[part], int(self._joint),
-                self.shown[part], self._joules[part], reward[part], ended[part], self._mask[part], self._out[part],
+                *held, self._at, turn, chosen, left, int(self._joint), self.shown, self._joules, reward, ended,
+                self._mask, self._out,
             )  # fmt: skip
 
-        self._crew.each(step_part, self._parts)
+        self._crew.each(step_some, self._held[: self._threads])
         while self.shown.min() < 0:
             brought = reward.copy()
             for i in np.flatnonzero(self.shown < 0).tolist():
                 brought[i] += self._mend(i, ended)
             if left.any():
-                self._crew.each(step_part, self._parts)
+                turn[0] = 0
+                self._crew.each(step_some, self._held[: self._threads])
                 brought += reward
             reward = brought
         return reward, ended

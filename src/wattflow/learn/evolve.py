@@ -35,7 +35,7 @@ from wattflow.learn.bar import BarJudge
 from wattflow.learn.hardship import Hardship
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.stages import Stage
-from wattflow.learn.trial import Judge, Wish
+from wattflow.learn.trial import Judge, Wish, beyond
 from wattflow.policy import attending, placing, weights
 
 Floats = NDArray[np.float64]
@@ -269,8 +269,8 @@ class Trainer:
         won, fined = np.moveaxis(np.clip(tried[:, :, 0] - tried[:, :, 1], -most, most), -1, 0)
         slope = (won - now.price * fined).mean(axis=1) @ ways / (2.0 * settings.sigma * settings.directions)
         for scenario, parts in zip(chosen.ravel().tolist(), tried.mean(axis=2).reshape(-1, 2).tolist(), strict=True):
-            beyond = parts[1] - self.scenarios[scenario].fined
-            self.hardship.note(scenario, now.price * beyond - parts[0])
+            fined_more = parts[1] - self.scenarios[scenario].fined
+            self.hardship.note(scenario, now.price * fined_more - parts[0])
         self._step(slope)
         now.generation += 1
         now.simulations += 2 * tried.shape[0] * tried.shape[1]
@@ -337,10 +337,7 @@ class Trainer:
     def judge(self, theta: Floats) -> tuple[float, float, float]:
         """Gain, log-ratio of joules and share within the bound on the scenarios kept for choosing."""
         found = list(self.pool.map(lambda one: one.trial.run(theta), self.choosing))
-        pairs = list(zip(self.choosing, found, strict=True))
-        energy = float(np.mean([np.log(result.energy_j / one.reference.energy_j) for one, result in pairs]))
-        kept = float(np.mean([one.keeps(result) for one, result in pairs]))
-        return kept - self.flagship_kept - energy, energy, kept
+        return beyond(list(zip(self.choosing, found, strict=True)))
 
     def judge_again(self) -> None:
         """What was best may have been so beside another flagship: measure it anew; the flagship itself is 0."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -175,3 +176,14 @@ class Judge:
             getattr(found, name) <= portfolio.BOUND * getattr(self.baseline, name)
             for name in ("mean_s", "p95_s", "makespan_s")
         )
+
+
+def beyond(pairs: Sequence[tuple[Judge, Result]]) -> tuple[float, float, float]:
+    """What checkpoints are compared by, from what they did in each scenario: gain, log-ratio of joules, share kept.
+
+    The gain is beyond the reference's, and a hundredth of the scenarios more within the bound is worth a per cent of
+    joules in it, as in the portfolio.
+    """
+    energy = float(np.mean([math.log(found.energy_j / one.reference.energy_j) for one, found in pairs]))
+    kept = float(np.mean([one.keeps(found) for one, found in pairs]))
+    return kept - float(np.mean([one.keeps(one.reference) for one, _ in pairs])) - energy, energy, kept

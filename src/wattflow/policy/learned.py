@@ -28,16 +28,17 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
-from wattflow.policy import attending, effects, moving, patient, placing, view, wattflow, weights
+from wattflow.policy import attending, effects, moving, patient, placing, pricing, view, wattflow, weights
 from wattflow.policy.base import Facts, Policy
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
-NOTES = view.notes("idle_w", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
-"""``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N` for each class; ``watched``: what
-`placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep head, 0 where idle nodes are left to
-the engine; ``attends``: 1 where the weights have attention, ``slots``: what it keeps of each candidate."""
+NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
+"""The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
+for each class; ``watched``: what `placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep
+head, 0 where idle nodes are left to the engine; ``attends``: 1 where the weights have attention, ``slots``: what it
+keeps of each candidate."""
 
 CLASS_N = 9
 """Features of a class for the sleep head; the last is the time-out of the flagship."""
@@ -153,6 +154,7 @@ def correct(state, task, variant, longest, out):
     placing.around(state, task, variant, first, facts)
     if least < view.UNKNOWN_COST:
         classes = view.place_of(state, NOTES.classes)
+        parts = view.place_of(state, NOTES.kept)
         due = wattflow.due_s(state, task)
         sums = first + placing.N
         start_sums(state, first, theta + weights.PLACE, sums)
@@ -162,7 +164,8 @@ def correct(state, task, variant, longest, out):
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
-                placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit, longest)
+                at = pricing.found(state, task, variant, c, parts)
+                placing.candidate(state, task, variant, c, at, first, facts, due, out[c], least, merit, longest)
                 f = network(state, first, theta + weights.PLACE, sums)
                 if attends and kept < attending.ROWS:
                     attending.keep(state, first, theta + weights.ATTEND, slots + kept * attending.SLOT, f)
@@ -331,6 +334,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         state,
         NOTES,
         idle_w=[(state.classes.idle_w * state.classes.count).sum()],
+        kept=np.zeros(pricing.SIZE),
         theta=np.zeros(weights.LARGE_SIZE),
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),

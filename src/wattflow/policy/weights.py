@@ -46,8 +46,16 @@ ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
 def shipped(name: str = "weights") -> Path:
-    """A file in the package: ``weights``, which every application helped to train, or those of a fold, ``fold-0`` …"""
+    """A file in the package: ``weights``, which every application helped to train, those of a fold, ``fold-0`` …, or
+    those with set attention, ``attention`` and ``attention-fold-0`` …"""
     return Path(str(files("wattflow") / "data" / "learned" / f"{name}.npz"))
+
+
+def named(text: str) -> Path:
+    """A file, or one of the package by its bare name: ``attention``, ``fold-0`` …"""
+    path = Path(text)
+    known = path.name == text and not path.suffix and not path.exists() and shipped(text).is_file()
+    return shipped(text) if known else path
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:

@@ -89,4 +89,4 @@ def test_the_table_is_completed_with_safe_settings_and_the_portfolios_own() -> N
 def test_a_setting_is_tried_once_however_it_is_written() -> None:
     own = dict(wattflow.DIAL.defaults)
     some = [{"second": 5.0}, {"second": 7.0}, own | {"second": 7.0}, own]
-    assert candidates.without_twins(some) == [{"second": 5.0}, {"second": 7.0}]
+    assert rehearsal.distinct(some, own) == [{"second": 5.0}, {"second": 7.0}]

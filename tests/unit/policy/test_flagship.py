@@ -31,6 +31,7 @@ def state_of(cluster: Cluster, runtimes: list[float], policy: str = "wattflow", 
 
 
 def settled(state: State, prices: list[float], haste: float = 1.0) -> list[float]:
+    wattflow.fill_prices(state.handle(), 0, 0, np.zeros(len(prices)))  # what prices are made of is kept
     out = np.array(prices)
     wattflow.settle(state.handle(), 0, 0, haste, out)
     return [float(cost) for cost in out]
@@ -122,10 +123,11 @@ def test_a_late_task_holds_out_for_a_place_that_is_about_to_come() -> None:
     assert int(state.nodes.running[0]) == 1
     for waiting, end_s in ((0, 9.0), (2, 12.0)):  # half of those that wait come first
         state.counts["waiting"] = waiting
-        assert wattflow.sooner_s(state.handle(), 1) == pytest.approx(end_s)
+        assert wattflow.sooner_s(state.handle(), 1, 0.0) == pytest.approx(end_s)
     state.counts["waiting"] = 0
 
     def passed() -> float:
+        wattflow.fill_prices(state.handle(), 1, 0, np.zeros(1))
         out = np.array([7.0])
         wattflow.pass_over(state.handle(), 1, 0, out)
         return float(out[0])
@@ -142,7 +144,7 @@ def test_a_late_task_holds_out_for_a_place_that_is_about_to_come() -> None:
     assert passed() == 7.0
     state.shapes["parts"] = 1
     state.nodes.power_state[0] = DOWN
-    assert wattflow.sooner_s(state.handle(), 1) == math.inf and passed() == 7.0
+    assert wattflow.sooner_s(state.handle(), 1, 0.0) == math.inf and passed() == 7.0
 
 
 def test_ranks_are_latest_starts_if_nobody_waits() -> None:
