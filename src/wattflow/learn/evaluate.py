@@ -22,11 +22,12 @@ from wattflow.learn import parts, portfolio, scenarios, streams, sweep
 from wattflow.learn.portfolio import BASELINE, PUNCTUAL, Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
 from wattflow.plan import measured, rehearsal
 from wattflow.policy import learned, weights
 from wattflow.policy.base import Policy
 
-OURS, REHEARSED, NETWORK = "learned", "rehearsed", "network"
+OURS, REHEARSED, NETWORK, ATTENTION = "learned", "rehearsed", "network", "attention"
 FLAGSHIP, PORTFOLIO, SWEEP = "wattflow", "portfolio", "energy-heft"
 
 
@@ -119,6 +120,12 @@ def our_network(fold: int) -> Policy:
     return _weighted(fold).with_params(lean=1.0)
 
 
+def our_attention(fold: int, load: float) -> Policy | None:
+    """The larger scorer's weights of the fold with the dials of the small one's, where they are shipped."""
+    path = weights.shipped(f"attention-fold-{fold}" if fold >= 0 else "attention")
+    return learned.with_weights(weights.load(path)[0]).with_params(**dials(fold, load)) if path.is_file() else None
+
+
 def _weighted(fold: int) -> Policy:
     path = weights.shipped(f"fold-{fold}" if fold >= 0 else "weights")
     return learned.with_weights(weights.load(path)[0] if path.is_file() else weights.current())
@@ -149,28 +156,42 @@ def opponent(load: float, fold: int) -> str:
 
 def judge(job: tuple[Place, Plan]) -> list[Row]:
     """All policies in one scenario."""
-    place, plan = job
+    return [*judge_others(*job), judge_rehearsed(*job)]
+
+
+def judge_rehearsed(place: Place, plan: Plan) -> Row:
+    """The rehearsed policy in one scenario: it takes longer than all others together."""
     scenario = scenario_of(place, plan)
     drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    return _row(place, scenario, drawn, REHEARSED, our_rehearsal(place.fold, place.load))
 
-    def row(name: str, policy: str | Policy) -> Row:
-        found = tuple(
-            portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
-            for seed, workload in enumerate(drawn)
-        )
-        return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
+def judge_others(place: Place, plan: Plan) -> list[Row]:
+    """All other policies in one scenario."""
+    scenario = scenario_of(place, plan)
+    drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    row = functools.partial(_row, place, scenario, drawn)
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
     rows.append(row(NETWORK, our_network(place.fold)))
-    rows.append(row(REHEARSED, our_rehearsal(place.fold, place.load)))
+    larger = our_attention(place.fold, place.load)
+    if larger is not None:
+        rows.append(row(ATTENTION, larger))
     if plan.all_seeds:
         rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:
         tried = [Row(place, SWEEP, setting, found) for setting, found in sweep.results(scenario, drawn)]
         rows.append(best_of(tried, rows[0], rows[1]))
     return rows
+
+
+def _row(place: Place, scenario: Scenario, drawn: Sequence[Workload], name: str, policy: str | Policy) -> Row:
+    found = tuple(
+        portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
+        for seed, workload in enumerate(drawn)
+    )
+    return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
 
 def best_of(rows: Sequence[Row], baseline: Row, punctual: Row) -> Row:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from wattflow.lab.experiments import experiment, learned
+from wattflow.lab.experiments import experiment, learned, learned_tables
+from wattflow.lab.experiments.learned_notes import notes
 from wattflow.learn import evaluate, portfolio, streams
 from wattflow.learn.evaluate import OURS, Place, Row
 from wattflow.learn.portfolio import Result
@@ -42,6 +44,7 @@ def test_bars_are_met_by_a_better_policy_and_missed_by_a_worse_one() -> None:
     assert near["learned_worst_scenario_against_portfolio"] == (pytest.approx(100.0 / 52.5), True)
     assert bad["learned_worst_scenario_against_portfolio"] == (pytest.approx(300.0 / 52.5), False)
     assert good["learned_worst_scenario_against_portfolio"] == (pytest.approx(-400.0 / 52.5), True)
+    assert good["learned_against_portfolio_random_clusters"][1]
     assert good["learned_scenarios_within_bound"] == (len(PLACES), True)
 
 
@@ -91,6 +94,49 @@ def workflow(folder: Path, name: str) -> None:
     (folder / name).write_text(json.dumps({"name": "w", "schemaVersion": "1.5", "workflow": told}))
 
 
+def test_ours_and_opponents_are_one_family_of_tests() -> None:
+    judged = [*rows(48.0), *(replace(row, policy="rehearsed") for row in rows(47.0) if row.policy == OURS)]
+    table = {(row.place, row.policy): row for row in judged}
+    names = ["kubernetes", "portfolio", "wattflow"]
+    beside = {mine: learned_tables.beside(table, PLACES, mine, names) for mine in (OURS, "rehearsed")}
+    family = learned_tables.corrected(beside)
+    assert len(family) == 6
+    least = min(one.p for some in beside.values() for one in some.all.values())
+    assert min(p for p, _ in family.values()) == pytest.approx(min(1.0, 6 * least))
+    # two applications can show nothing
+    assert all(p == 1.0 for _, p in family.values())
+
+
+def test_scenarios_in_which_learned_is_the_portfolio_are_counted_and_told() -> None:
+    judged = rows(48.0)
+    theirs = {row.place: row.results for row in judged if row.policy == "portfolio"}
+    judged = [
+        replace(row, results=theirs[row.place]) if row.policy == OURS and row.place.load == 0.3 else row
+        for row in judged
+    ]
+    found = {f.name: f for f in learned.outcome(judged, 1.0).figures}
+    assert found["learned_scenarios_that_are_the_portfolio"].value == len(PLACES) / 3
+    off = [(fold, load) for fold in range(4) for load in streams.LOADS if evaluate.dials(fold, load).get("lean") == 0.0]
+    there = [Place("a", fold, load, "mixed") for fold in range(4) for load in streams.LOADS]
+    told = "\n".join(notes(there, False))
+    assert all(f"fold {fold} at {load:g}" in told for fold, load in off)
+    assert "network" in told and "Annealing" not in told
+
+
+def test_other_workflows_are_not_said_to_be_held_out() -> None:
+    told = "\n".join(notes([Place("mine", -1, 0.3, "mixed", "folder")], True))
+    assert "not held out" in told and "trained without it" not in told and "Annealing" in told
+
+
+def test_parts_are_kept_by_what_they_depend_on(tmp_path: Path) -> None:
+    settings = learned.kept_in(experiment.load("learned").settings, tmp_path)  # type: ignore[arg-type]
+    folder = learned._folder(settings)
+    assert folder is not None and folder.parent == tmp_path
+    assert learned._folder(replace(settings, workers=9)) == folder
+    assert learned._folder(replace(settings, plan=replace(settings.plan, seeds=1))) != folder
+    assert "minutes" in experiment.expected(experiment.load("learned"))
+
+
 def test_a_folder_of_other_workflows_takes_the_place_of_ours(tmp_path: Path) -> None:
     workflow(tmp_path / "mine", "a.json")
     (tmp_path / "mine" / "meta.json").write_text('{"about": "no workflow"}')
@@ -113,8 +159,8 @@ def test_a_folder_of_other_workflows_takes_the_place_of_ours(tmp_path: Path) -> 
     said = "\n".join(outcome.notes)
     assert "meta.json: " in said and "cut.json: " in said and "2 files" in said
     assert "trained without it" not in said and "without the application" not in said
-    assert "Seen in training: blast " in "\n".join(learned.notes(found))
-    assert "trained without it" in "\n".join(learned.notes(PLACES))
+    assert "Seen in training: blast;" in "\n".join(notes(found, False))
+    assert "trained without it" in "\n".join(notes(PLACES, False))
 
 
 def test_a_folder_without_a_workflow_is_refused_with_every_reason(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from wattflow.lab.experiments.outcome import Figure, Sheet
 from wattflow.learn import evaluate, paired, portfolio
 from wattflow.learn.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
-from wattflow.learn.paired import Paired
+from wattflow.learn.paired import Paired, Sample
 from wattflow.model.errors import MissingExtra
 
 Table = Mapping[tuple[Place, str], Row]
@@ -27,12 +27,13 @@ def present(table: Table, there: Sequence[Place]) -> list[str]:
 
 
 def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
-    """Paired log-ratios of joules, by application, scenario and seed."""
-    logs: dict[str, list[list[float]]] = {}
+    """Paired log-ratios of joules, by application, cluster and seed."""
+    samples = []
     for place in there:
         pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
-        logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
-    return paired.compare(logs)
+        logs = tuple(math.log(a.energy_j / b.energy_j) for a, b in pairs)
+        samples.append(Sample(place.application, place.cluster, logs))
+    return paired.compare(samples)
 
 
 def keeps(table: Table, place: Place, name: str) -> bool:
