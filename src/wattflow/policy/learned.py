@@ -34,6 +34,9 @@ from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
+COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
+"""What may count; one of them must."""
+LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
 NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
 """The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
 for each class; ``watched``: what `placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep
@@ -415,6 +418,8 @@ LEARNED = Policy(
     rank=wattflow.rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
+    one_of=COUNTS,
     prepare=prepare,
     slack=True,
     ready=weights.check,

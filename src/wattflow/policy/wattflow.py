@@ -50,6 +50,8 @@ DIAL = view.dials(
     wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
 )
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
+LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
+"""Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
 
@@ -340,6 +342,7 @@ WATTFLOW = Policy(
     rank=rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
     prepare=prepare,
     slack=True,
     terms={"added": added, "kept awake": kept_awake, "seconds": seconds, "late": late, "taken": taken},
