@@ -34,7 +34,7 @@ GOAL_PCT = 20.0
 OURS, BASELINE, PUNCTUAL, ALGORITHM_1 = "wattflow", "kubernetes", "eft-sleep", "hpe-sleep"
 WAITS = (0.1, 0.3, 1.0, 3.0, math.inf)
 """Values of the dial that the picture shows beside 0."""
-OUR_KIN = (OURS, "scp-wattflow", "learned", "distilled", "rehearsed")
+OUR_KIN = (OURS, "scp-wattflow", "learned", "distilled", "rehearsed", "planned")
 """The flagship and what is made of it: shown beside it, no opponents."""
 SEARCHES = "nsga2"
 """Knows the future and searches with hundreds of simulations: shown on one scenario, not judged."""

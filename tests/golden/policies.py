@@ -25,7 +25,7 @@ from wattflow.testing import sample_states
 from wattflow.testing.check_policy import costs_of, looks
 from wattflow.testing.sample_states import Sample
 
-NAMES = tuple(name for name in registry.names() if name not in ("nsga2", "distilled", "rehearsed"))
+NAMES = tuple(name for name in registry.names() if name not in ("nsga2", "distilled", "rehearsed", "planned"))
 """Not those that search (uncompiled it takes minutes), nor the distilled one, whose rule is data."""
 
 

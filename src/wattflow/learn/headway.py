@@ -1,11 +1,14 @@
 """How far there is to go: the portfolio, our policies and the best that annealing finds, on the same streams.
 
-Ours are the learned policy, the rehearsed one told the usual load, and the rehearsed one told that what has arrived is
-all there is (``load`` = 0), as it is of a batch: no policy is told of a workflow before it arrives. Annealing knows the
-whole stream and its true runtimes; the policies get the truth as estimates too, so that what is left between them is
-foresight and search. Annealing may not end later than the portfolio does, so neither may ours: one that does counts as
-having saved nothing. Where one of ours found fewer joules in time than annealing, these are the best there are: nobody
-closes more than the whole gap.
+Ours are the learned policy, the rehearsed one told the usual load, the rehearsed one told that what has arrived is
+all there is (``load`` = 0), as it is of a batch, and the one that plans at each arrival: none is told of a workflow
+before it arrives. Annealing knows the whole stream and its true runtimes; the policies get the truth as estimates too
+(unless ``runtime_error`` says otherwise), so that what is left between them is foresight and search. Annealing may not
+end later than the portfolio does, so neither may ours: one that does counts as having saved nothing. Where one of ours
+found fewer joules in time than annealing, these are the best there are: nobody closes more than the whole gap.
+
+Aside stand two that show what the rest is due to: the planning policy told all workflows at the first arrival, and the
+one that trusts its estimates (no runtimes are drawn when courses are compared).
 """
 
 from __future__ import annotations
@@ -17,12 +20,19 @@ from dataclasses import dataclass, replace
 from wattflow.learn import evaluate, portfolio, streams
 from wattflow.learn.evaluate import OURS, REHEARSED, Place, Plan
 from wattflow.learn.portfolio import Result
-from wattflow.plan import annealing
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import annealing, planned
+from wattflow.policy import arrivals
 from wattflow.policy.base import Policy
+from wattflow.sim import SimOptions
 
 TASKS = 60
 """Of a stream here: annealing takes time by tasks."""
-BATCH = "rehearsed_batch"
+BATCH, PLANNED = "rehearsed_batch", "planned"
+FORETOLD, TRUSTING = "planned_foretold", "planned_trusting"
+ASIDE = (FORETOLD, TRUSTING)
+"""Not to be judged: one knows the future, the other is there to be compared with."""
 LATER = 1.000001
 """Times the portfolio's makespan: the same slack that annealing has."""
 
@@ -50,25 +60,52 @@ class Headway:
         return (self.portfolio_j - self.ours_j[name]) / (self.portfolio_j - self.best_j)
 
 
-def ours(place: Place) -> dict[str, Policy]:
-    """Our policies at a place."""
+def ours(place: Place, workload: Workload) -> dict[str, Policy]:
+    """Our policies at a place, and those aside."""
     rehearsed = evaluate.our_rehearsal(place.fold, place.load)
     learned = evaluate.our_policy(place.fold, place.load)
-    return {OURS: learned, REHEARSED: rehearsed, BATCH: rehearsed.with_params(load=0.0)}
+    return {OURS: learned, REHEARSED: rehearsed, BATCH: rehearsed.with_params(load=0.0), **planning(place, workload)}
+
+
+def planning(place: Place, workload: Workload) -> dict[str, Policy]:
+    """The planning policy, with settings that were chosen without the place's application, and the two aside."""
+    name = f"fold-{place.fold}" if place.fold >= 0 else "all"
+    told = planned.foretold([workflow for _, workflow in arrivals.workflows(workload)], name)
+    plain = planned.policy_of(name).with_params(load=place.load)
+    return {PLANNED: plain, FORETOLD: told.with_params(load=place.load), TRUSTING: plain.with_params(spread=0.0)}
 
 
 def measured(places: Sequence[Place], seed: int = 0, evaluations: int = 30_000) -> Iterator[Headway]:
-    """One stream of few workflows for each place."""
+    """One stream of few workflows for each place, estimates true."""
     for place in places:
-        scenario = evaluate.scenario_of(place, Plan(tasks=TASKS, runtime_error=0.0, power_error=0.0))
-        size = sum(len(streams.instance(path)) for path in scenario.stream.instances)
-        each = size / len(scenario.stream.instances)
-        scenario = replace(scenario, stream=replace(scenario.stream, workflows=max(2, int(TASKS / each))))
-        workload, cluster = scenario.draw(seed), scenario.cluster
+        workload, cluster = stream(place, seed)
         theirs = portfolio.measure(workload, cluster, evaluate.opponent(place.load, place.fold), seed)
-        mine = {name: portfolio.measure(workload, cluster, one, seed) for name, one in ours(place).items()}
+        mine = {name: portfolio.measure(workload, cluster, one, seed) for name, one in ours(place, workload).items()}
         best = annealing.anneal(workload, cluster, theirs.makespan_s, evaluations=evaluations, seed=seed)
         yield counted(place, theirs, mine, best.energy_j)
+
+
+def with_errors(
+    places: Sequence[Place], runtime_error: float, seed: int = 0, evaluations: int = 30_000
+) -> Iterator[Headway]:
+    """The same for the portfolio and the planning policy with estimates that err; annealing knows the truth."""
+    options = SimOptions(runtime_error=runtime_error)
+    for place in places:
+        workload, cluster = stream(place, seed)
+        theirs = portfolio.measure(workload, cluster, evaluate.opponent(place.load, place.fold), seed, options)
+        ours_alone = planning(place, workload)[PLANNED]
+        mine = {PLANNED: portfolio.measure(workload, cluster, ours_alone, seed, options)}
+        best = annealing.anneal(workload, cluster, theirs.makespan_s, evaluations=evaluations, seed=seed)
+        yield counted(place, theirs, mine, best.energy_j)
+
+
+def stream(place: Place, seed: int) -> tuple[Workload, Cluster]:
+    """Few workflows at a place."""
+    scenario = evaluate.scenario_of(place, Plan(tasks=TASKS, runtime_error=0.0, power_error=0.0))
+    size = sum(len(streams.instance(path)) for path in scenario.stream.instances)
+    each = size / len(scenario.stream.instances)
+    scenario = replace(scenario, stream=replace(scenario.stream, workflows=max(2, int(TASKS / each))))
+    return scenario.draw(seed), scenario.cluster
 
 
 def counted(place: Place, theirs: Result, mine: Mapping[str, Result], best_j: float) -> Headway:

@@ -129,14 +129,11 @@ def _before(course: Course, tasks: int) -> Floats:
     return found
 
 
-def orders(
-    spans: Mapping[int, Floats], cluster: Cluster, now_s: float, quiet_s: float, asleep: frozenset[int]
-) -> list[Row]:
+def orders(spans: Mapping[int, Floats], cluster: Cluster, now_s: float, asleep: frozenset[int]) -> list[Row]:
     """When each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
 
-    Others may arrive, so no node falls asleep within ``quiet_s``, but none idles for it longer than falling asleep and
-    waking are worth. After its last task a node sleeps as soon as that pays by the end of the plan, or else when it has
-    idled for so long.
+    After its last task a node sleeps as soon as that pays by the end of the plan, or else when it has idled for as long
+    as falling asleep and waking are worth.
     """
     found: list[Row] = []
     last_s = max((float(busy[:, 1].max()) for busy in spans.values()), default=now_s)
@@ -144,22 +141,19 @@ def orders(
         above_w = offers.idle_w(machine) - sleeping.still_w(machine)
         if above_w <= 0 or machine.sleep is None:
             continue
-        even_s = sleeping.cycle_j(machine) / above_w
-        quiet_end_s, free_s, lies = now_s + min(quiet_s, even_s), now_s, number in asleep
+        free_s, lies = now_s, number in asleep
         for start_s, stop_s in sleeping.merged(spans[number]) if number in spans else ():
-            rest_s = max(free_s, quiet_end_s)
-            idle_s = start_s - rest_s
+            idle_s = start_s - free_s
             if not lies and idle_s > sleeping.worth_s(machine) and above_w * idle_s > sleeping.cycle_j(machine):
-                found.append((rest_s, number, 0))
+                found.append((free_s, number, 0))
                 lies = True
             if lies:
                 found.append((start_s - machine.sleep.wake_s, number, 1))
             free_s, lies = stop_s, False
-        rest_s = max(free_s, quiet_end_s)
-        if above_w * (last_s - rest_s) <= sleeping.enter_j(machine):
-            rest_s += even_s
+        if above_w * (last_s - free_s) <= sleeping.enter_j(machine):
+            free_s += sleeping.cycle_j(machine) / above_w
         if not lies:
-            found.append((rest_s, number, 0))
+            found.append((free_s, number, 0))
     return sorted(found)
 
 

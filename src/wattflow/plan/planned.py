@@ -1,19 +1,19 @@
 """planned: at each arrival the open tasks are planned by annealing, if following the plan is better than any setting.
 
 When a workflow arrives, what is known is simulated under the tuned portfolio's setting for the ``load``: when each
-workflow would end under it is the limit. Then annealing (`annealing`, ``search`` evaluations from each of four starts)
-looks for the fewest joules within the limit: order, node, variant, frequency, sleep; what has begun stays where it is,
-and nothing is known of what will arrive. The plan, the portfolio's setting and those that rehearsals try are looked at
-from the State as it is (`sim.outlook`), as estimated and with runtimes drawn round their estimates (σ 0.2). Of those
-that end no later than the portfolio would, the one with the fewest joules is followed until the next arrival
-(`following`).
+workflow would end under it is the limit. Then annealing (`annealing`, ``search`` evaluations from each of its starts,
+under two lines of watts) looks for the fewest joules within the limit: order, node, variant, frequency, sleep; what has
+begun stays where it is, and nothing is known of what will arrive. Where no plan keeps every workflow's limit, the last
+one's has to do. Plans, the portfolio's setting and those that rehearsals try are looked at from the State as it is
+(`sim.outlook`), as estimated and with runtimes drawn round their estimates (σ = ``spread``). Of those that end no later
+than the portfolio would, the one with the fewest joules is followed until the next arrival (`following`).
 
-Nodes that a plan does not need sleep when ``quiet`` times the usual time between arrivals is over (the work of the
-workflows known over what the cluster does at ``load``; at once, if ``load`` is 0: what is there is all there is).
+``spread`` says how far estimates err. Told 0, the policy trusts them: it saves more where they are right, and is late
+where they are not (docs/learned.md has figures of both).
 
-Evaluations are counted, not timed: same workflows, cluster and numbers, same plan. A second or two for 200 open tasks.
-With more than 16 open workflows or 600 tasks, gangs, serverless nodes, or estimates or watts that are not known, the
-portfolio's setting is used. A driver that does not ask at arrivals uses the flagship's rules.
+Evaluations are counted, not timed: same workflows, cluster and numbers, same plan. Two or three seconds for 200 open
+tasks. With more than 16 open workflows or 600 tasks, gangs, serverless nodes, or estimates or watts that are not known,
+the portfolio's setting is used. A driver that does not ask at arrivals uses the flagship's rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.plan import following, joining, rehearsal, sleeping
+from wattflow.plan import following, rehearsal, sleeping
 from wattflow.plan.annealing import Game, Schedule, Standing
 from wattflow.plan.following import Course
 from wattflow.plan.offers import Floats, Longs
@@ -39,7 +39,7 @@ from wattflow.policy.base import Policy, beforehand
 from wattflow.sim import simulate
 from wattflow.sim.outlook import Outlook, Seen
 
-SPREAD, DRAWS = 0.2, 4
+DRAWS = 4
 TRIES = 2
 """How often the walk is repeated with a tighter limit where the plan, looked at, is later than it says."""
 LEFT = 5
@@ -81,21 +81,12 @@ class Planner:
     def __init__(self, policy: Policy, state: Any, cluster: Cluster, seen: Scene, usual: Mapping[str, float]) -> None:
         self.policy, self.state, self.cluster, self.seen, self.usual = policy, state, cluster, seen, usual
         self.limit = limit_of(seen, cluster, usual)
-        self.hedge = policy.params["hedge"] if policy.params["load"] > 0.0 else 0.0
         self.sleep_after_s = state.classes.sleep_after_s.copy()
         self.outlook = Outlook(state, cluster, seen.rows, policy, seen.now_s)
         self.plain = self.outlook.left(0.0, 0)
         going = self.look(following.by_settings(usual), self.plain)
         bare = Game(seen.workload, cluster, gaps=True, levels=LEVELS)
         self.standing = standing(state, seen, bare, going.end_s, self.limit.end_s[seen.workload.workflow])
-
-    def behind(self, seen: Seen) -> float:
-        """How much later tasks end than under the portfolio, in the mean of all, as a share of its makespan.
-
-        What is late of the known stands in the way of what is to come.
-        """
-        late_s = np.maximum(0.0, seen.end_s - self.limit.run.end_s_by_task())
-        return float(late_s[np.isfinite(seen.end_s)].mean()) / max(1e-9, self.limit.run.makespan_s)
 
     def look(self, course: Course, left_s: Floats) -> Seen:
         """What would become of a course."""
@@ -171,16 +162,11 @@ class Planner:
         ahead = busy[:, 1] > now_s
         spans = {int(n): busy[ahead & (schedule.node == n)] for n in np.unique(schedule.node[ahead])}
         asleep = frozenset(np.flatnonzero(self.standing.sleeps).tolist())
-        rows = following.orders(spans, self.cluster, now_s, self.quiet_s(), asleep)
+        rows = following.orders(spans, self.cluster, now_s, asleep)
         return Course(
             self.usual, self.seen.rows[free], schedule.node[free], variant[free], schedule.start_s[free] + now_s,
             tuple(rows), asleep,
         )  # fmt: skip
-
-    def quiet_s(self) -> float:
-        """For how long no node falls asleep: others may be about to arrive."""
-        load, quiet = self.policy.params["load"], self.policy.params["quiet"]
-        return quiet * self.seen.work_s / (load * max(1e-9, joining.capacity(self.cluster))) if load > 0.0 else 0.0
 
     def best(self, tries: Sequence[Mapping[str, float]]) -> Course:
         """The course to take: the plan or settings, judged beside the portfolio's setting."""
@@ -188,7 +174,8 @@ class Planner:
         looks = [self.look(course, self.plain) for course in courses]
         as_estimated = [self._cost(look, looks[0].energy_j, self.limit.last_s) for look in looks]
         kept = list(dict.fromkeys([0, *np.argsort(as_estimated, kind="stable")[:LEFT].tolist()]))
-        drawn = [self.outlook.left(SPREAD, seed) for seed in range(DRAWS)]
+        spread = self.policy.params["spread"]
+        drawn = [self.outlook.left(spread, seed) for seed in range(DRAWS if spread > 0.0 else 1)]
         theirs = [self.look(courses[0], left_s) for left_s in drawn]
         costs = {}
         for i in kept:
@@ -197,16 +184,23 @@ class Planner:
             over = np.mean([self.over(a, float(b.end_s.max())) for a, b in zip(mine, theirs, strict=True)])
             late = self.over(looks[i], self.limit.last_s) > ON_TIME
             costs[i] = (late * as_estimated[i] + float(energy) + rehearsal.fine(float(over) - TOLERATED), i)
-            costs[i] = (costs[i][0] + self.hedge * self.behind(looks[i]), i)
-        return courses[min(kept, key=lambda i: costs[i])]
+        best: int = min(kept, key=lambda i: costs[i])
+        return courses[best]
 
     def _cost(self, look: Seen, reference_j: float, last_s: float) -> float:
         over = self.over(look, last_s)
         late = 1.0 + rehearsal.fine(over) if over > ON_TIME else 0.0
-        return math.log(look.energy_j / reference_j) + late + self.hedge * self.behind(look)
+        return math.log(look.energy_j / reference_j) + late
 
 
-def prepare(state: Any, cluster: Cluster, policy: Policy, known: Sequence[Workload] = (), name: str = "all") -> None:
+def prepare(
+    state: Any,
+    cluster: Cluster,
+    policy: Policy,
+    known: Sequence[Workload] = (),
+    name: str = "all",
+    now_s: float | None = None,
+) -> None:
     """Put the best course into the State; without workflows to look at, the flagship's rules with the dials given."""
     sleep_after_s = state.classes.sleep_after_s.copy()
     given = {k: v for k, v in policy.params.items() if k in wattflow.DIAL.defaults and v != wattflow.DIAL.defaults[k]}
@@ -214,7 +208,7 @@ def prepare(state: Any, cluster: Cluster, policy: Policy, known: Sequence[Worklo
     course, rows = following.by_settings(dials), np.arange(len(state.tasks))
     if known:
         usual = {**rehearsal.reference(policy.params["load"], name), **given}
-        course, seen = following.by_settings(usual), scene(state, known, cluster)
+        course, seen = following.by_settings(usual), scene(state, known, cluster, now_s)
         if seen is not None:
             tries = [{**dials, **given} for dials in rehearsal.settings(name)]
             course, rows = Planner(policy, state, cluster, seen, usual).best(tries), seen.rows
@@ -226,6 +220,16 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     """The policy that plans what is open now."""
     fitted = replace(policy, tailor=None, tailor_next=None)
     return replace(fitted, prepare=partial(prepare, policy=fitted, known=tuple(known), name=name))
+
+
+def foretold(workflows: Sequence[Workload], name: str = "all") -> Policy:
+    """The same, told all workflows at the first arrival: for measuring what knowing them beforehand is worth."""
+
+    def at_once(policy: Policy, known: Sequence[Workload], cluster: Cluster) -> Policy:
+        fitted, now_s = replace(policy, tailor=None, tailor_next=None), float(known[0].workflow_submit_s[0])
+        return replace(fitted, prepare=partial(prepare, policy=fitted, known=tuple(workflows), name=name, now_s=now_s))
+
+    return replace(PLANNED, name="foretold", tailor=beforehand(at_once), tailor_next=None, knows_future=True)
 
 
 def next_at(policy: Policy, seen: int) -> int:
@@ -249,7 +253,7 @@ PLANNED = replace(
     score=following.score,
     priority=following.priority,
     act=sleeping.act,
-    params={**wattflow.DIAL.defaults, "load": rehearsal.LOAD, "search": 20_000.0, "quiet": 0.3, "hedge": 0.0},
+    params={**wattflow.DIAL.defaults, "load": rehearsal.LOAD, "search": 8_000.0, "spread": 0.2},
     prepare=_unplanned,
     tailor=tailored,
     tailor_next=next_at,

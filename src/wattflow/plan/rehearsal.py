@@ -166,7 +166,7 @@ def rehearse(
     beside: Dials | None = None,
 ) -> list[Tried]:
     """All settings, the best first: judged by the baseline and the punctual policy, or by another setting."""
-    parts = [_small(workflow) for workflow in known]
+    parts = [small(workflow) for workflow in known]
     costs: list[list[tuple[float, float, float]]] = [[] for _ in tries]
     left = list(range(len(tries)))
     for number, stay in enumerate(ROUNDS):
@@ -253,7 +253,7 @@ def _slack(workflow: Workload, cluster: Cluster) -> float:
     return left_s / path_s if path_s > 0 else math.inf
 
 
-def _small(workflow: Workload) -> Workload:
+def small(workflow: Workload) -> Workload:
     """With the shapes and functions that it has, not those of the whole workload."""
     used, shape = np.unique(workflow.shape, return_inverse=True)
     shapes = [workflow.shapes[i] for i in used.tolist()]
@@ -266,7 +266,7 @@ def _small(workflow: Workload) -> Workload:
     )
 
 
-def _filled(workflow: Workload, usual_s: float) -> Workload:
+def filled(workflow: Workload, usual_s: float) -> Workload:
     """Estimates for all, and those as runtimes."""
     seconds = np.where(np.isfinite(workflow.estimate_s), workflow.estimate_s, usual_s)
     return replace(workflow, runtime_s=seconds, estimate_s=seconds)
@@ -280,7 +280,7 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     told = np.isfinite(seconds)
     if len(seconds) < LEAST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
-    known = [_filled(workflow, float(np.median(seconds[told]))) for workflow in known]
+    known = [filled(workflow, float(np.median(seconds[told]))) for workflow in known]
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
     load, sure = policy.params["load"], policy.params["sure"]
     usual, trial = {**reference(load, name), **given}, replace(fitted, name="trial")

@@ -15,7 +15,7 @@ import numpy as np
 from wattflow.engine.tables import ASLEEP, DONE, FALLING, ON, PLACED, WAKING
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.plan import rehearsal
+from wattflow.plan import joining, rehearsal
 from wattflow.plan.annealing import Game, Standing
 from wattflow.plan.offers import Floats, Longs
 
@@ -41,8 +41,11 @@ class Scene:
     work_s: float
 
 
-def scene(state: Any, known: Sequence[Workload], cluster: Cluster) -> Scene | None:
-    """None where a plan is not to be thought of: too many tasks or too few, estimates or watts unknown, gangs."""
+def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float | None = None) -> Scene | None:
+    """None where a plan is not to be thought of: too many tasks or too few, estimates or watts unknown, gangs.
+
+    It is the time of the last arrival, unless another is told.
+    """
     flows = _rows(state, len(known))
     if len(flows) != len(known) or any(len(a) != len(b) for a, b in zip(flows, known, strict=True)):
         return None
@@ -58,8 +61,9 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster) -> Scene | No
         return None
     if any(shape.parts > 1 for part in parts for shape in part.shapes):
         return None
-    now_s = max(float(part.workflow_submit_s[0]) for part in parts)
-    work_s = float(np.mean([rehearsal.joining.core_seconds(part) for part in known]))
+    if now_s is None:
+        now_s = max(float(part.workflow_submit_s[0]) for part in parts)
+    work_s = float(np.mean([joining.core_seconds(part) for part in known]))
     return Scene(now_s, _as_one(parts, cluster), np.concatenate(rows), work_s)
 
 

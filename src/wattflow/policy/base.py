@@ -44,7 +44,7 @@ def vectorised(rank: Rank) -> Rank:
     return rank
 
 
-def beforehand(tailor: Tailor) -> Tailor:
+def beforehand(tailor: Any) -> Any:
     """Say that a tailor is to be asked when a workflow has been announced and none of its tasks is placed yet.
 
     Others are asked when the first decisions of that instant have been made, by the numbers before.

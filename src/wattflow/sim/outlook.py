@@ -57,8 +57,8 @@ class Outlook:
         self._state.counts["open"] = int((still & known).sum())
         waits = known & (np.asarray(tasks["state"]) == WAITING) & (np.asarray(tasks["arrived"]) == 0)
         coming = np.flatnonzero(waits)
-        coming = coming[np.argsort(tasks["release"][coming], kind="stable")].astype(np.int32)
-        self._world = world_at(self._state, cluster, coming)
+        order = coming[np.argsort(tasks["release"][coming], kind="stable")]
+        self._world = world_at(self._state, cluster, order)
 
     def left(self, spread: float, seed: int) -> Floats:
         """What is left of every task in seconds of its estimate, drawn with σ = ``spread`` of the logarithm."""
@@ -121,7 +121,7 @@ def _rate(state: State, node: int, busy: float) -> float:
     return 1.0 if busy <= cores else (cores + (min(busy, threads) - cores) * float(kind["smt_gain"])) / busy
 
 
-def world_at(state: State, cluster: Cluster, coming: NDArray[np.int32]) -> World:
+def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
     """The simulator's tables for a State in the middle of things, `adopt` not called yet; ``coming`` arrive later."""
     nodes, devices, attempts = len(state.nodes), len(state.devices), len(state.attempts)
     domains = record_table(world.DOMAINS, 2 * nodes + devices)
@@ -138,7 +138,7 @@ def world_at(state: State, cluster: Cluster, coming: NDArray[np.int32]) -> World
     pulse["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
     pulse["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
     return World(
-        pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=coming,
+        pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=coming.astype(np.int32),
         runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
         events=record_table(world.EVENTS, build.event_capacity(state)), nodes=rows,
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),

@@ -94,7 +94,7 @@ def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, mon
     known = first_of(stream)
     seeds = []
     for seed in range(3):
-        drawn = rehearsal.stream_of([rehearsal._small(w) for w in known], CLUSTER, 0.6, seed)
+        drawn = rehearsal.stream_of([rehearsal.small(w) for w in known], CLUSTER, 0.6, seed)
         usual, punctual, ours = (
             measured.measure(drawn, CLUSTER, policy, seed, SimOptions(runtime_error=rehearsal.SPREAD))
             for policy in ("kubernetes", "eft-sleep", base.with_params(**found[0].dials))

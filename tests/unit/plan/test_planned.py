@@ -1,0 +1,113 @@
+"""Plans made at arrivals: within the portfolio's time, without looking ahead, and the flagship where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wattflow import generate
+from wattflow.clusters import load_cluster
+from wattflow.model.run import Run
+from wattflow.model.workload import Workload
+from wattflow.plan import following, joining, planned, rehearsal
+from wattflow.policy import wattflow
+from wattflow.sim import SimOptions, simulate
+from wattflow.sim.outlook import Outlook
+from wattflow.sim.simulate import Simulation
+
+CLUSTER = load_cluster("mixed")
+POLICY = planned.PLANNED.with_params(search=1500.0, spread=0.0)
+USUAL = wattflow.WATTFLOW.with_params(**rehearsal.reference(rehearsal.LOAD))
+SAME = ("task", "node", "variant", "placed_s", "start_s")
+
+
+def stream(*seeds: int, apart_s: float = 5.0) -> Workload:
+    """Small workflows, one after the other."""
+    parts = [generate.workload("montage", 30, seed) for seed in seeds]
+    return joining.joined(parts, apart_s * np.arange(len(parts)), CLUSTER, 4.0, "stream")
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[Workload, Run, Run]:
+    """Two workflows at once, under the portfolio's setting and planned."""
+    workload = stream(1, 2, apart_s=0.0)
+    return workload, simulate(workload, CLUSTER, USUAL), simulate(workload, CLUSTER, POLICY)
+
+
+def test_a_plan_saves_joules_and_ends_no_later_than_the_portfolio(batch: tuple[Workload, Run, Run]) -> None:
+    _, theirs, ours = batch
+    assert np.isfinite(ours.end_s_by_task()).all()
+    assert ours.total_j < 0.97 * theirs.total_j
+    assert ours.makespan_s <= theirs.makespan_s * (1 + 1e-6)
+
+
+def test_same_workflows_same_plan(batch: tuple[Workload, Run, Run]) -> None:
+    workload, _, ours = batch
+    again = simulate(workload, CLUSTER, POLICY)
+    assert again.attempts.tobytes() == ours.attempts.tobytes()
+
+
+def test_nothing_is_known_of_a_workflow_before_it_arrives() -> None:
+    def before(workload: Workload) -> list[bytes]:
+        rows = simulate(workload, CLUSTER, POLICY).attempts
+        rows = rows[rows["placed_s"] < 5.0]
+        rows = rows[np.argsort(rows["task"])]
+        return [rows[name].tobytes() for name in SAME]
+
+    one, other = before(stream(1, 2)), before(stream(1, 3))
+    assert len(one[0]) > 0 and one == other
+
+
+def test_a_look_ahead_from_the_start_is_the_run() -> None:
+    workload = stream(1)
+    begun = Simulation(workload, CLUSTER, planned.PLANNED)
+    fresh, rows = begun.state.classes.sleep_after_s.copy(), np.arange(len(workload))
+    fresh[:] = np.inf
+    outlook = Outlook(begun.state, CLUSTER, rows, planned.PLANNED, 0.0)
+    course = following.by_settings(rehearsal.reference(rehearsal.LOAD))
+    look = outlook.look(lambda state: following.put(state, CLUSTER, rows, course, fresh), outlook.left(0.0, 0))
+    run = simulate(workload, CLUSTER, USUAL)
+    assert look.energy_j == pytest.approx(run.total_j)
+    assert look.end_s == pytest.approx(run.end_s_by_task())
+
+
+def test_a_look_ahead_from_the_middle_ends_as_the_run_does() -> None:
+    workload = stream(1)
+    run = simulate(workload, CLUSTER, USUAL)
+    half = Simulation(workload, CLUSTER, USUAL)
+    half.advance(0.5 * run.makespan_s)
+    rows = np.arange(len(workload))
+    outlook = Outlook(half.state, CLUSTER, rows, USUAL, float(half.state.clock.now[0]))
+    look = outlook.look(lambda state: None, outlook.left(0.0, 0))
+    open_then = look.end_s > half.state.clock.now[0]
+    assert 0 < open_then.sum() < len(workload)
+    assert look.end_s[open_then] == pytest.approx(run.end_s_by_task()[open_then], rel=0.02)
+
+
+def test_a_plan_is_followed_to_its_end_when_estimates_are_wrong() -> None:
+    run = simulate(stream(1, 2), CLUSTER, POLICY, seed=3, options=SimOptions(runtime_error=0.4))
+    assert np.isfinite(run.end_s_by_task()).all()
+
+
+def test_without_estimates_it_is_the_portfolio() -> None:
+    workload = stream(1)
+    unknown = replace(workload, estimate_s=np.where(np.arange(len(workload)) == 0, np.nan, workload.estimate_s))
+    ours, theirs = (simulate(unknown, CLUSTER, policy) for policy in (POLICY, USUAL))
+    assert [ours.attempts[name].tobytes() for name in SAME] == [theirs.attempts[name].tobytes() for name in SAME]
+
+
+def test_nodes_sleep_when_a_plan_does_not_need_them() -> None:
+    number = next(i for i, node in enumerate(CLUSTER.nodes) if node.name == "fast-0")
+    node = CLUSTER.nodes[number]
+    assert node.sleep is not None
+    spans = {number: np.array([[0.0, 10.0], [500.0, 510.0]])}
+    found = following.orders(spans, CLUSTER, 0.0, frozenset())
+    assert [row for row in found if row[1] == number][:2] == [(10.0, number, 0), (500.0 - node.sleep.wake_s, number, 1)]
+    others = {row[1]: row for row in found if row[1] != number}
+    assert len(others) == len(CLUSTER.nodes) - 1 and all(row[::2] == (0.0, 0) for row in others.values())
+    asleep = following.orders(spans, CLUSTER, 0.0, frozenset({0, number}))
+    assert not [row for row in asleep if row[1] == 0]
+    late = following.orders({number: np.array([[60.0, 70.0]])}, CLUSTER, 0.0, frozenset({number}))
+    assert late[0][:2] != (0.0, number) and (60.0 - node.sleep.wake_s, number, 1) in late
