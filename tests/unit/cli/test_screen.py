@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from wattflow.cli import screen
@@ -11,7 +13,7 @@ def test_lines_now_and_then_tell_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(screen.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     with screen.progress_bar(quiet=False, lines=True) as show:
         assert show is not None
         for second in range(0, 130, 10):

@@ -33,8 +33,8 @@ READING = (
     "Bound: mean and p95 response of workflows and makespan at most 1.02 × kubernetes with all nodes on, means over "
     f"seeds. The energy-HEFT sweep has {len(sweep.settings())} settings (eheft and dewts × slack or deadline × "
     "time-outs of sleep, break-even among them) and is chosen in each scenario with hindsight.",
-    "Estimates err as the file says (spread of their logarithm); they stand for predictions of `wattflow.predict`, "
-    "which needs a history that these records do not have.",
+    "Estimates are the truth with errors as the file says (spread of their logarithm). They stand for predictions: no "
+    "predictor of `wattflow.predict` takes part, which would be right more often for some functions than for others.",
 )
 SEARCHES = (
     "Annealing and NSGA-II are no policies: they know all workflows and true runtimes beforehand. On streams of at "
