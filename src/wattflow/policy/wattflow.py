@@ -134,7 +134,7 @@ def sooner(state, task, enough_s):
     """
     best = math.inf
     best_variant = -1
-    best_node = -1
+    best_node = np.int64(-1)
     first, last = view.variants_of(state, task)
     for variant in range(first, last):
         if view.variant_frequency(state, variant) > 0:

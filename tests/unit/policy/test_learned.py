@@ -82,7 +82,7 @@ def broken(path: Path, kind: str) -> Path:
         "pickle": {"theta": np.array([{}], dtype=object)},
     }  # fmt: skip
     if kind in wrong:
-        np.savez(path, **{**parts, **wrong[kind]})
+        np.savez(path, **{**parts, **wrong[kind]})  # type: ignore[arg-type]
     elif kind == "lacks":
         np.savez(path, theta=parts["theta"])
     elif kind == "array":
