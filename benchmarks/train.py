@@ -94,7 +94,8 @@ def jobs(given: argparse.Namespace, end: float) -> list[Job]:
             evolve.SCRATCH, fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net, own=own
         )
         name = evolve.name_of(settings)
-        base = weights.shipped(name) if given.from_shipped else None
+        shipped = weights.shipped(name)
+        base = shipped if given.from_shipped and shipped.is_file() else None
         settings = replace(settings, part=part_of(given.out, settings, given.resume, base))
         threads = max(1, given.workers // at_once)
         lessons = None if given.from_shipped or given.no_lessons else given.out / LESSONS

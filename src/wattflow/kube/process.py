@@ -123,6 +123,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     twin: Twin | Rehearsing | None = None
     if is_meant(policy):
         twin = Rehearsing(policy.name)
+        if chosen.twin:
+            log.warning("twin: `rehearsed` chooses by simulation itself, beside no others; the setting changes nothing")
     elif chosen.twin:
         twin = Twin.beside(policy, decide.as_requested)
         twin.warm()

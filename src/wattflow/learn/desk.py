@@ -24,6 +24,8 @@ NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain
 node (``variant`` is the first), `SEVERAL` where each needs its own, 0 where there is more to it than that."""
 ONE, SEVERAL = 1, 2
 FOLLOWS, SLOWER = 1, 2
+VARIANT, NODE = 0, 1
+"""Columns of ``awaited``."""
 
 
 class Desk(Tables):
@@ -32,11 +34,12 @@ class Desk(Tables):
     ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was
     last seen to have one, or −1. ``follows``: `FOLLOWS` for a variant whose candidates are among those of the variant
     before it, `SLOWER` where it also is nowhere faster. ``needs``: a row of `NEEDS` for each shape. ``stack``: room for
-    a walk through a queue. ``parts``: what the price of each row is made of (`pricing`).
+    a walk through a queue. ``parts``: what the price of each row is made of (`pricing`). ``awaited``: the variant and
+    the node for whose room a task of the shape last waited, or −1.
     """
 
-    __slots__ = ("ask", "closed", "follows", "needs", "opening", "parts", "rows", "stack")
-    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack", "opening", "parts")
+    __slots__ = ("ask", "awaited", "closed", "follows", "needs", "opening", "parts", "rows", "stack")
+    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack", "opening", "parts", "awaited")
 
     def clear(self) -> None:
         """Before the first event."""
@@ -45,6 +48,7 @@ class Desk(Tables):
         self.ask["slow"] = slow
         self.closed[:] = 0
         self.opening[:] = -1
+        self.awaited[:] = -1
 
 
 def desk(state: Any, rows: int) -> Desk:
@@ -59,6 +63,7 @@ def desk(state: Any, rows: int) -> Desk:
         stack=np.zeros(len(state.tasks) + 2, np.int32),
         opening=np.full(len(state.shapes), -1, np.int64),
         parts=np.zeros((rows, pricing.WIDTH)),
+        awaited=np.full((len(state.shapes), 2), -1, np.int64),
     )
     made.ask["slow"] = int(not _is_known(state))
     return made

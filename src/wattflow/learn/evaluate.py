@@ -27,7 +27,7 @@ from wattflow.plan import measured, rehearsal
 from wattflow.policy import learned, weights
 from wattflow.policy.base import Policy
 
-OURS, REHEARSED, NETWORK = "learned", "rehearsed", "network"
+OURS, REHEARSED, NETWORK, ATTENTION = "learned", "rehearsed", "network", "attention"
 FLAGSHIP, PORTFOLIO, SWEEP = "wattflow", "portfolio", "energy-heft"
 
 
@@ -120,6 +120,12 @@ def our_network(fold: int) -> Policy:
     return _weighted(fold).with_params(lean=1.0)
 
 
+def our_attention(fold: int, load: float) -> Policy | None:
+    """The larger scorer's weights of the fold with the dials of the small one's, where they are shipped."""
+    path = weights.shipped(f"attention-fold-{fold}" if fold >= 0 else "attention")
+    return learned.with_weights(weights.load(path)[0]).with_params(**dials(fold, load)) if path.is_file() else None
+
+
 def _weighted(fold: int) -> Policy:
     path = weights.shipped(f"fold-{fold}" if fold >= 0 else "weights")
     return learned.with_weights(weights.load(path)[0] if path.is_file() else weights.current())
@@ -169,6 +175,9 @@ def judge_others(place: Place, plan: Plan) -> list[Row]:
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
     rows.append(row(NETWORK, our_network(place.fold)))
+    larger = our_attention(place.fold, place.load)
+    if larger is not None:
+        rows.append(row(ATTENTION, larger))
     if plan.all_seeds:
         rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wattflow.engine import fit, tallies
 from wattflow.kernel.jit import inner
-from wattflow.learn.desk import SLOWER
+from wattflow.learn.desk import NODE, SLOWER, VARIANT
 from wattflow.live import wanting
 from wattflow.live.wanting import BAD, PLACE
 from wattflow.policy import learned, patient, pricing, view, wattflow
@@ -33,7 +33,7 @@ def _those_that_take(state, variant, found):
 
 
 @inner
-def _is_passed_over(state, task, variant, found):
+def _is_passed_over(state, ask, task, variant, found):
     """Whether the flagship surely passes over all candidates of a variant, told without their prices.
 
     It does where the task would be late and end later than by waiting for room elsewhere (`wattflow.pass_over`).
@@ -52,7 +52,23 @@ def _is_passed_over(state, task, variant, found):
             return False
         least_s = min(least_s, finish_s)
         any_left = True
-    return not any_left or wattflow.holds_out(state, least_s, wattflow.sooner_s(state, task, least_s))
+    return not any_left or _room_comes(state, ask, task, least_s)
+
+
+@inner
+def _room_comes(state, ask, task, finish_s):
+    """Whether a task would rather wait for a place that is about to come than take one of so many seconds.
+
+    The place for which the last one of its shape waited is looked at first: it will mostly do for this one too.
+    """
+    awaited = ask.awaited
+    shape = state.tasks[task].form
+    if awaited[shape, NODE] >= 0:
+        there_s = wattflow.sooner_on_s(state, task, awaited[shape, VARIANT], awaited[shape, NODE], math.inf)
+        if wattflow.holds_out(state, finish_s, there_s):
+            return True
+    soon_s, awaited[shape, VARIANT], awaited[shape, NODE] = wattflow.sooner(state, task, finish_s)
+    return wattflow.holds_out(state, finish_s, soon_s)
 
 
 @inner
@@ -166,7 +182,7 @@ def rows_of(state, ask, functions, task):
             continue
         fits = True
         if state.rules[0].has_score == 1:
-            passed = _is_passed_over(state, task, v, found)
+            passed = _is_passed_over(state, ask, task, v, found)
             if passed:
                 continue
         state.counts[0].candidate_n = found

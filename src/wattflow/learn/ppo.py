@@ -64,7 +64,7 @@ class PpoSettings:
     plays: int = 2
     epochs: int = 3
     parts: int = 4
-    place: float = 1e-4
+    place: float = 5e-4
     critic: float = 1e-3
     discount: float = 0.995
     trace: float = 0.95
@@ -122,7 +122,10 @@ class Trainer:
         )  # fmt: skip
         self.pay = EvenPay(self.env)
         self.key, first = jax.random.split(jax.random.PRNGKey(settings.seed))
-        self.theta = {"place": jnp.asarray(self.base[PLACE], jnp.float32), "critic": start_critic(first)}
+        self.theta: dict[str, Any] = {
+            "place": jnp.asarray(self.base[PLACE], jnp.float32),
+            "critic": start_critic(first),
+        }
         adam = {name: optax.adam(getattr(settings, name)) for name in self.theta}
         self.optimiser = optax.multi_transform(adam, {name: name for name in self.theta})
         self.memory = self.optimiser.init(self.theta)

@@ -95,7 +95,7 @@ class Run:
         """Checkpoint, curve and the best weights, each whole or not at all."""
         t, now = self.trainer, self.progress
         leaves = jax.tree.leaves((t.theta, t.memory, t.key))
-        arrays = {f"leaf-{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        arrays: dict[str, Any] = {f"leaf-{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         rest = {"round": t.number, "settings": asdict(t.settings)}
         rest |= {name: getattr(now, name) for name in ("gain", "seconds", "cpu_s", "curve")}
         with whole_file(self.checkpoint) as draft, draft.open("wb") as stream:
@@ -166,6 +166,7 @@ def validate(path: Path, fold: int, count: int, workers: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train for some minutes, or judge what was trained."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of every accelerator that is not there
     parser = argparse.ArgumentParser(prog="python -m wattflow.learn.ppo", description=__doc__)
     parser.add_argument("--fold", type=int, default=-1, choices=range(-1, len(streams.FOLDS)), help="−1: hold out none")
     parser.add_argument("--minutes", type=float, default=10.0)

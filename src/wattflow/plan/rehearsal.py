@@ -305,6 +305,7 @@ REHEARSED = replace(
     name="rehearsed",
     summary="flagship or network, chosen with its dials by simulating what arrived",
     params={**learned.DIAL.defaults, "lean": 0.0, "load": LOAD, "sure": 0.0},
+    limits={**learned.LIMITS, "load": (0.0, 1.0), "sure": (0.0, math.inf)},
     tailor=tailored,
     tailor_next=next_at,
 )

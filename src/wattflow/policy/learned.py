@@ -34,6 +34,9 @@ from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
+COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
+"""What may count; one of them must."""
+LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
 NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
 """The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
 for each class; ``watched``: what `placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep
@@ -382,13 +385,15 @@ def write_facts(state, task, variant, out):
     first = view.place_of(state, NOTES.scratch)
     facts = view.place_of(state, NOTES.facts)
     classes = view.place_of(state, NOTES.classes)
+    parts = view.place_of(state, NOTES.kept)
     due = wattflow.due_s(state, task)
     placing.around(state, task, variant, first, facts)
     for c in range(count - 1, -1, -1):  # from the last on: the prices of those before it are still there
         price = out[c]
         if price < view.UNKNOWN_COST:
             merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
-            placing.candidate(state, task, variant, c, first, facts, due, price, least, merit, longest)
+            at = pricing.found(state, task, variant, c, parts)
+            placing.candidate(state, task, variant, c, at, first, facts, due, price, least, merit, longest)
         for i in range(placing.N):
             out[c * placing.N + i] = state.memory[first + i] if price < view.UNKNOWN_COST else math.nan
 
@@ -413,6 +418,8 @@ LEARNED = Policy(
     rank=wattflow.rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
+    one_of=COUNTS,
     prepare=prepare,
     slack=True,
     ready=weights.check,

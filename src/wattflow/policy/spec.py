@@ -48,12 +48,13 @@ def base_of(text: str) -> tuple[str, list[str]]:
 
 def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     """The policy with the numbers and settings that were typed, under the typed name."""
+    numbers: dict[str, float] = {}
     for item in settings:
         key, equals, value = item.partition("=")
         if not equals:
             raise InvalidInput(text, f"{item!r} is no setting; write key=value with one of {_keys(policy)}")
         if key in policy.params:
-            policy = policy.with_params(**{key: _number(text, item, value)})
+            numbers[key] = _number(text, item, value)
         elif key == "sleep":
             policy = replace(policy, sleep_after_s=_number(text, item, value, least=0.0))
         elif key == "queue":
@@ -64,7 +65,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
-    return replace(policy, name=text)
+    return replace(policy.with_params(**numbers), name=text)
 
 
 def _keys(policy: Policy) -> str:

@@ -50,6 +50,8 @@ DIAL = view.dials(
     wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
 )
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
+LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
+"""Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
 
@@ -104,14 +106,35 @@ def slower_s(state, task, finish_s, due):
 
 
 @jit
-def sooner_s(state, task, enough_s):
-    """Seconds until the task would end if it took the place of the best attempt under way; inf without one.
+def sooner_on_s(state, task, variant, node, best):
+    """Seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
 
     Half of those that wait are taken to come first, spread over the nodes of the class: in a long queue nobody holds
-    out for the fast nodes while slow ones idle. One with which it need not bear a place of ``enough_s`` seconds will do
-    for the best (`holds_out`): nobody looks further then.
+    out for the fast nodes while slow ones idle.
+    """
+    if not view.is_on(state, node):
+        return best
+    room_s, device = view.next_room(state, variant, node)
+    room_s *= 1.0 + 0.5 * view.waiting(state) / view.class_count(state, view.class_of(state, node))
+    if room_s >= best:
+        return best
+    run_s = view.estimate_s(state, task) * view.factor_on(state, task, variant, node, device)
+    busy = view.busy_cores(state, node)
+    if device < 0 and busy > 0.0:
+        run_s *= busy / view.throughput(state, node, busy)
+    return min(best, room_s + run_s)
+
+
+@jit
+def sooner(state, task, enough_s):
+    """(`sooner_s`, variant and node of that place).
+
+    One for which the task would leave a place of ``enough_s`` seconds (`holds_out`) will do for the best: nobody looks
+    further then.
     """
     best = math.inf
+    best_variant = -1
+    best_node = -1
     first, last = view.variants_of(state, task)
     for variant in range(first, last):
         if view.variant_frequency(state, variant) > 0:
@@ -119,21 +142,22 @@ def sooner_s(state, task, enough_s):
         for cls in range(view.classes_n(state)):
             if not view.class_takes(state, variant, cls):
                 continue
-            ahead = 1.0 + 0.5 * view.waiting(state) / view.class_count(state, cls)
             for i in range(view.class_count(state, cls)):
-                node = view.class_node(state, cls, i)
-                if view.is_on(state, node):
-                    room_s, device = view.next_room(state, variant, node)
-                    room_s *= ahead
-                    if room_s < best:
-                        run_s = view.estimate_s(state, task) * view.factor_on(state, task, variant, node, device)
-                        busy = view.busy_cores(state, node)
-                        if device < 0 and busy > 0.0:
-                            run_s *= busy / view.throughput(state, node, busy)
-                        best = min(best, room_s + run_s)
-                        if holds_out(state, enough_s, best):
-                            return best
-    return best
+                node = np.int64(view.class_node(state, cls, i))
+                there = sooner_on_s(state, task, variant, node, best)
+                if there < best:
+                    best = there
+                    best_variant = variant
+                    best_node = node
+                    if holds_out(state, enough_s, best):
+                        return best, best_variant, best_node
+    return best, best_variant, best_node
+
+
+@jit
+def sooner_s(state, task):
+    """Seconds until the task would end if it took the place of the best attempt under way; inf without one."""
+    return sooner(state, task, 0.0)[0]
 
 
 @jit
@@ -160,7 +184,7 @@ def pass_over(state, task, variant, out):
                 longest = max(longest, finish_s)
     if longest == 0.0:
         return
-    soon_s = sooner_s(state, task, 0.0)
+    soon_s = sooner_s(state, task)
     if not holds_out(state, longest, soon_s):
         return
     for c in range(out.size):
@@ -340,6 +364,7 @@ WATTFLOW = Policy(
     rank=rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
     prepare=prepare,
     slack=True,
     terms={"added": added, "kept awake": kept_awake, "seconds": seconds, "late": late, "taken": taken},

@@ -66,9 +66,9 @@ def test_rows_that_did_well_become_likelier_and_those_that_are_not_there_stay_im
     assert np.allclose(np.exp(chance), 1.0 / look.mask.sum(1), rtol=1e-4) and not np.asarray(value).any()
     gain = np.asarray(look.features[np.arange(40), np.asarray(row), 3])
     part = (kept, row, chance, gain, np.zeros(40, np.float32))
-    before, slope = jax.value_and_grad(ppo_network.loss)(theta, part, 0.2)
+    before, slope = jax.jit(jax.value_and_grad(ppo_network.loss))(theta, part, 0.2)
     moved = {"place": theta["place"] - 1e-4 * slope["place"], "critic": theta["critic"]}
-    assert float(ppo_network.loss(moved, part, 0.2)) < float(before)
+    assert float(jax.jit(ppo_network.loss)(moved, part, 0.2)) < float(before)
     # A greater third feature did well, so a row that has more of it is cheaper now.
     ahead = np.zeros((1, 2, placing.N), np.float32)
     ahead[0, 1, 3] = 1.0
@@ -89,6 +89,7 @@ def judges(small: Scenario) -> list[Judge]:
     return [Judge(small, 6000)]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_the_run_that_did_not_stop(small: Scenario, judges: list[Judge], tmp_path: Path) -> None:
     def run(out: str, rounds: int, again: bool = False, settings: PpoSettings = TINY) -> Run:
         made = Run(Trainer(settings, draw=lambda _: small), judges, tmp_path / out, again)

@@ -26,7 +26,7 @@ SAME = ("task", "node", "variant", "placed_s", "start_s")
 def stream(*seeds: int, apart_s: float = 5.0) -> Workload:
     """Small workflows, one after the other."""
     parts = [generate.workload("montage", 30, seed) for seed in seeds]
-    return joining.joined(parts, apart_s * np.arange(len(parts)), CLUSTER, 4.0, "stream")
+    return joining.joined(parts, apart_s * np.arange(len(parts), dtype=np.float64), CLUSTER, 4.0, "stream")
 
 
 @pytest.fixture(scope="module")

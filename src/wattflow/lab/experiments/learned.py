@@ -14,14 +14,13 @@ from typing import Any
 
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import learned_rivals, learned_searches, learned_tables
-from wattflow.lab.experiments.learned_notes import notes
+from wattflow.lab.experiments.learned_notes import notes, own_notes
 from wattflow.lab.experiments.learned_rivals import Table
 from wattflow.lab.experiments.learned_tables import AGAINST
 from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
-from wattflow.learn import curves, evaluate, hindsight, parts, portfolio
-from wattflow.learn.evaluate import NETWORK, OURS, REHEARSED, Place, Plan, Row
+from wattflow.learn import curves, evaluate, hindsight, own_folder, parts, portfolio
+from wattflow.learn.evaluate import ATTENTION, NETWORK, OURS, REHEARSED, Place, Plan, Row
 from wattflow.learn.hindsight import Searched
-from wattflow.model.errors import InvalidInput
 
 POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 12.0, 2.0, 1.0, 12.0, 80.0
 """Seconds of one core for a scenario and seed of 600 tasks (searches: for a stream), to tell how long it takes."""
@@ -86,6 +85,7 @@ def expected(settings: LearnedSettings) -> str:
     return (
         f"{len(todo)} scenarios of {plan.seeds} seeds: about {minutes:.0f} minutes with {settings.workers} processes "
         "on cores of their own; parts are kept as they are done, and the same command goes on from them"
+        + "".join(f"\n{note}" for note in own_notes(todo))
     )
 
 
@@ -133,10 +133,7 @@ def places(settings: LearnedSettings) -> list[Place]:
     clusters = (*settings.clusters, *(f"random-{i}" for i in range(settings.random_clusters)))
     if not settings.folder:
         return evaluate.places(evaluate.held_out(), clusters, settings.loads)
-    root = Path(settings.folder)
-    names = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    if not names:
-        raise InvalidInput(settings.folder, "has no folder of workflows; make one for each application")
+    names = own_folder.applications(settings.folder)
     return [Place(name, -1, load, c, settings.folder) for name in names for c in clusters for load in settings.loads]
 
 
@@ -145,7 +142,7 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-    ours = [name for name in (REHEARSED, OURS, NETWORK) if (there[0], name) in table]
+    ours = [name for name in (REHEARSED, OURS, NETWORK, ATTENTION) if (there[0], name) in table]
     beside = {mine: learned_tables.beside(table, there, mine, names) for mine in ours}
     family = learned_tables.corrected(beside)
     sheets: list[Sheet] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wattflow.learn import evaluate, fronts, hindsight, sweep
+from wattflow.learn import evaluate, fronts, hindsight, own_folder, sweep
 from wattflow.learn.evaluate import Place
 
 HELD_OUT = (
@@ -48,7 +48,27 @@ SEARCHES = (
 def notes(there: Sequence[Place], searched: bool) -> tuple[str, ...]:
     """Those that apply."""
     held_out = any(place.fold >= 0 for place in there)
-    return (*(HELD_OUT if held_out else OTHER), _network(there), *READING, *(SEARCHES if searched else ()))
+    return (
+        *(HELD_OUT if held_out else OTHER),
+        *own_notes(there),
+        _network(there),
+        *READING,
+        *(SEARCHES if searched else ()),
+    )
+
+
+def own_notes(there: Sequence[Place]) -> list[str]:
+    """Of somebody's own workflows: which applications training has seen, and which files hold no workflow."""
+    made = []
+    for folder in sorted({place.folder for place in there if place.folder}):
+        names = list(dict.fromkeys(place.application for place in there if place.folder == folder))
+        seen, bad = own_folder.seen_in_training(folder, names), own_folder.left_out(folder, names)
+        if seen:
+            told = "the folder's name or a file's is one of WfInstances. This says nothing of unseen applications."
+            made.append(f"Seen in training: {', '.join(seen)}; {told}")
+        if bad:
+            made.append(f"Left out, {len(bad)} files that hold no workflow: {'; '.join(bad)}")
+    return made
 
 
 def _network(there: Sequence[Place]) -> str:
