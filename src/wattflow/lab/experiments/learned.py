@@ -22,7 +22,7 @@ from wattflow.learn import curves, evaluate, hindsight, own_folder, parts, portf
 from wattflow.learn.evaluate import ATTENTION, NETWORK, OURS, REHEARSED, Place, Plan, Row
 from wattflow.learn.hindsight import Searched
 
-POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 9.0, 2.0, 1.0, 12.0, 90.0
+POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 12.0, 2.0, 1.0, 12.0, 80.0
 """Seconds of one core for a scenario and seed of 600 tasks (searches: for a stream), to tell how long it takes."""
 
 
