@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
-from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Task
+from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
 
 
 class Broken(WattflowError):
@@ -18,6 +19,12 @@ class Broken(WattflowError):
         """What went wrong, under which policy."""
         said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
         return cls(f"the server cannot go on under {policy}: {said}")
+
+    @classmethod
+    def check(cls, fault: str | None) -> None:
+        """Raise it where there is a fault."""
+        if fault is not None:
+            raise cls(fault)
 
 
 @dataclass(slots=True)
@@ -63,6 +70,17 @@ class WorkflowRecord:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     fault: str | None = None
 
+    @classmethod
+    def opened(
+        cls, submission: Submission, owner: str, engine: int, deadline_s: float | None, policy: str, now_s: float
+    ) -> WorkflowRecord:
+        """As it is asked for."""
+        about: dict[str, object] = {
+            "engine": engine, "sealed": False, "objective": submission.objective, "deadline_s": deadline_s,
+            "energy_budget_j": submission.energy_budget_j, "policy": policy,
+        }  # fmt: skip
+        return cls(submission.workflow, submission.name, owner, engine, about, now_s)
+
     async def ends_after(self, after: int, wait_s: float) -> Outcomes:
         """Ends beyond a sequence number; waits for one while the workflow has open tasks.
 
@@ -72,8 +90,8 @@ class WorkflowRecord:
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
             found = outcomes_after(self.outcomes, after)
-            if not found and self.fault is not None:
-                raise Broken(self.fault)
+            if not found:
+                Broken.check(self.fault)
             left_s = deadline - asyncio.get_running_loop().time()
             if found or left_s <= 0:
                 return Outcomes(found, found[-1].sequence if found else after, self.open)
@@ -110,6 +128,20 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+
+    @classmethod
+    def begun(
+        cls, task: TaskRecord, placement: Placement, node: str, inputs: Sequence[Blob], now_s: float
+    ) -> AttemptRecord:
+        """The task's next attempt, with the lease that the node gets."""
+        task.attempts += 1
+        task.state = "running"
+        lease = Lease(
+            fence=placement.attempt, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
+            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
+            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
+        )  # fmt: skip
+        return cls(placement.attempt, task, task.attempts, node, now_s, lease)
 
 
 class Recent:

@@ -7,19 +7,19 @@ came in since the last; what it decided goes to the writer, and takes effect whe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from wattflow.live import CANCEL, EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
+from wattflow.live import EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
+from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
@@ -29,7 +29,7 @@ from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
@@ -66,19 +66,17 @@ class Service:
         self.recent = Recent()
         self.nodes = Nodes()
         self.learning = Learning(decider)
-        self.logs = Logs(folder)
-        self.ledger = Ledger(decider, writer)
+        self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self.warming = Warming(decider, driver, self.nodes)
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling = Cancelling(decider, self._soon)
         self._under_way: UnderWay | None = None
-        self._turn_planned = False
+        self._turn_planned = self._closed = False
         self._alarm = Alarm(self._soon)
-        self._closed = False
         self.fault: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
 
@@ -117,7 +115,7 @@ class Service:
 
     async def submit(self, submission: m.Submission, owner: str) -> m.Accepted:
         """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
-        self._check_fault()
+        Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
@@ -130,12 +128,8 @@ class Service:
             if number % PIECE == 0:
                 self._soon()
                 await asyncio.sleep(0)
-        if submission.seal and not workflow.sealed:
-            workflow.sealed = True
-            workflow.about["sealed"] = True
-            self.decider.put(SEAL, workflow.engine)
-            self.ledger.workflow_state(workflow)
-            self._close_if_over(workflow)
+        if submission.seal:
+            self._seal(workflow)
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
 
@@ -144,13 +138,9 @@ class Service:
         record = self.workflows[workflow]
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
         open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        await self._cancel(open_tasks)
-        if key is None and not record.sealed:
-            record.sealed = True
-            record.about["sealed"] = True
-            self.decider.put(SEAL, record.engine)
-            self.ledger.workflow_state(record)
-            self._close_if_over(record)
+        await self._cancelling.cancel(open_tasks)
+        if key is None:
+            self._seal(record)
         await self.stored()
         return len(open_tasks)
 
@@ -173,15 +163,11 @@ class Service:
 
     async def stored(self) -> None:
         """Take a turn and wait until everything so far is on disk."""
-        self._check_fault()
+        Broken.check(self.fault)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(done)
         self._soon()
         await done
-
-    def _check_fault(self) -> None:
-        if self.fault is not None:
-            raise Broken(self.fault)
 
     # ---- reports of the driver (`drivers.base.Sink`)
 
@@ -297,11 +283,7 @@ class Service:
         deadline_s = now_s + submission.deadline_s if submission.deadline_s else None
         engine = self.decider.workflow(self.next_workflow, deadline_s)
         self.next_workflow += 1
-        about: dict[str, object] = {
-            "engine": engine, "sealed": False, "objective": submission.objective, "deadline_s": deadline_s,
-            "energy_budget_j": submission.energy_budget_j, "policy": self.decider.policy,
-        }  # fmt: skip
-        workflow = WorkflowRecord(submission.workflow, submission.name, owner, engine, about, now_s)
+        workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
         self.workflows[workflow.id] = workflow
         self.ledger.workflow(workflow)
         return workflow
@@ -340,32 +322,28 @@ class Service:
             return
         began = time.perf_counter(), time.thread_time()
         now_s = self.now()
-        with self._guarded():
+        with guarded(self._failed):
             self._under_way = UnderWay(self.decider.step(now_s), now_s)
         self._go_on(*began)
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _failed(self, error: Exception) -> None:
         """A turn that fails is the last one: whoever waits, and whoever comes, is told why."""
-        try:
-            yield
-        except Exception as error:
-            log.critical("a turn failed; nothing of it is written", exc_info=error)
-            broken = Broken.under(self.decider.policy, error)
-            self.fault, self._closed, self._under_way = str(broken), True, None
-            waiters, self._waiters = self._waiters, []
-            settle(waiters, broken)
-            for workflow in self.workflows.values():
-                workflow.fault = self.fault
-                workflow.told()
-            self.on_fault()
+        log.critical("a turn failed; nothing of it is written", exc_info=error)
+        broken = Broken.under(self.decider.policy, error)
+        self.fault, self._closed, self._under_way = str(broken), True, None
+        waiters, self._waiters = self._waiters, []
+        settle(waiters, broken)
+        for workflow in self.workflows.values():
+            workflow.fault = self.fault
+            workflow.told()
+        self.on_fault()
 
     def _go_on(self, began: float, began_cpu: float, most: int = PIECE) -> None:
         """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
         turn = self._under_way
         if turn is None:
             return
-        with self._guarded():
+        with guarded(self._failed):
             turn.leases += [self._place(placement, turn.now_s) for placement in turn.next_placements(most)]
             if turn.all_placed:
                 self._under_way, self._turn_planned = None, False
@@ -436,15 +414,8 @@ class Service:
         task = self.tasks[placement.tag]
         node = self.nodes.by_engine(placement.node)
         assert node is not None
-        task.attempts += 1
-        task.state = "running"
-        variant = task.spec.variants[placement.variant]
-        lease = m.Lease(
-            fence=placement.attempt, task=task.id, number=task.attempts, node=node.spec.name, workflow=task.workflow.id,
-            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
-            share=variant.gpu, inputs=[self.tasks[parent].result or m.Blob() for parent in task.parents],
-        )  # fmt: skip
-        attempt = AttemptRecord(placement.attempt, task, task.attempts, node.spec.name, now_s, lease)
+        inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
+        attempt = AttemptRecord.begun(task, placement, node.spec.name, inputs, now_s)
         self.attempts[attempt.fence] = attempt
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
@@ -476,20 +447,16 @@ class Service:
         if reason is None:
             return
         waiting = [other for i in task.workflow.keys.values() if (other := self.tasks[i]).state == "waiting"]
-        cancelling = asyncio.create_task(self._cancel(waiting, reason))
-        self._cancelling.add(cancelling)
-        cancelling.add_done_callback(self._cancelling.discard)
+        self._cancelling.start(waiting, reason)
 
-    async def _cancel(self, tasks: Sequence[TaskRecord], reason: str | None = None) -> None:
-        """Cancel what is still open of these, a piece at a time; with a reason, only what has not started."""
-        for number, task in enumerate(tasks, start=1):
-            if task.state == "waiting" or (task.state == "running" and reason is None):
-                task.reason = reason or task.reason
-                self.decider.put(CANCEL, task.engine)
-            if number % PIECE == 0:
-                self._soon()
-                await asyncio.sleep(0)
-        self._soon()
+    def _seal(self, workflow: WorkflowRecord) -> None:
+        """No further tasks come; once."""
+        if not workflow.sealed:
+            workflow.sealed = True
+            workflow.about["sealed"] = True
+            self.decider.put(SEAL, workflow.engine)
+            self.ledger.workflow_state(workflow)
+            self._close_if_over(workflow)
 
     def _close_if_over(self, workflow: WorkflowRecord) -> None:
         if workflow.sealed and workflow.open == 0 and workflow.state == "open":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement, Step
@@ -46,6 +47,15 @@ def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = No
             waiter.set_result(None)
         else:
             waiter.set_exception(error)
+
+
+@contextlib.contextmanager
+def guarded(failed: Callable[[Exception], None]) -> Iterator[None]:
+    """Whatever goes wrong within is handed on."""
+    try:
+        yield
+    except Exception as error:
+        failed(error)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
