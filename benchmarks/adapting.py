@@ -1,6 +1,7 @@
 """Fine-tuning after a shift (`make bench-adapting`): does what a server learns from its record pay on what comes next?
 
     python benchmarks/adapting.py [--cases 20] [--seconds 10] [--workers 2] [--out out/adapting.json]
+    python benchmarks/adapting.py --first 10 …      the cases from the tenth on, after those that --out holds already
 
 Simulated joules. Each case is a stream of an application and on a cluster that the weights in use have never seen.
 """
@@ -20,12 +21,14 @@ from wattflow.learn import adapting
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="go on from this case; those before it stand in --out")
     parser.add_argument("--seconds", type=float, default=10.0, help="of training in each case")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/adapting.json"))
     given = parser.parse_args()
     began = time.time()
-    found = adapting.all_adapted(adapting.cases(given.cases), given.seconds, given.workers)
+    found = adapting.read(given.out.read_text())[: given.first] if given.first else []
+    found += adapting.all_adapted(adapting.cases(given.cases)[len(found) :], given.seconds, given.workers)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(given.out, json.dumps([asdict(one) for one in found], indent=1))
     for one in found:

@@ -4,7 +4,7 @@
     python benchmarks/train.py --net attention --out out/attention …   # the larger scorer
     python benchmarks/train.py --from-shipped …                        # go on from the weights of the package
     python benchmarks/train.py --folds=-1 --workers 2 --wall 8         # one network, as `-p learned` uses it
-    python benchmarks/train.py --validate --out out/learned    # beside the shipped weights, on unseen scenarios
+    python benchmarks/train.py --validate --out out/learned    # beside portfolio and shipped weights, unseen scenarios
     python benchmarks/train.py --ship --out out/learned        # put the chosen weights into the package
 
 One run for each fold and seed, in a process of its own; a fold of −1 holds nothing out. ``--wall`` is the whole time in
@@ -14,8 +14,8 @@ that is ended from outside loses seconds, and ``--resume`` goes on, with the nex
 ``summary.json`` has seconds, CPU seconds, simulations and estimated joules of every run.
 
 A run from scratch begins with imitation of annealing: ``lessons.npz`` in the folder, which is made where it is missing.
-Of a fold's seeds the one that did best on the scenarios for choosing (training applications only, the same for all
-seeds) becomes ``fold-N.npz``; the others are shipped beside it.
+The mean of a fold's seeds becomes ``fold-N.npz``, that of the runs that hold nothing out ``weights.npz``; the seeds are
+shipped beside them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import math
 import multiprocessing
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wattflow.files.whole import whole_file
-from wattflow.learn import curves, evolve, imitation, validation
+from wattflow.learn import bar, curves, evaluate, evolve, imitation, streams, validation
 from wattflow.policy import weights
 
 CROWD = 1.5
@@ -44,6 +44,8 @@ SPARE_S = 5.0
 LESSONS = "lessons.npz"
 TWO_CORES = "two_cores_from_scratch"
 """In summary.json and training.json: how long the one network of `-p learned` took."""
+OWN = 0.5
+"""Share of scenarios with the flagship's own dials where nothing is held out: `-p learned` has them."""
 EACH = 3
 """Small batches of each application that annealing is imitated on."""
 
@@ -81,15 +83,19 @@ def part_of(out: Path, settings: evolve.EvolutionSettings, again: bool, base: Pa
 def jobs(given: argparse.Namespace, end: float) -> list[Job]:
     """Every fold and seed; runs that come in turn have their part of the time."""
     folds, seeds = ([int(v) for v in text.split(",")] for text in (given.folds, given.seeds))
-    many = [(fold, seed) for seed in seeds for fold in folds if fold >= 0 or seed == seeds[0]]
+    many = [(fold, seed) for seed in seeds for fold in folds]
     at_once = min(len(many), max(1, int(CROWD * given.workers)))
     turns = math.ceil(len(many) / at_once)
     minutes = (given.wall - SPARE_S / 60.0) / turns
     made = []
     for fold, seed in many:
-        settings = evolve.EvolutionSettings(fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net)
+        own = OWN if fold < 0 else 0.0
+        settings = replace(
+            evolve.SCRATCH, fold=fold, seed=seed, pool=given.pool, tasks=given.tasks, net=given.net, own=own
+        )
         name = evolve.name_of(settings)
-        base = weights.shipped(name) if given.from_shipped else None
+        shipped = weights.shipped(name)
+        base = shipped if given.from_shipped and shipped.is_file() else None
         settings = replace(settings, part=part_of(given.out, settings, given.resume, base))
         threads = max(1, given.workers // at_once)
         lessons = None if given.from_shipped or given.no_lessons else given.out / LESSONS
@@ -99,7 +105,7 @@ def jobs(given: argparse.Namespace, end: float) -> list[Job]:
 
 def cards(out: Path) -> dict[str, dict[str, Any]]:
     """What the runs' files say of them, by name."""
-    found = sorted(path for path in out.glob("*-seed-*.npz") if not path.name.endswith(".checkpoint.npz"))
+    found = sorted(path for path in out.glob("[!.]*-seed-*.npz") if not path.name.endswith(".checkpoint.npz"))
     return {path.stem: weights.load(path)[1] for path in found}
 
 
@@ -127,32 +133,62 @@ def summary(out: Path, wall_s: float, workers: int, scratch: bool, about: str = 
     }
 
 
-def ship(out: Path) -> None:
-    """Copy every run's weights and curve into the package, and name the best of each fold."""
-    target = weights.shipped().parent
-    for old in (*target.glob("*.npz"), *target.glob("*.csv")):
-        old.unlink()
-    every = cards(out)
+def groups_of(every: Iterable[str]) -> dict[str, list[str]]:
+    """Runs of each fold, by the name of its files."""
     groups: dict[str, list[str]] = {}
     for name in every:
         groups.setdefault(name.split("-seed-")[0], []).append(name)
-    for group, names in groups.items():
+    return groups
+
+
+def blended(out: Path, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The mean of a fold's seeds, and its card: what is noise in each of them is less in the mean."""
+    loaded = [weights.load(out / f"{name}.npz") for name in names]
+    told = [card for _, card in loaded]
+    spent = {key: round(sum(card[key] for card in told), 1) for key in ("cpu_s", "joules_estimated", "simulations")}
+    gain = sum(card["gain"] for card in told) / len(told)
+    card = told[0] | spent | {"mean_of": list(names), "gain": gain}
+    return sum(theta for theta, _ in loaded) / len(loaded), card
+
+
+def ship(out: Path) -> None:
+    """Every run's weights and curve into the package, and the mean of each fold's seeds; folds without runs stay."""
+    target, every = weights.shipped().parent, cards(out)
+    if any(card.get("settings", {}).get("net") == "attention" for card in every.values()):
+        ship_attention(out, every)
+        return
+    for group, names in groups_of(every).items():
+        for old in (*target.glob(f"{group}-seed-*.npz"), *target.glob(f"{group}-seed-*.csv")):
+            old.unlink()
         for name in names:
             shutil.copyfile(out / f"{name}.npz", target / f"{name}.npz")
             shutil.copyfile(out / f"{name}.csv", target / f"{name}.csv")
-        best = max(names, key=lambda name: every[name]["gain"])
-        theta, card = weights.load(out / f"{best}.npz")
-        weights.save(target / ("weights.npz" if group == "all" else f"{group}.npz"), theta, card | {"chosen": best})
-        print(f"{group}: {best}, gain {every[best]['gain']:+.4f}")
+        theta, card = blended(out, names)
+        weights.save(target / ("weights.npz" if group == "all" else f"{group}.npz"), theta, card)
+        print(f"{group}: mean of {len(names)} runs, gain of these {card['gain']:+.4f}")
     keep_summary(out / "summary.json", target / "training.json")
 
 
+def ship_attention(out: Path, every: Iterable[str]) -> None:
+    """The larger scorer's weights beside the others, the mean of each fold's seeds and nothing else of them."""
+    for group, names in groups_of(every).items():
+        theta, card = blended(out, names)
+        weights.save(weights.shipped("attention" if group == "all" else f"attention-{group}"), theta, card)
+
+
 def keep_summary(made: Path, target: Path) -> None:
-    """The runs' summary into the package; the time on two cores stays where this training has none to tell."""
+    """The runs' summary into the package; what it does not tell of stays: other folds, the time on two cores."""
     before = json.loads(target.read_text()) if target.is_file() else {}
+    new = json.loads(made.read_text())
     told = {TWO_CORES: before[TWO_CORES]} if TWO_CORES in before else {}
+    groups = groups_of(new.get("runs", {}))
+    kept = {name: run for name, run in before.get("runs", {}).items() if name.split("-seed-")[0] not in groups}
+    runs = kept | new.get("runs", {})
+    sums = (
+        {key: round(sum(run[key] for run in runs.values()), 1) for key in ("cpu_s", "joules_estimated")} if kept else {}
+    )
     with whole_file(target) as draft:
-        draft.write_text(json.dumps(told | json.loads(made.read_text()), indent=1))
+        draft.write_text(json.dumps(told | new | sums | ({"runs": runs} if runs else {}), indent=1))
 
 
 def main() -> None:
@@ -170,6 +206,7 @@ def main() -> None:
     parser.add_argument("--no-lessons", action="store_true", help="begin at the flagship, without imitation")
     parser.add_argument("--validate", action="store_true", help="only judge what is there beside the shipped weights")
     parser.add_argument("--scenarios", type=int, default=100, help="of --validate, for each fold")
+    parser.add_argument("--beside", type=Path, nargs="*", default=(), help="of --validate: folders of other runs")
     parser.add_argument("--ship", action="store_true", help="only put the weights of an earlier call into the package")
     parser.add_argument("--out", type=Path, default=Path("out/learned"))
     given = parser.parse_args()
@@ -177,7 +214,7 @@ def main() -> None:
         ship(given.out)
         return
     if given.validate:
-        validate(given.out, given.scenarios, given.workers)
+        validate([given.out, *given.beside], given.scenarios, given.workers)
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     given.out.mkdir(parents=True, exist_ok=True)
@@ -219,32 +256,52 @@ def report(out: Path, minutes: float, workers: int, scratch: bool) -> None:
     print(f"figure {name}_gain {100 * min(gains):.2f} % goal >0 {'ok' if min(gains) > 0 else 'short'}")
 
 
-def validate(out: Path, count: int, workers: int) -> None:
-    """Every run, and the chosen one of each fold, beside the shipped weights of the same name."""
-    every = cards(out)
-    folds = sorted({int(card["settings"]["fold"]) for card in every.values()})
-    names = {fold: [n for n, card in every.items() if card["settings"]["fold"] == fold] for fold in folds}
-    best = {fold: max(names[fold], key=lambda name: every[name]["gain"]) for fold in folds}
-    compared: dict[int, list[Any]] = {}
-    for fold in folds:
-        shipped = [weights.shipped(name) for name in (f"fold-{fold}" if fold >= 0 else "weights", *names[fold])]
-        ours = [out / f"{name}.npz" for name in (best[fold], *names[fold])]
-        compared[fold] = [weights.load(path)[0] for path in (*ours, *shipped)]
-    leads = []
-    for fold, found in validation.validated(compared, count, workers=workers).items():
-        half = found.score.shape[1] // 2
-        for i, name in enumerate((best[fold], *names[fold])):
-            lead, error = found.lead(i, half + i)
-            said = " ".join(
-                f"{100 * found.saved[:, j].mean():+.2f} % saved {found.kept[:, j].mean():.3f} kept,"
-                for j in (i, half + i)
+def entries(folders: Sequence[Path], fold: int) -> dict[str, validation.Entry]:
+    """What is judged of a fold: the portfolio's setting, the shipped weights, and those of the folders."""
+    group = f"fold-{fold}" if fold >= 0 else "all"
+    bars = {load: bar.dials(load, fold) for load in streams.LOADS}
+    served = {load: evaluate.dials(fold, load) for load in streams.LOADS}
+    shipped = weights.load(weights.shipped(group if fold >= 0 else "weights"))[0]
+    found = {
+        "portfolio": validation.Entry(shipped, {load: {**dials, "lean": 0.0} for load, dials in bars.items()}),
+        "shipped": validation.Entry(shipped, served),
+        "shipped, flagship's dials": validation.Entry(shipped, {}),
+    }
+    for folder in folders:
+        names = groups_of(cards(folder)).get(group, [])
+        if not names:
+            continue
+        theta = blended(folder, names)[0]
+        found[f"{folder.name} mean"] = validation.Entry(theta, bars)
+        found[f"{folder.name} mean, flagship's dials"] = validation.Entry(theta, {})
+        for name in names:
+            found[f"{folder.name} {name}"] = validation.Entry(weights.load(folder / f"{name}.npz")[0], bars)
+    return found
+
+
+def validate(folders: Sequence[Path], count: int, workers: int) -> None:
+    """Every run and the mean of each fold's beside the portfolio and the shipped weights, on unseen scenarios."""
+    folds = sorted({int(card["settings"]["fold"]) for folder in folders for card in cards(folder).values()})
+    compared = {fold: entries(folders, fold) for fold in folds}
+    leads: dict[str, list[tuple[float, float]]] = {}
+    found = validation.validated({fold: list(some.values()) for fold, some in compared.items()}, count, workers=workers)
+    for fold, outcome in found.items():
+        for i, name in enumerate(compared[fold]):
+            saved, by = outcome.saves(i, 0)
+            lead, error = outcome.lead(i, 0)
+            many = len(outcome.kept)
+            print(
+                f"fold {fold} {name}: joules {100 * math.expm1(-saved):+.2f} ± {100 * by:.2f} %, kept "
+                f"{outcome.kept[:, i].mean():.3f}, score {100 * lead:+.2f} ± {100 * error:.2f} of {many}"
             )
-            print(f"{'chosen ' if i == 0 else ''}{name}: {said} lead {100 * lead:+.2f} ± {100 * error:.2f}")
-        leads.append(found.lead(0, half))
-    lead = sum(one for one, _ in leads) / len(leads)
-    error = math.sqrt(sum(e * e for _, e in leads)) / len(leads)
-    print(f"chosen weights beside the shipped ones, mean of folds: {100 * lead:+.2f} ± {100 * error:.2f} %")
-    print(f"figure learned_beside_shipped {100 * lead:.2f} % goal ≥0 {'ok' if lead >= 0 else 'short'}")
+        ours = list(compared[fold]).index(f"{folders[0].name} mean")
+        for other in ("portfolio", "shipped"):
+            leads.setdefault(other, []).append(outcome.lead(ours, list(compared[fold]).index(other)))
+    for other, some in leads.items():
+        lead = sum(one for one, _ in some) / len(some)
+        error = math.sqrt(sum(e * e for _, e in some)) / len(some)
+        print(f"beside {other}, mean of folds: {100 * lead:+.2f} ± {100 * error:.2f} %")
+        print(f"figure learned_beside_{other} {100 * lead:.2f} % goal ≥0 {'ok' if lead >= 0 else 'short'}")
 
 
 if __name__ == "__main__":

@@ -12,3 +12,9 @@ bench-adapting: $(BIN)/.dev ## Fine-tuning after a shift: what a server learns f
 
 train-two-cores: $(BIN)/.dev ## One network for all applications from scratch on two cores, and its time
 	$(RUN) benchmarks/train.py --folds=-1 --workers 2 --wall 8 --out out/two-cores
+
+.PHONY: train-ppo
+PPO_MINUTES ?= 10
+train-ppo: $(BIN)/.dev ## Train the learned policy's place head by PPO (JAX), goes on where it stopped; weights, curve and picture in out/ppo
+	$(RUN) -m wattflow.learn.ppo --minutes $(PPO_MINUTES) --out out/ppo --resume
+	$(RUN) -m wattflow.learn.ppo --validate out/ppo/ppo-all-seed-1.npz

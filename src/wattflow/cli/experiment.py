@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,14 +43,18 @@ def experiment(
             typer.echo(f"{known:16s} {lab.load(known).about}")
         return
     chosen = lab.load(name, workflows)
-    with progress_bar(quiet) as progress:
-        outcome = lab.run(chosen, progress)
+    place = out or Path("out") / "experiments" / chosen.name
+    if told := lab.expected(chosen):
+        remark(told, quiet)
+    with progress_bar(quiet, lines=True) as progress:
+        outcome = lab.run(chosen, progress, place / "parts")
     typer.echo(f"{chosen.name}: {chosen.about}\nsource: {chosen.source}\n")
     print_tables([_table(sheet) for sheet in outcome.sheets])
     for note in outcome.notes:
         typer.echo(f"- {note}")
-    for path in lab.write(chosen, outcome, out or Path("out") / "experiments" / chosen.name):
+    for path in lab.write(chosen, outcome, place):
         remark(f"written: {path}", quiet)
+    shutil.rmtree(place / "parts", ignore_errors=True)
     for figure in outcome.figures:
         typer.echo(str(figure))
 

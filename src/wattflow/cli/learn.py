@@ -117,7 +117,8 @@ def _blocks(sources: list[str], attempts: list[Path], clusters: list[str], store
             there, source = load_cluster(o.one_cluster(clusters)), source_of(one)
             workload = source if isinstance(source, Workload) else source.draw(0)
             if attempts:
-                workload = recorded.with_attempts(workload, read_run(next(runs)).attempts, there)
+                run = read_run(next(runs))
+                workload = recorded.with_attempts(workload, run.attempts, there, run.names)
         made += recorded.blocks(Path(one).name, workload, there)
     return made + (_stored(store) if store is not None else [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -24,11 +25,35 @@ LONG_S = 0.7
 """Work shorter than this shows no bar."""
 
 
+LINE_S = 20.0
+"""Where stderr is no terminal, a line at most so often."""
+
+
+def progress_lines(every_s: float = LINE_S) -> Callable[[float, str], None]:
+    """A line on stderr now and then: the share done, the time it took, what is left."""
+    began = told = time.monotonic()
+
+    def show(share: float, text: str) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told < every_s:
+            return
+        told = now
+        left = (now - began) * (1.0 - share) / share if share > 0 else math.inf
+        still = f", about {left / 60.0:.1f} left" if math.isfinite(left) else ""
+        remark(f"{100.0 * share:3.0f} % after {(now - began) / 60.0:.1f} minutes{still}: {text}")
+
+    return show
+
+
 @contextmanager
-def progress_bar(quiet: bool) -> Iterator[Callable[[float, str], None] | None]:
-    """A bar on stderr for work that takes a while; None when quiet or when nobody is looking."""
+def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, str], None] | None]:
+    """A bar on stderr for work that takes a while; None when quiet or when nobody is looking.
+
+    With ``lines`` somebody may read it later: lines now and then where stderr is no terminal.
+    """
     if quiet or not sys.stderr.isatty():
-        yield None
+        yield progress_lines() if lines and not quiet else None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

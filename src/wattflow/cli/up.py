@@ -113,6 +113,8 @@ def up(
         _check_policy(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
+    if twin and policy.split(":")[0] == "rehearsed":
+        raise InvalidInput("--twin", "`rehearsed` chooses by simulation itself, beside no others: leave --twin out")
     typed_policy = policy
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")

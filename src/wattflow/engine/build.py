@@ -313,7 +313,7 @@ class _Builder:
             "candidates": record_table(tables.CANDIDATES, candidates), "cost": np.zeros(candidates),
             "containers": containers, "actions": record_table(tables.ACTIONS, nodes + 64),
             "gang": np.zeros(2 * candidates, np.int32), "scratch": np.zeros(scratch, np.int32),
-            "params": np.zeros(16), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
+            "params": np.zeros(tables.PARAMS), "memory": np.zeros(64), "freed": np.full(4096, -1, np.int32),
             "marks": record_table(tables.MARKS, 1), "node_marks": record_table(tables.NODE_MARKS, 1),
             "node_counts": np.zeros((1, tables.COUNTABLE), np.int64),
             "other_counts": np.zeros((1, tables.COUNTABLE), np.int64),

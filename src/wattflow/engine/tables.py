@@ -18,6 +18,8 @@ from wattflow.kernel.records import record_table
 MICRO = 1_000_000
 COUNTABLE = 8
 """Countable resources (pods, licences, extended resources) that a node can have."""
+PARAMS = 24
+"""Numbers that a policy can have."""
 UNKNOWN_COST = 1e30
 """A finite cost worse than any known one: an unknown node loses to every known node that fits."""
 

@@ -132,7 +132,7 @@ class Recipe:
             try:
                 parts[part][attribute] = read(value)
             except ValueError as error:
-                problems.append(Problem(item, str(error)))
+                problems.append(Problem(item, _misread(key, value, error)))
         whole = parts.pop("")
         for part, given in parts.items():
             default: Any = cls.__dataclass_fields__[part].default
@@ -165,6 +165,14 @@ def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
     for step, runtime in zip(steps, runtime_s, strict=True):
         end_s.append(runtime + max((end_s[parent] for parent in step.parents), default=0.0))
     return max(end_s)
+
+
+def _misread(key: str, value: str, error: ValueError) -> str:
+    """Why a value cannot be read, and what to write."""
+    number, colon, rest = value.partition(":")
+    if colon and "=" in rest:
+        return f"keys have commas between, not colons: write {key}={number},{rest.replace(':', ',')}"
+    return f"{value!r} is no whole number" if _KEYS[key][2] is int else str(error)
 
 
 def _finite(text: str) -> float:

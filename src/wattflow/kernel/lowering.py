@@ -221,6 +221,18 @@ tables_at: Any = intrinsic(_tables_at)
 """Tables (or functions) of the same type as the first argument, at an address; nothing guards them."""
 
 
+def _claim(typing_context, counter, many):
+    def code(context, builder, called, values):
+        array = context.make_array(called.args[0])(context, builder, values[0])
+        return builder.atomic_rmw("add", array.data, values[1], "monotonic")
+
+    return types.int64(counter, types.int64), code
+
+
+claim: Any = intrinsic(_claim)
+"""Add so many to the first number of a table of int64 and return what it was, at once for all threads."""
+
+
 @infer_getattr
 class _TablesAttribute(AttributeTemplate):
     key = TablesType

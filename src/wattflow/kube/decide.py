@@ -344,6 +344,7 @@ class EngineDecider:
         chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
         if chosen is not None:
             self.use(chosen)
+        wake_at_s = result.wake_at if chosen is None else now_s  # another policy decides at once
         choices = []
         for placement in result.placements:
             whose = self._uids.get(placement.tag)
@@ -361,7 +362,7 @@ class EngineDecider:
         for action in result.actions:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
-        return Chosen(choices, result.wake_at, *ordered.values())
+        return Chosen(choices, wake_at_s, *ordered.values())
 
     def task_of(self, uid: str) -> int | None:
         """The engine's task for a pod that is wanted or held."""

@@ -8,6 +8,7 @@ deterministic, so the question can be asked again as it was. One folder for each
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -78,4 +79,18 @@ def _listed(past: Past, most: int) -> list[str]:
         )
         found.append(f"  {past.names.get(one.node, '?')}{alike}: {said}")
     rest = len(past.candidates) - most
-    return [*found, f"  … and {rest} more"] if rest > 0 else found
+    return [*found, *([f"  … and {rest} more"] if rest > 0 else []), *_moves(past)]
+
+
+def _moves(past: Past, most: int = 4) -> list[str]:
+    """What moved a learned policy to the cheapest rather than the next: the features that count most."""
+    known = [one for one in past.candidates if one.cost < UNKNOWN_COST and one.moved]
+    if len(known) < 2:
+        return []
+    first, second = known[:2]
+    told = [f"{name} {math.expm1(move):+.1%}" for name, move in first.against(second).items()]
+    said = ", ".join(told[:most]).replace("-", "−").replace("%", " %") or "nothing"
+    return [
+        f"features that moved the first price against that of {past.names.get(second.node, '?')}: {said}"
+        + (f" and {len(told) - most} smaller" if len(told) > most else "")
+    ]

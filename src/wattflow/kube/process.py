@@ -120,9 +120,14 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    twin: Twin | Rehearsing | None = Twin.beside(policy) if chosen.twin else None
+    twin: Twin | Rehearsing | None = None
     if is_meant(policy):
         twin = Rehearsing(policy.name)
+        if chosen.twin:
+            log.warning("twin: `rehearsed` chooses by simulation itself, beside no others; the setting changes nothing")
+    elif chosen.twin:
+        twin = Twin.beside(policy, decide.as_requested)
+        twin.warm()
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,

@@ -9,6 +9,7 @@ a server would have got: the candidate where the test promoted it, else what it 
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 from collections.abc import Sequence
@@ -111,6 +112,11 @@ def all_adapted(some: Sequence[Case], seconds: float, workers: int = 1) -> list[
         return [_job(job) for job in jobs]
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(_job, jobs))
+
+
+def read(text: str) -> list[Adapted]:
+    """What was stored as JSON."""
+    return [Adapted(Case(**one["case"]), Verdict(**one["shadow"]), Verdict(**one["truth"])) for one in json.loads(text)]
 
 
 def interval(values: Sequence[float], draws: int = 4000) -> tuple[float, float, float]:

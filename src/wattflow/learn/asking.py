@@ -19,16 +19,11 @@ _BAD, _GROW, _NOTHING = np.int64(BAD), np.int64(GROW), np.int64(NOTHING)
 @inner
 def open_instant(state, ask, joint):
     """An instant whose events are folded: nobody was looked at yet."""
+    wanting.begin_asking(state, ask, joint)
     asked = ask.ask[0]
-    asked.open = 1
-    asked.task = NONE
-    asked.shown = 0
-    asked.part = 0
-    asked.joint = joint
     asked.apart = 0
     asked.key = -math.inf
     asked.sequence = -1
-    state.choice[0].reserved = backfill.NO_RESERVATION
     if asked.slow + joint > 0 and state.rules[0].queue == SKIP:
         decide.look_again(state, state.freed.size)
 
@@ -53,7 +48,7 @@ def _not_placed(state, ask, task, fits):
     if fits or decide.misfit_of_its_own(state, task):
         decide.hold(state, task)
     else:
-        ask.closed[state.tasks[task].form] = state.clock[0].epoch
+        openings.close(state, ask, state.tasks[task].form)
 
 
 @inner

@@ -5,7 +5,8 @@ training streams: any application, a preset or a cluster drawn at random, any lo
 the other, each the one that lowers the mean cost of the best one in each stream the most: together they cover what
 occurs. Once for all applications, and once without those of each fold. Settings that make nobody wait are added, and
 beside them stands the portfolio's best setting of the flagship at each load (``--references`` writes these two anew
-into a table that is there, when the portfolio was tuned again).
+into a table that is there, when the portfolio was tuned again). Both come from the portfolio's table without the fold's
+applications, and every setting is one that the portfolio is tuned over.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 import math
 import multiprocessing
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.files.whole import whole_file
-from wattflow.learn import dial_space, portfolio, scenarios, streams, tuning
+from wattflow.learn import portfolio, scenarios, streams, tuning
 from wattflow.learn.dial_space import tried
+from wattflow.learn.portfolio import Judged
 from wattflow.learn.scenarios import Scenario
 from wattflow.plan import measured, rehearsal
 from wattflow.plan.measured import BASELINE, PUNCTUAL
-from wattflow.policy import registry
+from wattflow.policy import registry, wattflow
 from wattflow.sim.repeated import Repeated
 
 Floats = NDArray[np.float64]
-CHOSEN = 24
+CHOSEN, SAFE = 24, 4
 PRESET_SHARE = 0.3
 _log = logging.getLogger(__name__)
 
@@ -88,15 +90,48 @@ def rounded(dials: Mapping[str, float]) -> dict[str, float]:
 
 def completed(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table with the safe settings behind the chosen ones, and the portfolio's at each load."""
-    safe = [rounded(dials) for dials in dial_space.safe()]
-    settings = {name: [*some[:CHOSEN], *safe] for name, some in table["settings"].items()}
-    return {**table, "settings": settings, "references": {name: references(name) for name in settings}}
+    safest = {name: safe(held_out(name)) for name in table["settings"]}
+    settings = {
+        name: rehearsal.distinct([*some[:CHOSEN], *safest[name]], wattflow.DIAL.defaults)[: CHOSEN + SAFE]
+        for name, some in table["settings"].items()
+    }
+    return {
+        **table,
+        "settings": settings,
+        "references": {name: references(name) for name in settings},
+        "safest": {name: some[0] for name, some in safest.items()},
+    }
+
+
+def held_out(name: str) -> tuple[str, ...]:
+    """The applications of a fold; none for ``all``."""
+    return streams.FOLDS[int(name.removeprefix("fold-"))] if name.startswith("fold-") else ()
+
+
+def safe(held: Collection[str], rows: Iterable[Judged] | None = None) -> list[dict[str, float]]:
+    """Settings that make nobody wait: of the flagship's settings in the portfolio's table than which no other keeps
+    bound and deadlines in as many scenarios with fewer joules; those that keep them in the most come first. Held-out
+    applications are not looked at."""
+    by_setting: dict[str, list[Judged]] = {}
+    for row in portfolio.shipped() if rows is None else rows:
+        if row.application not in held and row.setting.split(":")[0] == "wattflow":
+            by_setting.setdefault(row.setting, []).append(row)
+    each = [
+        (-sum(row.keeps for row in some), sum(math.log(row.energy) for row in some), setting)
+        for setting, some in by_setting.items()
+    ]
+    found: list[str] = []
+    least = math.inf
+    for _, energy, setting in sorted(each):
+        if energy < least:
+            least = energy
+            found.append(setting)
+    return [rounded(registry.load(setting).params) for setting in found]
 
 
 def references(name: str) -> dict[str, dict[str, float]]:
     """The portfolio's best setting of the flagship at each load, known without a fold's applications."""
-    held = streams.FOLDS[int(name.removeprefix("fold-"))] if name.startswith("fold-") else ()
-    found = {}
+    held, found = held_out(name), {}
     for load in streams.LOADS:
         best = next(t for t in portfolio.tuned(load, held) if t.setting.split(":")[0] == "wattflow")
         found[f"{load:g}"] = rounded(registry.load(best.setting).params)

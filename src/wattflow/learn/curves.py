@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wattflow.policy import weights
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 
 def shipped() -> list[Path]:
@@ -21,21 +25,39 @@ def read(path: Path) -> dict[str, list[float]]:
     return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
+def group(source: Path) -> str:
+    """What a curve is one of: the fold it holds out, or all applications."""
+    return source.stem.split("-seed-")[0]
+
+
 def draw(path: Path, sources: Sequence[Path] | None = None) -> None:
-    """Gain over the flagship and joules against it on the scenarios kept for choosing, over minutes of training."""
+    """Gain over the flagship and joules against it on the scenarios kept for choosing, over minutes of training.
+
+    One colour and one line of the legend for each fold, below the plots; thin lines are its seeds.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
+    figure = Figure(figsize=(10.0, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
+    lines: dict[str, Line2D] = {}
+    counts: dict[str, int] = {}
     for source in shipped() if sources is None else sources:
         curve = read(source)
         if not curve:
             continue
+        name = group(source)
+        style = {"color": lines[name].get_color()} if name in lines else {"color": f"C{len(lines)}"}
         minutes = [seconds / 60.0 for seconds in curve["seconds"]]
-        left.plot(minutes, [100.0 * value for value in curve["gain"]], label=source.stem)
-        right.plot(minutes, [100.0 * value for value in curve["energy"]], label=source.stem)
+        for axes, column in ((left, "gain"), (right, "energy")):
+            values = [100.0 * value for value in curve[column]]
+            (line,) = axes.plot(minutes, values, linewidth=1.2, alpha=0.8, marker=".", markersize=4, **style)
+        lines.setdefault(name, line)
+        counts[name] = counts.get(name, 0) + 1
     for axes, title in ((left, "reward beyond the flagship's, %"), (right, "joules against the flagship, %")):
         axes.axhline(0.0, color="black", linewidth=0.8)
         axes.set(xlabel="minutes of training", title=title)
-    left.legend()
+    if lines:
+        labels = [f"{name} ({counts[name]} seed{'s' if counts[name] > 1 else ''})" for name in lines]
+        handles = list(lines.values())
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small", frameon=False)
     figure.savefig(path, dpi=120)

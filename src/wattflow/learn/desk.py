@@ -10,28 +10,36 @@ from wattflow.engine.tables import NO_DEVICE, ORDERED, SKIP
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 from wattflow.live import wanted
+from wattflow.policy import pricing
 
 ASK = np.dtype([*wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8")])
 """As of `wanted`; ``slow``: a queue that is not known here and left to `wanting`; ``apart``: tasks of closed shapes
 that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last."""
 
+ROW = np.dtype([*wanted.ROW.descr, ("price", "f8")])
+"""As of `wanted`; ``price``: of a row that is described, the cost before what was learned and what others lose."""
 
 NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain", "i4")])
 """What a shape asks for, in one place. ``plain``: `ONE` where all its variants need the same cores and memory of any
 node (``variant`` is the first), `SEVERAL` where each needs its own, 0 where there is more to it than that."""
 ONE, SEVERAL = 1, 2
+FOLLOWS, SLOWER = 1, 2
+VARIANT, NODE = 0, 1
+"""Columns of ``awaited``."""
 
 
 class Desk(Tables):
     """What passes between the caller who chooses and the compiled code that asks, and what this keeps.
 
-    ``closed``: the epoch up to which a shape is known to have no open place. ``follows``: 1 for a variant whose
-    candidates are among those of the variant before it. ``needs``: a row of `NEEDS` for each shape. ``stack``: room for
-    a walk through a queue.
+    ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was
+    last seen to have one, or −1. ``follows``: `FOLLOWS` for a variant whose candidates are among those of the variant
+    before it, `SLOWER` where it also is nowhere faster. ``needs``: a row of `NEEDS` for each shape. ``stack``: room for
+    a walk through a queue. ``parts``: what the price of each row is made of (`pricing`). ``awaited``: the variant and
+    the node for whose room a task of the shape last waited, or −1.
     """
 
-    __slots__ = ("ask", "closed", "follows", "needs", "rows", "stack")
-    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack")
+    __slots__ = ("ask", "awaited", "closed", "follows", "needs", "opening", "parts", "rows", "stack")
+    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack", "opening", "parts", "awaited")
 
     def clear(self) -> None:
         """Before the first event."""
@@ -39,6 +47,8 @@ class Desk(Tables):
         self.ask[:] = np.zeros(1, ASK)
         self.ask["slow"] = slow
         self.closed[:] = 0
+        self.opening[:] = -1
+        self.awaited[:] = -1
 
 
 def desk(state: Any, rows: int) -> Desk:
@@ -46,11 +56,14 @@ def desk(state: Any, rows: int) -> Desk:
     follows = _follows(state)
     made = Desk(
         ask=record_table(ASK, 1),
-        rows=record_table(wanted.ROW, rows),
+        rows=record_table(ROW, rows),
         closed=np.zeros(len(state.shapes), np.int64),
         follows=follows,
         needs=_needs(state, follows),
         stack=np.zeros(len(state.tasks) + 2, np.int32),
+        opening=np.full(len(state.shapes), -1, np.int64),
+        parts=np.zeros((rows, pricing.WIDTH)),
+        awaited=np.full((len(state.shapes), 2), -1, np.int64),
     )
     made.ask["slow"] = int(not _is_known(state))
     return made
@@ -76,9 +89,18 @@ def _follows(state: Any) -> Any:
     for name in ("device", "counts_n"):
         alike &= (variants[name][1:] == 0) & (variants[name][:-1] == 0)
     alike &= (state.class_ok[1:] <= state.class_ok[:-1]).all(axis=1)
-    found[1:] = alike
+    found[1:] = alike * np.where(_nowhere_faster(state), SLOWER, FOLLOWS)
     found[state.shapes["variant_first"]] = 0
     return found
+
+
+def _nowhere_faster(state: Any) -> Any:
+    """Whether a variant takes at least as long as the one before it on every class, for each but the first."""
+    variants, speeds = state.variants, state.frequency_speed
+    level = np.minimum(variants["frequency"], speeds.shape[1] - 1)  # no class takes one beyond its levels
+    speed = np.where(level == 0, 1.0, speeds[:, level])
+    longer = variants["factor"][1:] >= variants["factor"][:-1]
+    return longer & (speed[:, 1:] <= speed[:, :-1]).all(axis=0)
 
 
 def _needs(state: Any, follows: Any) -> Any:

@@ -43,14 +43,15 @@ def tried() -> list[Dials]:
     return [*usual(), *spread()]
 
 
-def safe() -> list[Dials]:
-    """Settings that make nobody wait, whatever it costs: seconds are dear, and nodes stay awake for long."""
+def further() -> list[Dials]:
+    """What else a rehearsal may choose, so that the portfolio is tuned over it too: usual ones that are in none of the
+    portfolio's grids, and two for which seconds are dear and nodes stay awake for long, whatever it costs."""
     own = {name: wattflow.DIAL.defaults[name] for name in RANGES}
     return [
-        {"margin": 0.2765, "second": 28.36, "late": 632.1, "sleep": 5.518, "merit": 5.633, "amortise": 0.8181,
-         "crowd": 0.3473, "spare": 0.133},
+        own | {"late": 150.0, "merit": 6.0},
+        own | {"late": 150.0, "merit": 1.0},
+        own | {"margin": -0.1},
         own
         | {"margin": 0.35, "second": 40.0, "late": 1000.0, "sleep": 8.0, "merit": 1.0, "amortise": 1.0, "spare": 0.1},
         own | {"margin": 0.35, "second": 60.0, "late": 600.0, "sleep": 30.0, "merit": 0.0, "amortise": 1.0},
-        own | {"second": 20.0, "sleep": 4.0},
-    ]  # fmt: skip
+    ]

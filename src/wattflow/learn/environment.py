@@ -5,15 +5,15 @@
     observation, reward, terminated, truncated, info = env.step(action)
 
 An action is a row's number: at most `ROWS` candidates of the tasks that wait, then (``joint``) waiting and letting a
-class of nodes sleep or wake; a number beyond the rows that are shown waits. ``info["action_mask"]`` says which rows
-there are; row 0 is what the flagship would do. The reward is minus the joules since the last step over those that the
+class of nodes sleep or wake; a number beyond the rows that are shown waits (and takes the first where nothing runs that
+could end the wait), one beyond the action space is refused. ``info["action_mask"]`` says which rows there are; row 0 is
+what the flagship would do. The reward is minus the joules since the last step over those that the
 flagship needs for the whole stream; with the last step come the price of breaking the bound on waiting, and 1, so an
 episode that always takes row 0 and keeps the bound returns 0.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,17 +29,22 @@ from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
 from wattflow.live import wanted
 from wattflow.model.errors import BrokenPolicy, MissingExtra
-from wattflow.policy import registry
+from wattflow.policy import learned, registry
 from wattflow.sim import kernel
 from wattflow.sim.simulate import _grow
 
 try:
     import gymnasium
+    from gymnasium.error import InvalidAction, ResetNeeded
     from gymnasium.vector import AutoresetMode
 except ImportError as error:  # pragma: no cover
     raise MissingExtra("the environment needs gymnasium: pip install 'wattflow[learn]'") from error
 
 ROWS = 64
+MOST = 16.0
+"""Observations are within ± this. Most are within ±3; the logarithm of a queue over the cluster's threads is not."""
+FIRST_SEED = 1000
+"""Numbers of streams begin here: those below are for judging."""
 Observation = NDArray[np.float32]
 Draw = Callable[[int], Scenario]
 """A scenario by its seed."""
@@ -49,11 +54,17 @@ class Episode:
     """One stream, stopped at each decision.
 
     The policy below is the flagship as a setting of the learned one, whose notes the encoder reads. Unless it is
-    ``priced``, the rows come in the engine's order, row 0 is nobody's choice, and nothing is held back.
+    ``priced``, the rows come in the engine's order, row 0 is nobody's choice, and nothing is held back. With ``theta``
+    it is the learned policy with these weights: rows, their costs and row 0 are what it would look at and do.
+    ``renews``: whether compiled code may begin it anew by itself.
     """
 
-    def __init__(self, scenario: Scenario, seed: int, joint: bool, rows: int = ROWS, priced: bool = True) -> None:
-        flagship = registry.load("learned", lean=0.0)
+    def __init__(
+        self, scenario: Scenario, seed: int, joint: bool, rows: int = ROWS, priced: bool = True,
+        theta: NDArray[np.float64] | None = None, renews: bool = True,
+    ) -> None:  # fmt: skip
+        flagship = registry.load("learned", lean=0.0 if theta is None else 1.0)
+        self.theta, self._renews = theta, renews and theta is None
         self.judge = Judge(scenario, seed, policy=flagship if priced else replace(flagship, score=None))
         self.joint, self.joules = joint, np.zeros(1)
         self.ask = desk.desk(self.state, rows)
@@ -71,10 +82,16 @@ class Episode:
 
     def restart(self) -> None:
         """Back to the first event."""
-        self.judge.trial.restart()
+        self.judge.trial.restart(self.theta)
         self.course = renewing.course(self.judge)
+        self.course.standard[renewing.READY] *= self._renews
         self.ask.clear()
         self.joules[0] = 0.0
+
+    def follow(self, theta: NDArray[np.float64]) -> None:
+        """From now on by these weights, where it goes by weights at all."""
+        self.theta = theta
+        learned.use(self.state, theta)
 
     def step(self, chosen: int, out: Any) -> int:
         """To the next decision: its rows, or 0 at the end."""
@@ -120,7 +137,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, draw: Draw, joint: bool = False, rows: int = ROWS) -> None:
         self._draw, self._joint, self._rows = draw, joint, rows
-        self.observation_space = gymnasium.spaces.Box(-4.0, 4.0, (rows, episode.WIDTH), np.float32)
+        self.observation_space = gymnasium.spaces.Box(-MOST, MOST, (rows, episode.WIDTH), np.float32)
         self.action_space = gymnasium.spaces.Discrete(rows)
         self._out = np.zeros((rows, episode.WIDTH), np.float32)
         self._episode: Episode | None = None
@@ -140,9 +157,11 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Carry out a row (or wait) and run to the next decision."""
         if self._episode is None or self._shown == 0:
-            raise RuntimeError("call reset() first: there is no decision open")
+            raise ResetNeeded("there is no decision open: call reset() first")
+        if not self.action_space.contains(action):
+            raise InvalidAction(f"{action!r} is no action: give a whole number from 0 to {self._rows - 1}")
         before = float(self._episode.joules[0])
-        chosen = int(action) if 0 <= int(action) < min(self._shown, self._rows) else self._waits()
+        chosen = int(action) if int(action) < self._shown else self._waits()
         self._shown = self._episode.step(chosen, self._out)
         used = float(self._episode.joules[0]) - before
         reward = -used / self._episode.judge.reference.energy_j
@@ -159,7 +178,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
     def _seen(self) -> Observation:
         seen = self._out.copy()
         seen[min(self._shown, self._rows) :] = 0.0
-        return np.clip(seen, -4.0, 4.0)
+        return np.clip(seen, -MOST, MOST)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Rows that there are (the name that sb3-contrib's MaskablePPO asks for)."""
@@ -170,11 +189,19 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
 
 
 class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """Many streams, one compiled call for a step of all; an ended one begins again in the same step.
+    """Many streams, one compiled call for a step of all; where one ends, the next begins in the same step.
+
+    Streams are drawn by number: ``reset(seed=s)`` begins with s, s + 1, …, and the next in a place, after an end or a
+    ``reset()`` without a seed, is as many further on as there are places. So what comes depends on the first seed and
+    the actions alone.
 
     Args:
         features: Whether rows are described; without, observations have no rows.
         priced: Whether row 0 is the flagship's choice. Without, rows come in the engine's order.
+        plays: How often a stream is played before another takes its place; None: for ever, in compiled code alone.
+            To draw one takes some 0.1 s, as long as some thousand steps.
+        theta: Weights of the learned policy, which then stands in the flagship's place.
+        copy: Whether observations and masks are copies. Without, the next step writes over them.
         threads: Over how many threads a step is spread; by default as many as there are cores, at most one for each
             eight streams. Streams do not depend on it.
     """
@@ -183,44 +210,55 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def __init__(
         self, draw: Draw, count: int, rows: int = ROWS, features: bool = True, joint: bool = False,
-        priced: bool = True, threads: int | None = None,
+        priced: bool = True, threads: int | None = None, plays: int | None = 1,
+        theta: NDArray[np.float64] | None = None, copy: bool = False,
     ) -> None:  # fmt: skip
         if not jit.COMPILED:
             raise RuntimeError("the vector environment needs compiled code; use SchedulingEnv")
         self.num_envs, self._rows, self._joint, self._priced = count, rows, joint, priced
-        self.single_observation_space = gymnasium.spaces.Box(-4.0, 4.0, (rows, episode.WIDTH), np.float32)
+        self.single_observation_space = gymnasium.spaces.Box(-MOST, MOST, (rows, episode.WIDTH), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(rows)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, count)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, count)
-        self._draw = draw
+        self._draw, self._plays, self._theta, self._copy = draw, plays, theta, copy
         self.episodes: list[Episode] = []
+        self._numbers, self._played = FIRST_SEED + np.arange(count) - count, np.zeros(count, np.int64)
+        self._last_seen = np.zeros((rows if features else 0, episode.WIDTH), np.float32)
         self._out = np.zeros((count, rows if features else 0, episode.WIDTH), np.float32)
         self.shown, self._joules = np.zeros(count, np.int64), np.zeros(count)
         self._mask = np.zeros((count, rows), np.bool_)
         many = min(count // 8, len(os.sched_getaffinity(0))) if threads is None else threads
-        self._crew = Crew(max(1, many))
-        edges = np.linspace(0, count, max(1, many) + 1).astype(int)
-        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self._threads = min(count, max(1, many))
+        self._crew = Crew(self._threads)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """New streams, each run to its first decision."""
-        first = 1000 if seed is None else 1000 + seed
-        if not self.episodes or seed is not None:
-            self.episodes = [
-                Episode(self._draw(first + i), first + i, self._joint, self._rows, self._priced)
-                for i in range(self.num_envs)
-            ]
-        for one in self.episodes:
-            one.restart()
+        """New streams, each run to its first decision; without a seed those that come next."""
+        if seed is None:
+            self._numbers += self.num_envs
+        else:
+            self._numbers[:] = FIRST_SEED + seed + np.arange(self.num_envs)
+        self.episodes = [self._drawn(i) for i in range(self.num_envs)]
         self._addresses()
         self._joules[:] = 0.0
         self.shown[:] = 0
         self._mask[:] = False
         self._out[:] = 0.0
         self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
-        return self._out, {"action_mask": self._mask}
+        return self._shared(self._out), {"action_mask": self._shared(self._mask)}
+
+    def _drawn(self, i: int) -> Episode:
+        """The stream of a place's number, before its first event."""
+        number, renews = int(self._numbers[i]), self._plays is None
+        self._played[i] = 0
+        return Episode(self._draw(number), number, self._joint, self._rows, self._priced, self._theta, renews)
+
+    def follow(self, theta: NDArray[np.float64]) -> None:
+        """Other weights in the flagship's place, from the next decision on (an environment that was given some)."""
+        self._theta = theta
+        for one in self.episodes:
+            one.follow(theta)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let the threads go."""
@@ -241,21 +279,22 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _advance(self, chosen: NDArray[np.int64], count: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """So many decisions of each, from the second on by the first row; what they brought, and how many ended."""
         reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.int64)
-        left = np.full(self.num_envs, count)
+        left, turn = np.full(self.num_envs, count), np.zeros(1, np.int64)
 
-        def step_part(part: slice) -> None:
+        def step_some(held: Any) -> None:
             self.episodes[0].step_many(
-                *self._held[part.start], self._at[:, part], chosen[part], left[part], int(self._joint),
-                self.shown[part], self._joules[part], reward[part], ended[part], self._mask[part], self._out[part],
+                *held, self._at, turn, chosen, left, int(self._joint), self.shown, self._joules, reward, ended,
+                self._mask, self._out,
             )  # fmt: skip
 
-        self._crew.each(step_part, self._parts)
+        self._crew.each(step_some, self._held[: self._threads])
         while self.shown.min() < 0:
             brought = reward.copy()
             for i in np.flatnonzero(self.shown < 0).tolist():
                 brought[i] += self._mend(i, ended)
             if left.any():
-                self._crew.each(step_part, self._parts)
+                turn[0] = 0
+                self._crew.each(step_some, self._held[: self._threads])
                 brought += reward
             reward = brought
         return reward, ended
@@ -277,7 +316,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 ended[i] += 1
                 status = episode.END
         if status == episode.END:
-            one.restart()
+            one = self._next(i)
             self.shown[i] = one.step(wanted.NONE, self._out[i])
         self._joules[i] = one.joules[0]
         self._mask[i] = np.arange(self._rows) < self.shown[i]
@@ -285,10 +324,55 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._addresses()
         return reward
 
+    def _next(self, i: int) -> Episode:
+        """What follows an episode that ended: the same stream again, or another."""
+        self._played[i] += 1
+        if self._plays is not None and self._played[i] >= self._plays:
+            self._numbers[i] += self.num_envs
+            self.episodes[i] = self._drawn(i)
+        else:
+            self.episodes[i].restart()
+        return self.episodes[i]
+
+    def _allowed(self, actions: Any) -> NDArray[np.int64]:
+        """The actions, as the compiled code reads them.
+
+        Raises:
+            ResetNeeded: Nothing is open yet.
+            InvalidAction: Not one whole number of the action space for each stream.
+        """
+        if not self.episodes:
+            raise ResetNeeded("there is no decision open: call reset() first")
+        chosen = np.ascontiguousarray(actions)
+        whole = chosen.shape == (self.num_envs,) and chosen.dtype.kind in "iu"
+        if not whole or chosen.min() < 0 or chosen.max() >= self._rows:
+            raise InvalidAction(
+                f"actions are {self.num_envs} whole numbers, one for each stream, from 0 to {self._rows - 1}; these "
+                f"have the shape {chosen.shape} and type {chosen.dtype}"
+                + (f", from {chosen.min()} to {chosen.max()}" if whole else "")
+            )
+        return chosen.astype(np.int64, copy=False)
+
+    def _shared(self, table: Any) -> Any:
+        return table.copy() if self._copy else table
+
+    def _final(self, over: NDArray[np.bool_]) -> dict[str, Any]:
+        """What the ended ones saw last, as Gymnasium wants it of SAME_STEP: no rows."""
+        seen = np.full(self.num_envs, None, object)
+        for i in np.flatnonzero(over).tolist():
+            seen[i] = self._last_seen
+        mask = np.zeros_like(self._mask)
+        mask[over, 0] = True
+        info = {"action_mask": mask, "_action_mask": over}
+        return {"final_obs": seen, "_final_obs": over, "final_info": info, "_final_info": over}
+
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
-        """One choice of each; what is beyond its rows takes the first."""
-        reward, ended = self._advance(np.ascontiguousarray(actions, np.int64))
-        return self._out, reward, ended > 0, np.zeros(self.num_envs, bool), {"action_mask": self._mask}
+        """One choice of each; what is beyond its rows waits, as in `SchedulingEnv`."""
+        reward, ended = self._advance(self._allowed(actions))
+        over, info = ended > 0, {"action_mask": self._shared(self._mask)}
+        if over.any():
+            info |= self._final(over)
+        return self._shared(self._out), reward, over, np.zeros(self.num_envs, bool), info
 
     def play(self, decisions: int) -> tuple[Observation, NDArray[np.float64], NDArray[np.int64], dict[str, Any]]:
         """So many decisions of each stream by its first row, all in compiled code.
@@ -296,5 +380,5 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         Streams that are taken to different points first do not all begin and end together, and what is learned from
         them is less alike. Returns what is seen then, the rewards' sums, how many episodes ended, and the mask.
         """
-        reward, ended = self._advance(np.zeros(self.num_envs, np.int64), decisions)
-        return self._out, reward, ended, {"action_mask": self._mask}
+        reward, ended = self._advance(self._allowed(np.zeros(self.num_envs, np.int64)), decisions)
+        return self._shared(self._out), reward, ended, {"action_mask": self._shared(self._mask)}

@@ -16,17 +16,19 @@ from numba import types
 from wattflow.engine import fold
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
-from wattflow.kernel.lowering import tables_at
+from wattflow.kernel.lowering import claim, tables_at
 from wattflow.learn import asking, renewing
 from wattflow.live import wanting
 from wattflow.live.wanting import NONE, NOTHING, PLACE, SLEEP, WAIT, WAKE
-from wattflow.policy import bind, learned, placing, view, wattflow
+from wattflow.policy import bind, learned, placing, pricing, view, wattflow
 from wattflow.sim import clocks, kernel, sleep
 from wattflow.sim.world import TIMER, WAKE_UP
 
 DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
 SOURCES = tuple(f"learn/{name}.py" for name in ("asking", "offers", "openings", "renewing", "episode"))
+AT_ONCE = 4
+"""Episodes that a thread takes at a time: so many share half a line of the cache in the tables of results."""
 KINDS = 4
 WIDTH = placing.N + KINDS
 """Numbers that describe a row: the policy's features, then what kind of row it is."""
@@ -113,7 +115,7 @@ def _least(ask, n, row):
     for r in range(n):
         other = ask.rows[r]
         if other.kind == PLACE and other.variant == row.variant and other.task_row == row.task_row:
-            least = min(least, other.cost)
+            least = min(least, other.price)
     return least
 
 
@@ -126,22 +128,38 @@ def _as_first(state, row):
 
 
 @inner
+def _know_parts(state, ask, n, parts, longest):
+    """The price of each row before what was learned, and what it is made of.
+
+    Those of a task whose rows were priced here are known, unless the policy did not price them so.
+    """
+    known = ask.ask[0].slow + ask.ask[0].joint == 0
+    for r in range(n):
+        row = ask.rows[r]
+        if row.kind == PLACE:
+            if not known or math.isnan(ask.parts[r, pricing.PRICE]):
+                _as_first(state, row)
+                wattflow.price_j(state, row.task_row, row.variant, 0, wattflow.due_s(state, row.task_row))
+                for i in range(pricing.WIDTH):
+                    ask.parts[r, i] = state.memory[parts + i]
+            row.price = ask.parts[r, pricing.PRICE]
+            if longest > 1.0 and row.price < view.UNKNOWN_COST:  # as the policy's own `usual_time_outs`
+                _as_first(state, row)
+                over_j = placing.overrated_j(state, 0, longest)
+                row.price -= over_j / wattflow.companions(state, row.variant, row.node_row)
+
+
+@inner
 def describe(state, ask, n, out):
     """Features of the rows, as the learned policy sees them; rows of nodes and waiting have only what they share."""
     memory = state.memory
     first = view.place_of(state, learned.NOTES.scratch)
     facts = view.place_of(state, learned.NOTES.facts)
     classes = view.place_of(state, learned.NOTES.classes)
-    task = -1
+    longest = view.recall(state, learned.NOTES.longest, 0)
+    parts = view.place_of(state, learned.NOTES.kept)
+    _know_parts(state, ask, n, parts, longest)
     due = 0.0
-    for r in range(n):
-        row = ask.rows[r]
-        if row.kind == PLACE:
-            if row.task_row != task:
-                task = row.task_row
-                due = wattflow.due_s(state, task)
-            _as_first(state, row)
-            row.cost = wattflow.price_j(state, task, row.variant, 0, due)
     task = -1
     variant = -1
     least = math.inf
@@ -160,7 +178,9 @@ def describe(state, ask, n, out):
             placing.around(state, task, variant, first, facts)
         _as_first(state, row)
         merit = memory[classes + learned.CLASS_N * view.class_of(state, row.node_row)]
-        placing.candidate(state, task, variant, 0, first, facts, due, row.cost, least, merit, 0.0)
+        for i in range(pricing.WIDTH):
+            memory[parts + i] = ask.parts[r, i]
+        placing.candidate(state, task, variant, 0, parts, first, facts, due, row.price, least, merit, longest)
         for i in range(placing.N):
             out[r, i] = memory[first + i]
 
@@ -190,42 +210,51 @@ def _turn(state, world, ask, functions, course, chosen, joint, joules):
 
 
 def step_many(
-    state, world, ask, functions, course, places, chosen, left, joint, shown, joules, reward, ended, mask, out
+    state, world, ask, functions, course, places, turn, chosen, left, joint, shown, joules, reward, ended, mask, out
 ):
     """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
-    What is beyond an episode's rows takes the first. ``left`` are the decisions that each is to make, by its first row
+    What is beyond an episode's rows waits. ``left`` are the decisions that each is to make, by its first row
     from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
     ``ended`` how many episodes ended, and ``mask`` tells which rows there are; ``out`` is 0 beyond them.
+
+    Several threads may do this at once: each takes the next few episodes that nobody took, by the counter ``turn``.
     """
     rows = mask.shape[1]
-    for i in range(places.shape[1]):
-        own = tables_at(state, places[0, i])
-        there = tables_at(world, places[1, i])
-        desk = tables_at(ask, places[2, i])
-        rules = tables_at(functions, places[3, i])
-        aim = tables_at(course, places[4, i])
-        n = shown[i]
-        was = n
-        one = chosen[i] if chosen[i] < min(n, rows) else 0
-        reward[i] = 0.0
-        while left[i] > 0:
-            n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])
-            reward[i] += more
-            ended[i] += over
-            left[i] -= 1
-            one = 0
-            if n <= 0:
-                break
-        shown[i] = n
-        if n > 0 and out.shape[1] > 0:
-            describe(own, desk, min(n, out.shape[1]), out[i])
-            for r in range(n, min(was, out.shape[1])):
-                for j in range(WIDTH):
-                    out[i, r, j] = 0.0
-        if n != was:
-            for r in range(rows):
-                mask[i, r] = r < n
+    count = places.shape[1]
+    while True:
+        begin = claim(turn, AT_ONCE)
+        if begin >= count:
+            break
+        for i in range(begin, min(begin + AT_ONCE, count)):
+            own = tables_at(state, places[0, i])
+            there = tables_at(world, places[1, i])
+            desk = tables_at(ask, places[2, i])
+            rules = tables_at(functions, places[3, i])
+            aim = tables_at(course, places[4, i])
+            n = shown[i]
+            was = n
+            one = chosen[i]
+            if one >= min(n, rows):  # waiting, unless nothing runs that could end it
+                one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
+            reward[i] = 0.0
+            while left[i] > 0:
+                n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])
+                reward[i] += more
+                ended[i] += over
+                left[i] -= 1
+                one = 0
+                if n <= 0:
+                    break
+            shown[i] = n
+            if n > 0 and out.shape[1] > 0:
+                describe(own, desk, min(n, out.shape[1]), out[i])
+                for r in range(n, min(was, out.shape[1])):
+                    for j in range(WIDTH):
+                        out[i, r, j] = 0.0
+            if n != was:
+                for r in range(rows):
+                    mask[i, r] = r < n
 
 
 @functools.cache
@@ -236,7 +265,7 @@ def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", *SOURCES)
     single = whole(state, world, ask, functions, whole, whole, reals, table)
     many = types.void(
-        state, world, ask, functions, course, types.int64[:, :], some, some, whole, some, reals, reals, some,
+        state, world, ask, functions, course, types.int64[:, ::1], some, some, some, whole, some, reals, reals, some,
         types.boolean[:, ::1], cube,
     )  # fmt: skip
     return (

@@ -2,30 +2,32 @@
 
 Every policy gets the same workload, seed and estimates (which err, as predictions do). The opponents are `kubernetes`
 with all nodes on, the portfolio's setting that was best on the other folds' applications at this load, and the best of
-a sweep of energy-aware HEFT with hindsight: fewest joules among the settings that keep the bound in the scenario.
+a sweep of energy-aware HEFT with hindsight (`sweep`): fewest joules among the settings that keep the bound in the
+scenario. `network` is the learned policy as it is without any dials chosen: where these have ``lean`` = 0 the row
+`learned` is the portfolio's own setting.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from wattflow.clusters import load_cluster
-from wattflow.learn import portfolio, scenarios, streams
+from wattflow.learn import parts, portfolio, scenarios, streams, sweep
 from wattflow.learn.portfolio import BASELINE, PUNCTUAL, Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
 from wattflow.plan import measured, rehearsal
-from wattflow.policy import learned, registry, weights
+from wattflow.policy import learned, weights
 from wattflow.policy.base import Policy
 
-OURS, REHEARSED = "learned", "rehearsed"
+OURS, REHEARSED, NETWORK, ATTENTION = "learned", "rehearsed", "network", "attention"
 FLAGSHIP, PORTFOLIO, SWEEP = "wattflow", "portfolio", "energy-heft"
 
 
@@ -110,9 +112,23 @@ def dials(fold: int, load: float) -> dict[str, float]:
 
 def our_policy(fold: int, load: float) -> Policy:
     """The learned policy with the weights that have not seen the fold's applications, and their dials at the load."""
+    return _weighted(fold).with_params(**dials(fold, load))
+
+
+def our_network(fold: int) -> Policy:
+    """The same weights with the flagship's own dials, the network on."""
+    return _weighted(fold).with_params(lean=1.0)
+
+
+def our_attention(fold: int, load: float) -> Policy | None:
+    """The larger scorer's weights of the fold with the dials of the small one's, where they are shipped."""
+    path = weights.shipped(f"attention-fold-{fold}" if fold >= 0 else "attention")
+    return learned.with_weights(weights.load(path)[0]).with_params(**dials(fold, load)) if path.is_file() else None
+
+
+def _weighted(fold: int) -> Policy:
     path = weights.shipped(f"fold-{fold}" if fold >= 0 else "weights")
-    theta = weights.load(path)[0] if path.is_file() else weights.current()
-    return learned.with_weights(theta).with_params(**dials(fold, load))
+    return learned.with_weights(weights.load(path)[0] if path.is_file() else weights.current())
 
 
 def our_seeds(fold: int, load: float) -> dict[str, Policy]:
@@ -138,33 +154,44 @@ def opponent(load: float, fold: int) -> str:
     return portfolio.tuned(load, held)[0].setting
 
 
-def sweep() -> tuple[str, ...]:
-    """Settings of energy-aware HEFT and its kin in the portfolio."""
-    return tuple(s for s in portfolio.settings() if s.split(":")[0] in ("eheft", "dewts"))
-
-
 def judge(job: tuple[Place, Plan]) -> list[Row]:
     """All policies in one scenario."""
-    place, plan = job
+    return [*judge_others(*job), judge_rehearsed(*job)]
+
+
+def judge_rehearsed(place: Place, plan: Plan) -> Row:
+    """The rehearsed policy in one scenario: it takes longer than all others together."""
     scenario = scenario_of(place, plan)
     drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    return _row(place, scenario, drawn, REHEARSED, our_rehearsal(place.fold, place.load))
 
-    def row(name: str, policy: str | Policy) -> Row:
-        found = tuple(
-            portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
-            for seed, workload in enumerate(drawn)
-        )
-        return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
+def judge_others(place: Place, plan: Plan) -> list[Row]:
+    """All other policies in one scenario."""
+    scenario = scenario_of(place, plan)
+    drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
+    row = functools.partial(_row, place, scenario, drawn)
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
-    rows.append(row(REHEARSED, our_rehearsal(place.fold, place.load)))
+    rows.append(row(NETWORK, our_network(place.fold)))
+    larger = our_attention(place.fold, place.load)
+    if larger is not None:
+        rows.append(row(ATTENTION, larger))
     if plan.all_seeds:
         rows += [row(name, policy) for name, policy in our_seeds(place.fold, place.load).items()]
     if plan.sweep:
-        rows.append(best_of([row(SWEEP, setting) for setting in sweep()], rows[0], rows[1]))
+        tried = [Row(place, SWEEP, setting, found) for setting, found in sweep.results(scenario, drawn)]
+        rows.append(best_of(tried, rows[0], rows[1]))
     return rows
+
+
+def _row(place: Place, scenario: Scenario, drawn: Sequence[Workload], name: str, policy: str | Policy) -> Row:
+    found = tuple(
+        portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
+        for seed, workload in enumerate(drawn)
+    )
+    return Row(place, name, policy if isinstance(policy, str) else policy.name, found)
 
 
 def best_of(rows: Sequence[Row], baseline: Row, punctual: Row) -> Row:
@@ -189,24 +216,27 @@ def judge_all(
     todo: Sequence[Place], plan: Plan, workers: int, progress: Callable[[float, str], None] | None = None
 ) -> list[Row]:
     """Every scenario, several processes at once."""
-    found: list[Row] = []
-    jobs = [(place, plan) for place in todo]
-    if workers <= 1:
-        for done, job in enumerate(jobs):
-            found += judge(job)
-            if progress is not None:
-                progress((done + 1) / len(jobs), job[0].name)
-        return found
-    registry.load(OURS)
-    with ProcessPoolExecutor(workers) as pool:
-        for done, rows in enumerate(pool.map(judge, jobs), 1):
-            found += rows
-            if progress is not None:
-                progress(done / len(jobs), rows[0].place.name)
-    return found
+    jobs = {place.name: (place, plan) for place in todo}
+    found = parts.gathered(jobs, _judged_data, workers, progress=progress)
+    return [from_data(row) for rows in found.values() for row in rows]
+
+
+def _judged_data(job: tuple[Place, Plan]) -> list[dict[str, Any]]:
+    return [as_data(row) for row in judge(job)]
 
 
 def as_data(row: Row) -> dict[str, Any]:
     """A row for JSON."""
     results = [asdict(r) | {"missed": sorted(r.missed)} for r in row.results]
     return {**asdict(row.place), "policy": row.policy, "setting": row.setting, "results": results}
+
+
+def from_data(data: Mapping[str, Any]) -> Row:
+    """What `as_data` wrote."""
+    place = Place(*(data.get(name) for name in ("application", "fold", "load", "cluster", "folder")))  # type: ignore[arg-type]
+    return Row(place, data["policy"], data["setting"], tuple(result_from(one) for one in data["results"]))
+
+
+def result_from(data: Mapping[str, Any]) -> Result:
+    """A result of one seed from JSON."""
+    return Result(**{**data, "missed": frozenset(data["missed"])})

@@ -22,7 +22,7 @@ import resource
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,13 @@ from numpy.typing import NDArray
 
 from wattflow.files.whole import whole_file
 from wattflow.learn import imitation, scenarios, stages, streams
+from wattflow.learn.bar import BarJudge
 from wattflow.learn.hardship import Hardship
+from wattflow.learn.recipe import SCRATCH as SCRATCH
+from wattflow.learn.recipe import EvolutionSettings as EvolutionSettings
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.stages import Stage
-from wattflow.learn.trial import Judge, Wish
+from wattflow.learn.trial import Judge, Wish, beyond
 from wattflow.policy import attending, placing, weights
 
 Floats = NDArray[np.float64]
@@ -44,8 +47,6 @@ FIRST_SEED = 1000
 seeds, which all seeds share, from here + 5000 on."""
 DEARER, CHEAPER = 1.25, 0.93
 """How the price of fines changes."""
-MOST = 0.15
-"""Differences of rewards beyond this count as this: a single wild scenario must not drown the others."""
 SHARES = (0.1, 0.25, 0.5, 1.0)
 """How much of what was imitated is tried as a start."""
 MOST_TASKS = 900
@@ -54,40 +55,10 @@ CORE_W = 10.0
 """Watts of a busy core, assumed where joules of training are estimated."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvolutionSettings:
-    """How to train.
-
-    Attributes:
-        pool: Scenarios that are set up once and drawn from.
-        directions: Antithetic pairs in a generation.
-        tries: Scenarios on which a pair is tried.
-        sigma, rate: Length of a trial step in each weight; Adam's step.
-        decay: Weights shrink by this share in each generation.
-        tasks: Tasks of a training stream, about.
-        chosen_on: Scenarios on which checkpoints are compared; only energy counts there.
-        warm: Generations before hidden units learn what to look at.
-        longest_s: Scenarios whose simulation takes more CPU time are not trained on.
-        part: Which thousand of training scenarios the pool is drawn from; a run that goes on may take the next.
-        net: The scorer: ``mlp``, or ``attention`` for the larger one (`wattflow.policy.attending`).
-        staged: Whether the curriculum is followed; without it every generation is one of plain streams.
-    """
-
-    fold: int = -1
-    seed: int = 1
-    pool: int = 120
-    directions: int = 64
-    tries: int = 2
-    sigma: float = 0.2
-    rate: float = 0.015
-    decay: float = 0.001
-    tasks: int = 300
-    chosen_on: int = 80
-    warm: int = 100
-    longest_s: float = 0.03
-    part: int = 0
-    net: str = "mlp"
-    staged: bool = True
+LOOKS = 1
+"""Hidden units look in the same random directions at first, whatever the seed: so means over seeds are of one kind."""
+LATER = 2.0
+"""How much more later generations count in the mean over the way (Shamir and Zhang, arXiv:1212.1824)."""
 
 
 @dataclass(slots=True)
@@ -112,7 +83,7 @@ class Progress:
     """What training began with, where that was not the flagship."""
 
 
-def start(seed: int, net: str = "mlp") -> Progress:
+def start(seed: int = LOOKS, net: str = "mlp") -> Progress:
     """The heuristic: hidden units (and attention) look in random directions and count for nothing yet."""
     theta = np.zeros(weights.SIZES[net])
     rng = np.random.default_rng([seed, 29])
@@ -153,11 +124,19 @@ def judges(
     seed = first_seed
     while len(made) < count:
         drawn = stage.shaped(scenarios.draw(seed, allowed, round(stage.tasks * settings.tasks)), seed)
-        one = Judge(drawn, seed, wish(seed) if mixed else Wish())
+        one = judge_of(settings, drawn, seed, wish(seed) if mixed else Wish())
         if len(one.trial.workload) <= MOST_TASKS and (not mixed or fit(one, settings)):
             made.append(one)
         seed += 1
     return made
+
+
+def judge_of(settings: EvolutionSettings, scenario: Scenario, seed: int, wished: Wish) -> Judge:
+    """A scenario beside what these settings measure by."""
+    if not settings.bar:
+        return Judge(scenario, seed, wished)
+    own = bool(np.random.default_rng([seed, 71]).random() < settings.own)
+    return BarJudge(scenario, seed, wished, settings.fold, own)
 
 
 def fit(one: Judge, settings: EvolutionSettings) -> bool:
@@ -197,7 +176,8 @@ class Trainer:
 
     def __init__(self, settings: EvolutionSettings, workers: int = 1, progress: Progress | None = None) -> None:
         self.settings = settings
-        self.progress = progress or start(settings.seed, settings.net)
+        self.progress = progress or start(LOOKS, settings.net)
+        self.began = self.progress.generation
         self.size = len(self.progress.theta)
         self.pool = ThreadPoolExecutor(workers)
         self.use(self._stage())
@@ -234,11 +214,12 @@ class Trainer:
             return np.array([(one.parts(ahead), one.parts(back)) for one in some])
 
         tried = np.array(list(self.pool.map(pair, range(settings.directions))))
-        won, fined = np.moveaxis(np.clip(tried[:, :, 0] - tried[:, :, 1], -MOST, MOST), -1, 0)
+        most = settings.most
+        won, fined = np.moveaxis(np.clip(tried[:, :, 0] - tried[:, :, 1], -most, most), -1, 0)
         slope = (won - now.price * fined).mean(axis=1) @ ways / (2.0 * settings.sigma * settings.directions)
         for scenario, parts in zip(chosen.ravel().tolist(), tried.mean(axis=2).reshape(-1, 2).tolist(), strict=True):
-            beyond = parts[1] - self.scenarios[scenario].fined
-            self.hardship.note(scenario, now.price * beyond - parts[0])
+            fined_more = parts[1] - self.scenarios[scenario].fined
+            self.hardship.note(scenario, now.price * fined_more - parts[0])
         self._step(slope)
         now.generation += 1
         now.simulations += 2 * tried.shape[0] * tried.shape[1]
@@ -281,36 +262,38 @@ class Trainer:
             hard = self.scenarios[order[i]]
             assert isinstance(hard.scenario, Scenario)
             changed = stages.mutant(hard.scenario, 100_000 * self.settings.seed + 10 * self.progress.generation + i)
-            one = Judge(changed, hard.seed, hard.wish)
+            one = hard.like(changed)
             if fit(one, self.settings):
                 self.scenarios[order[-1 - i]] = one
                 self.hardship.forget(order[-1 - i])
 
     def _step(self, slope: Floats) -> None:
-        """Adam, uphill."""
+        """Uphill: Adam, or a plain step."""
         now, t = self.progress, self.progress.generation + 1
+        mask = movable(now.generation < self.settings.warm, self.size)
+        if not self.settings.adam:
+            now.theta = now.theta + mask * (self.settings.rate * slope - self.settings.decay * now.theta)
+            share = (1.0 + LATER) / (t - self.began + LATER)
+            now.mean = now.mean + share * (now.theta - now.mean)
+            return
         now.first = 0.9 * now.first + 0.1 * slope
         now.second = 0.99 * now.second + 0.01 * slope**2
         mean, spread = now.first / (1.0 - 0.9**t), now.second / (1.0 - 0.99**t)
         step = self.settings.rate * mean / (np.sqrt(spread) + 1e-8)
-        mask = movable(now.generation < self.settings.warm, self.size)
         now.theta = now.theta + mask * (step - self.settings.decay * now.theta)
         now.mean = 0.95 * now.mean + 0.05 * now.theta
 
     def judge(self, theta: Floats) -> tuple[float, float, float]:
         """Gain, log-ratio of joules and share within the bound on the scenarios kept for choosing."""
         found = list(self.pool.map(lambda one: one.trial.run(theta), self.choosing))
-        pairs = list(zip(self.choosing, found, strict=True))
-        energy = float(np.mean([np.log(result.energy_j / one.reference.energy_j) for one, result in pairs]))
-        kept = float(np.mean([one.keeps(result) for one, result in pairs]))
-        return kept - self.flagship_kept - energy, energy, kept
+        return beyond(list(zip(self.choosing, found, strict=True)))
 
     def judge_again(self) -> None:
         """What was best may have been so beside another flagship: measure it anew; the flagship itself is 0."""
         now = self.progress
         now.best_reward = self.judge(now.best)[0]
         if now.best_reward < 0.0:
-            now.best, now.best_reward = start(self.settings.seed, self.settings.net).theta, 0.0
+            now.best, now.best_reward = start(LOOKS, self.settings.net).theta, 0.0
 
     def compare(self) -> dict[str, float]:
         """The mean weights on the scenarios kept for choosing, and a new price of fines.
@@ -325,9 +308,11 @@ class Trainer:
         """
         now = self.progress
         gain, energy, kept = self.judge(now.mean)
-        if gain > now.best_reward:
+        # A mean over the way is less noisy than the comparison: the best of many of them would be the luckiest.
+        if gain > now.best_reward or not self.settings.adam:
             now.best, now.best_reward = now.mean.copy(), gain
-        now.price = float(np.clip(now.price * (DEARER if kept < self.flagship_kept else CHEAPER), 1.0, 8.0))
+        dearer = DEARER if kept < self.flagship_kept else CHEAPER
+        now.price = float(np.clip(now.price * dearer, *self.settings.prices))
         return {
             "gain": gain,
             "energy": energy,
@@ -467,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/learned"))
     given = parser.parse_args(arguments)
-    settings = EvolutionSettings(fold=given.fold, seed=given.seed, pool=given.pool)
+    settings = replace(SCRATCH, fold=given.fold, seed=given.seed, pool=given.pool)
     train(settings, given.out, given.minutes, given.workers, given.resume)
 
 

@@ -1,50 +1,41 @@
 """Simulate before commit inside the simulator: a whole stream run with a look ahead at every arrival.
 
-The same rule as `wattflow.live.twin`, for judging it on many scenarios. Members are settings of `learned`, whose
-``lean`` = 0 is `wattflow` with its dials, so that a change of member is a change of numbers: dials, notes, time-outs.
-A look ahead starts from the State, which holds estimates alone: what runs and waits is drawn round its estimate, watts
-are those of the profiles, and no workflow is known before it arrives.
-
-A look ahead errs where estimates do, and the same way at every planning point. So there is a look back beside it
-(`hindsight`): all that has arrived, replayed from the start under each member with the runtimes that are known by now.
-A member is changed for another that saves enough in the look ahead, for sure (the draws are common to all), and that
-would not have been worse until now; one that would have been worse than the reference gives its place back.
+The same rule object as the live twin's (`wattflow.live.looking`), for judging it on many scenarios. Members are
+settings of `learned`, whose ``lean`` = 0 is `wattflow` with its dials, so that a change of member is a change of
+numbers: dials, notes, time-outs. A look ahead starts from the State, which holds estimates alone: what runs and waits
+is drawn round its estimate, watts are those of the profiles, and no workflow is known before it arrives. A look back
+(`hindsight`) has true runtimes of what is done.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.build import build_state
-from wattflow.engine.tables import DONE, PLACED
+from wattflow.engine.tables import DONE, PLACED, READY, STARTED, WAITS
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.learn.portfolio import Result
 from wattflow.learn.trial import Trial
-from wattflow.live import roll
-from wattflow.live.twin import SPREAD, WAIT, lead
+from wattflow.live import desk, kernels, roll
+from wattflow.live.looking import SPREAD, USUAL, Ends, Look, Rule
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import learned, placing
 from wattflow.policy.base import Policy
-from wattflow.sim import SimOptions, adopt, kernel
+from wattflow.sim import SimOptions, adopt, clocks, kernel
 from wattflow.sim.simulate import _grow
 from wattflow.sim.tailoring import recheck
-from wattflow.sim.world import RUNS
+from wattflow.sim.world import RUN, RUNS, TIMER, WAKE, WAKE_UP
 
 Floats = NDArray[np.float64]
-LEARNT = 2
-"""Workflows without whose end a look back says nothing: until then the reference stays. (Members that were chosen
-before were what cost most, on seeds on which no threshold had been chosen.)"""
-WORSE = 0.005
-"""A member that would have taken so much more than the reference until now is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +47,14 @@ class Member:
     sleep_after_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one member would do with all that is open: joules, mean seconds of open workflows, late ones, last end."""
-
-    energy_j: float
-    response_s: float
-    late: float
-    last_s: float = 0.0
-
-
 class Foresight(Trial):
     """A trial in which the member in use is chosen anew at every arrival.
 
     Args:
         members: Settings of the learned policy; the first is the reference, used until another is better.
         draws: Looks for each member at a planning point, under the same draws for all.
+        rule: When the member in use is changed.
+        spread: σ of the logarithm of runtimes around their estimates, as they are drawn.
     """
 
     def __init__(
@@ -82,13 +65,16 @@ class Foresight(Trial):
         seed: int,
         options: SimOptions | None = None,
         draws: int = 3,
+        rule: Rule = USUAL,
+        spread: float = SPREAD,
     ) -> None:
         if any(member.score is not learned.score for member in members):
             raise InvalidInput("members", "must all be settings of the policy 'learned'")
         super().__init__(workload, cluster, members[0], seed, options)
-        self.draws = draws
+        self.draws, self.rule, self.spread = draws, rule, spread
         self.members = [self._numbers(member, cluster) for member in members]
         self.used = np.zeros(len(members), np.int64)
+        self._live = kernels.kernels(self._state, desk.make_desk(1, 1, 1))
         self._future = self._world.copy()
         self._future.replace(arrivals=np.zeros(0, self._world.arrivals.dtype))
         self._future.watt_error[:] = 1.0
@@ -111,11 +97,13 @@ class Foresight(Trial):
                 sim.advance(at_s)
                 if sim.state.counts.open[0] == 0:
                     break
+                sim.state.clock["now"] = at_s  # nothing happens until then, but time goes by
                 chosen = self.choose(present)
                 self.used[chosen] += 1
                 if chosen != present:
                     self._become(sim.state, self.members[chosen])
                     recheck(sim.state.handle(), sim.world.handle())
+                    decide_again(sim.state.handle(), sim.world.handle())
                     present = chosen
             while sim.advance() != kernel.DONE:
                 pass
@@ -129,45 +117,36 @@ class Foresight(Trial):
         return np.concatenate([at_s, at_s[-1] + gap_s * np.arange(1, len(at_s) + 1)])
 
     def _become(self, state: Any, member: Member) -> None:
-        """Dials, notes and time-outs of a member; what was watched stays."""
+        """Dials, notes and time-outs of a member, by which the queue is ordered anew; what was watched stays."""
         first = int(state.memory[learned.NOTES.watched])
         watched = state.memory[first : first + placing.TIMER].copy()
         state.params[:] = member.params
         state.memory[: len(member.memory)] = member.memory
         state.memory[first : first + placing.TIMER] = watched
         state.classes.sleep_after_s[:] = member.sleep_after_s
+        waiting = np.flatnonzero(np.asarray(state.tasks["state"]) == READY)
+        waiting = waiting[np.argsort(np.asarray(state.tasks["sequence"])[waiting], kind="stable")]
+        self._live.requeue(state.handle(), self.simulation.functions, waiting)
 
     def choose(self, present: int) -> int:
         """The number of the member to use from now on."""
-        state = self.simulation.state
-        left = [roll.draw_left(state, SPREAD, seed) for seed in range(self.draws)]
-        looks = [[self._roll(member, draw) for draw in left] for member in self.members]
-        means = [self._mean(some) for some in looks]
-        able = {i for i, look in enumerate(means) if keeps(look, means[0])}
-        leads = {
-            i: lead([x.energy_j for x in looks[present]], [x.energy_j for x in looks[i]]) for i in able - {present}
-        }
-        wanted = [i for i, won in sorted(leads.items(), key=lambda one: -one[1]) if won > 0.0]
-        if present not in able:
-            present, wanted = 0, []
-        return self._borne_out(present, wanted, left[0])
-
-    def _borne_out(self, present: int, wanted: Sequence[int], left: Floats) -> int:
-        """The first of those wanted that looking back bears out; the reference where it would have been better."""
-        if self._ended() < LEARNT or (present == 0 and not wanted):
-            return present
-        reference = self.hindsight(0, left)
-        mine = reference if present == 0 else self.hindsight(present, left)
-        if not _no_worse(mine, reference):
+        if self._ended() < self.rule.learnt:
             return 0
-        for i in wanted:
-            if _no_worse(self.hindsight(i, left), mine):
-                return i
-        return present
+        state = self.simulation.state
+        self._as_told_live()
+        left = [roll.draw_left(state, self.spread, seed) for seed in range(self.draws)]
+        looks = [[self._roll(member, draw) for draw in left] for member in self.members]
+        return self.rule.back(*self.rule.ahead(present, looks), lambda number: self.hindsight(number, left[0]))
 
-    @staticmethod
-    def _mean(looks: Sequence[Look]) -> Look:
-        return Look(*(float(np.mean([getattr(look, one.name) for look in looks])) for one in fields(Look)))
+    def _as_told_live(self) -> None:
+        """What runs, since when, and what waits for its node to wake, where a live engine has it from its driver.
+
+        Without it everything seemed to have run since the start of the stream, and to be almost done.
+        """
+        attempts = self.simulation.state.attempts
+        runs = self.simulation.world.runs[: len(attempts)]
+        attempts["started"] = np.where(runs["stage"] == RUN, runs["start"], np.nan)
+        attempts["stage"] = np.where(runs["stage"] == WAKE, WAITS, STARTED)
 
     def _roll(self, member: Member, left: Floats) -> Look:
         """Until all that is open has ended. What idles afterwards does so until the next arrival, which nobody knows.
@@ -179,6 +158,7 @@ class Foresight(Trial):
         self._become(state, member)
         world.runtime[:] = left[: len(world.runtime)]
         now = float(state.clock.now[0])
+        self._only_arrived(state, now)
         world.pulse["last_end"] = now
         adopt.adopt(state.handle(), world.handle())
         step = kernel.kernel(state, world, sim.functions)
@@ -190,6 +170,16 @@ class Foresight(Trial):
         still = np.asarray(sim.state.tasks["state"])[: len(flow)] < DONE
         mine = (np.bincount(flow[still], minlength=len(submit_s)) > 0) & (submit_s <= now)
         return self._look(state, world, mine, now)
+
+    def _only_arrived(self, state: Any, now_s: float) -> None:
+        """Let a look end with the work that has arrived.
+
+        While tasks that will not arrive in it counted as open, it went on until every time-out was over, and whoever
+        let nodes sleep sooner won.
+        """
+        flow = self.workload.workflow
+        here = self.workload.workflow_submit_s[flow] <= now_s
+        state.counts["open"] = np.count_nonzero(here & (np.asarray(state.tasks["state"])[: len(flow)] < DONE))
 
     def _ended(self) -> int:
         """Workflows that are done."""
@@ -207,6 +197,7 @@ class Foresight(Trial):
         self._become(state, self.members[number])
         arrived = np.asarray(state.tasks["release"])[world.arrivals] <= now
         world.replace(arrivals=world.arrivals[arrived].copy())
+        self._only_arrived(state, now)
         world.watt_error[:] = 1.0
         rows, tasks = len(world.runtime), np.asarray(sim.state.tasks)
         guess = np.where(np.isfinite(tasks["estimate"]), tasks["estimate"], left)[:rows]
@@ -244,17 +235,14 @@ class Foresight(Trial):
         end_s = np.full(len(submit_s), since_s)
         np.maximum.at(end_s, flow[rows["task"]], rows["end_s"])
         end_s[left] = 2.0 * float(state.clock.now[0]) - float(self.simulation.state.clock.now[0])
-        late = float(np.count_nonzero(end_s[mine] > self._due_s[mine] + 1e-6))
-        response_s = float((end_s - submit_s)[mine].mean()) if mine.any() else 0.0
-        last_s = float(end_s[mine].max(initial=since_s)) - since_s
-        return Look(float(world.energy.sum()), response_s, late, last_s)
+        ends = Ends(submit_s[mine], self._due_s[mine], end_s[mine])
+        return Look.of(float(world.energy.sum()), ends, since_s, float(np.count_nonzero(rows["outcome"] == 0)))
 
 
-def _no_worse(one: Look, other: Look) -> bool:
-    return keeps(one, other) and one.energy_j <= (1.0 + WORSE) * other.energy_j
+@jit.jit
+def decide_again(state: Any, world: Any) -> None:
+    """Let the kernel decide at this instant once more."""
+    clocks.push_event(world, state.clock[0].now, TIMER, WAKE_UP, 0, 0)
 
 
-def keeps(one: Look, reference: Look) -> bool:
-    """Whether nobody waits longer, the last not either, and no more workflows are late, than under the reference."""
-    sooner = one.response_s <= reference.response_s * (1 + WAIT) + 1e-9
-    return sooner and one.last_s <= reference.last_s * (1 + WAIT) + 1e-9 and one.late <= reference.late
+__all__ = ["Foresight", "Member"]

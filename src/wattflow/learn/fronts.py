@@ -1,38 +1,43 @@
-"""The front of energy and makespan: dials of the learned policy beside NSGA-II, given the same wall time.
+"""The front of waiting and joules: dials of the learned policy beside NSGA-II with sleep, given the same wall time.
 
-Hypervolume is the share of the rectangle between the origin and 1.1 × the worse of both sides' worst points that a
-front dominates; Zitzler and Thiele, 10.1109/4235.797969.
+Waiting is the mean response of workflows. Ours decide as workflows arrive; NSGA-II (`plan.search_front`) knows them all
+beforehand. Hypervolume is the share of the rectangle between the origin and 1.1 × the worse of both sides' worst points
+that a front dominates; Zitzler and Thiele, 10.1109/4235.797969.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.learn.trial import Trial
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import registry
+from wattflow.plan.measured import Result, result_of
+from wattflow.policy.base import Policy
+from wattflow.sim.repeated import Repeated
 
 Floats = NDArray[np.float64]
 DIALS = tuple(
-    {"energy": 1.0 - makespan, "makespan": makespan, "wait": wait, "lean": lean}
-    for lean in (0.0, 1.0)
-    for makespan in (0.0, 0.3, 0.7)
-    for wait in (0.0, 0.3, 1.0)
+    {"lean": lean, "wait": wait, "second": second, "sleep": sleep}
+    for lean, wait, second, sleep in product((0.0, 1.0), (0.0, 0.3, 1.0), (0.5, 5.0, 50.0), (1.0, 4.0))
 )
-"""Settings of the learned policy that make up its front."""
+"""Settings of the learned policy that make up its front: what trades waiting for joules in streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """Hypervolumes and the seconds that each side took."""
+    """Hypervolumes, the points of each front as simulated, and the seconds that each side took (of NSGA-II the search
+    alone)."""
 
     ours: float
     theirs: float
+    points: int
+    their_points: int
     seconds: float
     their_seconds: float
 
@@ -48,22 +53,39 @@ def hypervolume(points: Floats, corner: Floats) -> float:
     return area / float(corner[0] * corner[1])
 
 
-def compare(workload: Workload, cluster: Cluster, seed: int = 0) -> Fronts:
-    """Both on one workload; estimates are the truth for both. Raises MissingExtra without pymoo."""
-    from wattflow.plan import nsga2
+def undominated(points: Floats) -> Floats:
+    """Points that no other is as good as in both costs and better in one, each once, by the first cost."""
+    found = np.unique(points, axis=0)
+    best = np.minimum.accumulate(np.concatenate([[np.inf], found[:-1, 1]]))
+    front: Floats = found[found[:, 1] < best]
+    return front
 
+
+def points_of(results: Sequence[Result]) -> Floats:
+    """Mean response and joules."""
+    return np.array([(one.mean_s, one.energy_j) for one in results])
+
+
+def ours(workload: Workload, cluster: Cluster, policy: Policy, seed: int = 0) -> tuple[list[Result], float]:
+    """The policy under every dial, and the seconds that took once the code was there."""
+    first, *others = (policy.with_params(**dial) for dial in DIALS)
+    Repeated(workload, cluster, first, seed=seed).run()  # compiles, or reads what was compiled
     began = time.perf_counter()
-    runs = [Trial(workload, cluster, registry.load("learned", **dial), seed).run() for dial in DIALS]
-    ours = np.array([(run.makespan_s, run.energy_j) for run in runs])
-    seconds = time.perf_counter() - began
-    population = 12
-    began = time.perf_counter()
-    nsga2.front(workload, cluster, {"population": population, "generations": 2, "seed": seed})
-    each = (time.perf_counter() - began) / 2
-    generations = max(1, round(seconds / max(1e-9, each)))
-    began = time.perf_counter()
-    found = nsga2.front(workload, cluster, {"population": population, "generations": generations, "seed": seed})
-    their_seconds = time.perf_counter() - began
-    theirs = np.column_stack([found.makespan_s, found.energy_j])
-    corner = 1.1 * np.concatenate([ours, theirs]).max(axis=0)
-    return Fronts(hypervolume(ours, corner), hypervolume(theirs, corner), seconds, their_seconds)
+    simulation = Repeated(workload, cluster, first, seed=seed)
+    found = [result_of(simulation.run())]
+    found += [result_of(simulation.again(other)) for other in others]
+    return found, time.perf_counter() - began
+
+
+def compared(mine: Sequence[Result], seconds: float, theirs: Sequence[Result], their_seconds: float) -> Fronts:
+    """Both within one rectangle."""
+    our_points, their_points = points_of(mine), points_of(theirs)
+    corner = 1.1 * np.concatenate([our_points, their_points]).max(axis=0)
+    return Fronts(
+        hypervolume(our_points, corner),
+        hypervolume(their_points, corner),
+        len(undominated(our_points)),
+        len(undominated(their_points)),
+        seconds,
+        their_seconds,
+    )

@@ -146,7 +146,7 @@ def taught(application: str, seed: int) -> Iterator[tuple[Floats, Floats, int]]:
     while shown > 0:
         shown = min(shown, ROWS)
         right = teacher.row(episode, shown)
-        price = np.array([float(row["cost"]) for row in episode.ask.rows[:shown]])
+        price = np.array([float(row["price"]) for row in episode.ask.rows[:shown]])
         if right >= 0 and shown > 1 and np.isfinite(price).all() and price.min() > 0.0:
             yield out[:shown, : placing.N].astype(np.float64), np.log(price), right
         shown = episode.step(max(0, right), out)

@@ -11,9 +11,10 @@ import numpy as np
 
 from wattflow.engine import fit, tallies
 from wattflow.kernel.jit import inner
+from wattflow.learn.desk import NODE, SLOWER, VARIANT
 from wattflow.live import wanting
 from wattflow.live.wanting import BAD, PLACE
-from wattflow.policy import patient, view, wattflow
+from wattflow.policy import learned, patient, pricing, view, wattflow
 
 _BAD = np.int64(BAD)
 
@@ -32,28 +33,42 @@ def _those_that_take(state, variant, found):
 
 
 @inner
-def _is_passed_over(state, task, variant, found, soon):
-    """Whether the flagship surely passes over all candidates of a variant, told without their prices; and ``soon``.
+def _is_passed_over(state, ask, task, variant, found):
+    """Whether the flagship surely passes over all candidates of a variant, told without their prices.
 
     It does where the task would be late and end later than by waiting for room elsewhere (`wattflow.pass_over`).
-    ``soon`` is how many seconds that would take at most, −1 as long as nobody asked.
     """
-    spare = view.param(state, wattflow.DIAL.spare)
-    if spare == math.inf or view.parts_of(state, task) > 1:
-        return False, soon
+    if view.param(state, wattflow.DIAL.spare) == math.inf or view.parts_of(state, task) > 1:
+        return False
     due = wattflow.due_s(state, task)
+    least_s = math.inf
+    any_left = False
     for c in range(found):
         node = view.node_of(state, c)
         if patient.crowded(state, variant, node):
             continue
         finish_s = view.crowded_finish_s(state, task, variant, c)
         if not view.has_profile(state, node) or wattflow.slower_s(state, task, finish_s, due) <= 0.0:
-            return False, soon
-        if soon < 0.0:
-            soon = wattflow.sooner_s(state, task) * (1.0 + spare)
-        if not finish_s > soon:
-            return False, soon
-    return True, soon
+            return False
+        least_s = min(least_s, finish_s)
+        any_left = True
+    return not any_left or _room_comes(state, ask, task, least_s)
+
+
+@inner
+def _room_comes(state, ask, task, finish_s):
+    """Whether a task would rather wait for a place that is about to come than take one of so many seconds.
+
+    The place for which the last one of its shape waited is looked at first: it will mostly do for this one too.
+    """
+    awaited = ask.awaited
+    shape = state.tasks[task].form
+    if awaited[shape, NODE] >= 0:
+        there_s = wattflow.sooner_on_s(state, task, awaited[shape, VARIANT], awaited[shape, NODE], math.inf)
+        if wattflow.holds_out(state, finish_s, there_s):
+            return True
+    soon_s, awaited[shape, VARIANT], awaited[shape, NODE] = wattflow.sooner(state, task, finish_s)
+    return wattflow.holds_out(state, finish_s, soon_s)
 
 
 @inner
@@ -88,6 +103,24 @@ def _write(state, ask, r, task, variant, c, cost):
     row.device = place.device
     row.node_row = place.node
     row.task_row = task
+    _keep_parts(state, ask, r, c)
+
+
+@inner
+def _keep_parts(state, ask, r, c):
+    """What the candidate's price is made of, for those who describe the row; no number where nobody knows."""
+    at = pricing.slot(view.place_of(state, learned.NOTES.kept), c)
+    for i in range(pricing.WIDTH):
+        ask.parts[r, i] = state.memory[at + i]
+    if c >= pricing.MOST or state.rules[0].has_score == 0 or view.param(state, wattflow.DIAL.wait) == math.inf:
+        ask.parts[r, pricing.PRICE] = math.nan
+
+
+@inner
+def _swap(ask, a, b):
+    wanting._swap(ask, a, b)
+    for i in range(pricing.WIDTH):
+        ask.parts[a, i], ask.parts[b, i] = ask.parts[b, i], ask.parts[a, i]
 
 
 @inner
@@ -135,11 +168,13 @@ def rows_of(state, ask, functions, task):
     best = np.int64(-1)
     found = -1
     fits = False
-    soon = -1.0
+    passed = False
     for v in range(form.variant_first, form.variant_first + form.variant_n):
         if pinned >= 0 and v - form.variant_first != pinned:
             continue
-        if ask.follows[v] == 1 and found >= 0:
+        if ask.follows[v] == SLOWER and passed:
+            continue
+        if ask.follows[v] > 0 and found >= 0:
             found = _those_that_take(state, v, found)
         else:
             found = fit.candidates(state, v, task)
@@ -147,7 +182,7 @@ def rows_of(state, ask, functions, task):
             continue
         fits = True
         if state.rules[0].has_score == 1:
-            passed, soon = _is_passed_over(state, task, v, found, soon)
+            passed = _is_passed_over(state, ask, task, v, found)
             if passed:
                 continue
         state.counts[0].candidate_n = found
@@ -155,5 +190,5 @@ def rows_of(state, ask, functions, task):
         if n == BAD:
             return n, fits
     if best > 0:
-        wanting._swap(ask, 0, best)
+        _swap(ask, 0, best)
     return n, fits

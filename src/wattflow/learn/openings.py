@@ -18,6 +18,7 @@ from wattflow.policy import patient, view
 
 FEW = 8
 """With more nodes than this that gained room, all groups of nodes are looked at instead."""
+_NOWHERE = np.int64(-1)
 
 
 @inner
@@ -53,15 +54,15 @@ def _taken_by(state, ask, shape, node, threads):
 
 @inner
 def _taken_anywhere(state, ask, shape, threads):
-    """The same of any node."""
+    """The first node of which the same is true; −1 without one."""
     needs = ask.needs[shape]
     for at in range(state.counts[0].active_n):
         group = state.groups[state.active_groups[at]]
         if needs.plain == ONE and (group.free_u < needs.need_u or group.free_mem < needs.memory):
             continue
         if _taken_by(state, ask, shape, group.node, threads):
-            return True
-    return False
+            return np.int64(group.node)
+    return _NOWHERE
 
 
 @inner
@@ -69,33 +70,50 @@ def _is_open(state, ask, shape):
     """Whether a task of the shape may find a place now; where it surely does not, the shape is closed."""
     if ask.needs[shape].plain == 0:
         return True
+    threads = state.rules[0].has_score == 1
+    last = ask.opening[shape]
+    if last >= 0 and _taken_by(state, ask, shape, last, threads):
+        return True
     epoch = state.clock[0].epoch
     since = ask.closed[shape]
-    threads = state.rules[0].has_score == 1
+    found = _NOWHERE
     if since == 0 or epoch - since > FEW or since < state.choice[0].floor:
         found = _taken_anywhere(state, ask, shape, threads)
     else:
-        found = False
         for e in range(since, epoch):
-            if _taken_by(state, ask, shape, state.freed[e & (state.freed.size - 1)], threads):
-                found = True
+            node = state.freed[e & (state.freed.size - 1)]
+            if _taken_by(state, ask, shape, node, threads):
+                found = np.int64(node)
                 break
-    if not found:
-        ask.closed[shape] = epoch
-    return found
+    if found < 0:
+        close(state, ask, shape)
+        return False
+    ask.opening[shape] = found
+    return True
+
+
+@inner
+def close(state, ask, shape):
+    """No task of the shape finds a place until a node gains room."""
+    ask.closed[shape] = state.clock[0].epoch
+    ask.opening[shape] = _NOWHERE
 
 
 @inner
 def first_open(state, ask):
-    """The first waiting task whose shape is not closed; −1 without one."""
+    """The first waiting task whose shape is not closed; −1 without one.
+
+    Of shapes whose first task stands behind one that is open nobody needs to know.
+    """
     epoch = state.clock[0].epoch
     best = np.int64(-1)
     for at in range(state.counts[0].shapes_n):
         shape = state.active_shapes[at]
-        if ask.closed[shape] != epoch and _is_open(state, ask, shape):
-            head = np.int64(state.shapes[shape].head)
-            if best < 0 or queue._before(state, head, best):
-                best = head
+        if ask.closed[shape] == epoch:
+            continue
+        head = np.int64(state.shapes[shape].head)
+        if (best < 0 or queue._before(state, head, best)) and _is_open(state, ask, shape):
+            best = head
     return best
 
 
@@ -138,7 +156,7 @@ def set_apart(state, ask, task):
         shape = state.active_shapes[at]
         if ask.closed[shape] != epoch or not queue._before(state, state.shapes[shape].head, task):
             continue
-        if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False):
+        if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False) >= 0:
             asked.apart += _count_before(state, ask, shape, task)
     asked.key = state.tasks[task].key
     asked.sequence = state.tasks[task].sequence

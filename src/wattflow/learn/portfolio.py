@@ -41,6 +41,7 @@ def settings() -> tuple[str, ...]:
     ]
     dial += [f"wattflow:late={late:g}:merit={merit:g}" for late, merit in product((50, 200, 800), (1, 3, 6))]
     dial += [typed(dials) for dials in dial_space.spread()]
+    dial += [typed(dials) for dials in dial_space.further()]
     dial += [f"wattflow:sleep={sleep:g}:margin={margin:g}" for sleep, margin in product((2, 4), (0.0, 0.1, 0.2))]
     orders = [f"{order}-eft:sleep={sleep}" for order, sleep in product(("swf", "scp"), _SLEEPS)]
     orders += [
@@ -136,10 +137,19 @@ def _summary(setting: str, rows: Sequence[Judged]) -> Tuned:
 
 
 @cache
+def _text() -> str:
+    return gzip.decompress(packaged(*TABLE).read_bytes()).decode()
+
+
+def about() -> str:
+    """How the shipped table was made."""
+    return _text().splitlines()[0].removeprefix("# ")
+
+
+@cache
 def shipped() -> tuple[Judged, ...]:
     """The table that comes with the package."""
-    text = gzip.decompress(packaged(*TABLE).read_bytes()).decode()
-    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    lines = (line for line in _text().splitlines() if not line.startswith("#"))
     return tuple(
         Judged(
             row["setting"], row["application"], row["cluster"], float(row["load"]), float(row["energy"]),
@@ -151,5 +161,5 @@ def shipped() -> tuple[Judged, ...]:
 
 __all__ = [
     "BASELINE", "BOUND", "PUNCTUAL", "Judged", "Result", "Tuned",
-    "judged", "mean", "measure", "settings", "shipped", "tail_of", "tuned",
+    "about", "judged", "mean", "measure", "settings", "shipped", "tail_of", "tuned",
 ]  # fmt: skip

@@ -1,121 +1,92 @@
-"""Proximal policy optimisation for the scheduling environment, in JAX with optax (extra `learn`).
+"""Proximal policy optimisation of the learned policy's place head, in JAX with optax (extra `learn`).
 
-    python -m wattflow.learn.ppo --minutes 5 --out out/ppo
+    python -m wattflow.learn.ppo --minutes 10 --out out/ppo      # then -p learned:weights=out/ppo/ppo-all-seed-1.npz
+    python -m wattflow.learn.ppo --minutes 10 --out out/ppo --resume
 
-Schulman et al., Proximal policy optimization algorithms, arXiv:1707.06347. One small network looks at every row by
-itself; a softmax over the rows that are shown chooses, and the mean over rows gives the value. Row 0 is the flagship's
-choice and starts with a lead of `LEAD` in its logit, so training begins near the heuristic. Rows are padded once, to
-the environment's number of rows.
+Schulman et al., Proximal policy optimization algorithms, arXiv:1707.06347. The environment is that of the policy with
+the weights of the moment: rows are drawn by their cost (`ppo_network`), rewards are joules over the flagship's. Rows
+are padded once, to the environment's number of rows. The other heads stay as they were, at 0 or as in the file of
+``--from``.
+
+A round draws new streams and plays them on for some turns, with a few passes of Adam after each. All of a round follows
+from the seed and its number, so a run that goes on from a checkpoint is the run that did not stop.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import logging
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wattflow.files.whole import whole_file
-from wattflow.learn import episode, evolve, scenarios
-from wattflow.learn.environment import SchedulingVectorEnv
-from wattflow.model.errors import MissingExtra
+from wattflow.learn import evolve, scenarios
+from wattflow.learn.environment import Draw, SchedulingVectorEnv
+from wattflow.learn.even_pay import SCALE, EvenPay
+from wattflow.learn.ppo_network import PLACE, Look, act, loss, start_critic, value
+from wattflow.policy import placing
 
-try:
-    import jax
-    import jax.numpy as jnp
-    import optax
-except ImportError as error:  # pragma: no cover
-    raise MissingExtra("this trainer needs jax and optax: pip install 'wattflow[learn]'") from error
+# After `ppo_network`, which says what to install where they are missing.
+import jax  # isort: skip
+import jax.numpy as jnp  # isort: skip
+import optax  # isort: skip
 
-_log = logging.getLogger(__name__)
-LEAD = 4.0
-HIDDEN = 32
+Floats = NDArray[np.float64]
+APART = 10_000
+"""Streams of a seed begin at so many times it: far from those for choosing and for validation."""
+ENDS = 8
+"""Numbers of streams that a round may use up in each place."""
 
 
 @dataclass(frozen=True, slots=True)
 class PpoSettings:
-    """The usual numbers of PPO."""
+    """The usual numbers of PPO.
+
+    Attributes:
+        count: Streams at once.
+        rows: Rows of a decision, at most.
+        steps: Decisions of each stream in a turn.
+        turns: Turns of a round, on the same streams or those that follow them.
+        plays: How often a stream is played before another takes its place.
+        place, critic: Adam's steps. A correction of 0.05 changes a chance 2.6 times, so the first are short.
+        epochs, parts: Passes over what was seen in a turn, and steps of Adam in each.
+        tasks: Tasks of a stream, about.
+        every: Rounds between two comparisons.
+        chosen_on: Scenarios for these.
+    """
 
     fold: int = -1
     seed: int = 1
     count: int = 16
     rows: int = 32
     steps: int = 128
+    turns: int = 8
+    plays: int = 2
     epochs: int = 3
     parts: int = 4
-    rate: float = 3e-4
-    discount: float = 1.0
-    trace: float = 0.97
+    place: float = 5e-4
+    critic: float = 1e-3
+    discount: float = 0.995
+    trace: float = 0.95
     clip: float = 0.2
-    entropy: float = 0.003
     tasks: int = 300
+    every: int = 5
+    chosen_on: int = 60
 
 
 class Batch(NamedTuple):
     """Steps of all streams, time first."""
 
-    seen: Any
-    mask: Any
-    action: Any
-    log_p: Any
+    look: Look
+    row: Any
+    chance: Any
     value: Any
     reward: Any
     ended: Any
 
 
-def start(key: Any) -> dict[str, Any]:
-    """Small random weights; the last layers are zeros, so at first only the lead counts."""
-    first, second = jax.random.split(key)
-    return {
-        "w1": jax.random.normal(first, (episode.WIDTH, HIDDEN)) / np.sqrt(episode.WIDTH),
-        "b1": jnp.zeros(HIDDEN),
-        "w2": jax.random.normal(second, (HIDDEN, HIDDEN)) / np.sqrt(HIDDEN),
-        "b2": jnp.zeros(HIDDEN),
-        "row": jnp.zeros(HIDDEN),
-        "value": jnp.zeros(HIDDEN),
-        "bias": jnp.zeros(()),
-    }
-
-
-def network(theta: dict[str, Any], seen: Any, mask: Any) -> tuple[Any, Any]:
-    """Logits of the rows, −1e9 for those that are not there, and the value."""
-    inside = jnp.tanh(seen @ theta["w1"] + theta["b1"])
-    inside = jnp.tanh(inside @ theta["w2"] + theta["b2"])
-    logits = inside @ theta["row"]
-    logits = logits.at[..., 0].add(LEAD)
-    there = mask[..., None]
-    pooled = (inside * there).sum(-2) / jnp.maximum(1.0, there.sum(-2))
-    return jnp.where(mask, logits, -1e9), pooled @ theta["value"] + theta["bias"]
-
-
-@jax.jit
-def act(theta: dict[str, Any], key: Any, seen: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """Draw an action for each stream."""
-    logits, value = network(theta, seen, mask)
-    action = jax.random.categorical(key, logits)
-    return action, jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0], value
-
-
-def loss(theta: dict[str, Any], part: Any, clip: float, entropy: float) -> Any:
-    """Clipped surrogate, value error and entropy."""
-    seen, mask, action, old, gain, target = part
-    logits, value = network(theta, seen, mask)
-    log_p = jax.nn.log_softmax(logits)
-    ratio = jnp.exp(jnp.take_along_axis(log_p, action[:, None], 1)[:, 0] - old)
-    gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-    surrogate = jnp.minimum(ratio * gain, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * gain).mean()
-    disorder = -(jnp.exp(log_p) * jnp.where(mask, log_p, 0.0)).sum(-1).mean()
-    return -surrogate + 0.5 * ((value - target) ** 2).mean() - entropy * disorder
-
-
 def gains(batch: Batch, last: Any, discount: float, trace: float) -> Any:
-    """Generalised advantage estimates, from the last step back."""
+    """Generalised advantage estimates, from the last step back (arXiv:1506.02438)."""
     found = np.zeros_like(batch.reward)
     after, running = np.asarray(last), np.zeros(batch.reward.shape[1])
     for t in range(len(batch.reward) - 1, -1, -1):
@@ -126,81 +97,102 @@ def gains(batch: Batch, last: Any, discount: float, trace: float) -> Any:
     return found
 
 
-class Trainer:
-    """Streams, network and optimiser."""
+def prices(env: SchedulingVectorEnv, rows: int) -> tuple[Any, Any]:
+    """Logarithms of the rows' prices and costs, over the least cost of each decision; 0 where there is no row."""
+    price, cost = np.zeros((env.num_envs, rows), np.float32), np.zeros((env.num_envs, rows), np.float32)
+    for i, (one, n) in enumerate(zip(env.episodes, env.shown.tolist(), strict=True)):
+        table = one.ask.rows[:n]
+        whole = np.maximum(table["cost"], 1e-9)
+        least = whole.min()
+        price[i, :n] = np.log(np.maximum(table["price"], 1e-9) / least)
+        cost[i, :n] = np.log(whole / least)
+    return price, cost
 
-    def __init__(self, settings: PpoSettings) -> None:
+
+class Trainer:
+    """Streams, networks and optimiser. ``base``: all weights of the policy to begin with."""
+
+    def __init__(self, settings: PpoSettings, base: Floats | None = None, draw: Draw | None = None) -> None:
         self.settings = settings
+        self.base = evolve.start().theta if base is None else base
         allowed = evolve.training_applications(settings.fold)
         self.env = SchedulingVectorEnv(
-            lambda seed: scenarios.draw(seed, allowed, settings.tasks), settings.count, settings.rows
-        )
-        self.key = jax.random.PRNGKey(settings.seed)
-        self.key, first = jax.random.split(self.key)
-        self.theta = start(first)
-        self.optimiser = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(settings.rate))
+            draw or (lambda number: scenarios.draw(number, allowed, settings.tasks)),
+            settings.count, settings.rows, plays=settings.plays, theta=self.base,
+        )  # fmt: skip
+        self.pay = EvenPay(self.env)
+        self.key, first = jax.random.split(jax.random.PRNGKey(settings.seed))
+        self.theta: dict[str, Any] = {
+            "place": jnp.asarray(self.base[PLACE], jnp.float32),
+            "critic": start_critic(first),
+        }
+        adam = {name: optax.adam(getattr(settings, name)) for name in self.theta}
+        self.optimiser = optax.multi_transform(adam, {name: name for name in self.theta})
         self.memory = self.optimiser.init(self.theta)
-        seen, info = self.env.reset(seed=10_000 * settings.seed)
-        self.seen, self.mask = seen.copy(), info["action_mask"].copy()
-        self._slope = jax.jit(jax.value_and_grad(lambda t, p: loss(t, p, settings.clip, settings.entropy)))
+        self.number = 0
+        self._descend = jax.jit(self._descended)
 
-    def collect(self) -> tuple[Batch, Any]:
+    @property
+    def weights(self) -> Floats:
+        """All weights of the policy, as a file has them."""
+        found = self.base.copy()
+        found[PLACE] = np.asarray(self.theta["place"], np.float64)
+        return found
+
+    def round(self) -> tuple[float, float]:
+        """New streams, some turns on them; returns the mean reward of a step and the last loss."""
+        s = self.settings
+        self.env.follow(self.weights)
+        self.seen, info = self.env.reset(seed=APART * s.seed + ENDS * s.count * self.number)
+        self.mask = info["action_mask"]
+        self.pay.begin()
+        rng = np.random.default_rng([s.seed, self.number, 83])
+        rewards = []
+        for _ in range(s.turns):
+            self.env.follow(self.weights)  # what is open now was still offered by the weights before
+            batch, last = self._collect()
+            error = self._learn(batch, gains(batch, last, s.discount, s.trace), rng)
+            rewards.append(batch.reward.mean())
+        self.number += 1
+        return float(np.mean(rewards)) / SCALE, error
+
+    def _look(self) -> Look:
+        """The open decisions; the whole cost stands where `act` puts what others lose."""
+        return Look(self.seen[:, :, : placing.N].copy(), *prices(self.env, self.settings.rows), self.mask.copy())
+
+    def _collect(self) -> tuple[Batch, Any]:
         """Play on in all streams."""
-        rows: list[tuple[Any, ...]] = []
+        steps: list[Batch] = []
         for _ in range(self.settings.steps):
             self.key, now = jax.random.split(self.key)
-            action, log_p, value = (np.asarray(x) for x in act(self.theta, now, self.seen, self.mask))
-            seen, reward, ended, _, info = self.env.step(action)
-            rows.append((self.seen, self.mask, action, log_p, value, reward, ended.astype(np.float64)))
-            self.seen, self.mask = seen.copy(), info["action_mask"].copy()
-        _, last = network(self.theta, self.seen, self.mask)
-        return Batch(*(np.stack(column) for column in zip(*rows, strict=True))), last
+            row, chance, worth, look = jax.device_get(act(self.theta, now, self._look()))
+            self.seen, reward, ended, _, info = self.env.step(row)
+            self.mask = info["action_mask"]
+            reward = SCALE * self.pay.spread(reward, ended)
+            steps.append(Batch(look, row, chance, worth, reward, ended.astype(np.float64)))
+        last = value(self.theta["critic"], self._look())
+        return jax.tree.map(lambda *column: np.stack(column), *steps), last
 
-    def update(self) -> float:
-        """One round: play, then a few passes over what was seen; returns the mean reward of a step."""
-        batch, last = self.collect()
-        gain = gains(batch, last, self.settings.discount, self.settings.trace)
-        flat = [np.concatenate(np.asarray(x)) for x in (batch.seen, batch.mask, batch.action, batch.log_p)]
-        flat += [np.concatenate(gain), np.concatenate(gain + batch.value)]
-        count = len(flat[0])
-        rng = np.random.default_rng([self.settings.seed, int(batch.action.sum())])
+    def _learn(self, batch: Batch, gain: Any, rng: np.random.Generator) -> float:
+        """A few passes over what was seen; returns the last loss."""
+        came = gain + batch.value
+        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        whole = (batch.look, batch.row, batch.chance, gain.astype(np.float32), came.astype(np.float32))
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+        error = 0.0
         for _ in range(self.settings.epochs):
-            for some in np.array_split(rng.permutation(count), self.settings.parts):
-                _, slope = self._slope(self.theta, tuple(jnp.asarray(x[some]) for x in flat))
-                change, self.memory = self.optimiser.update(slope, self.memory)
-                self.theta = optax.apply_updates(self.theta, change)
-        return float(batch.reward.mean())
+            for some in np.array_split(rng.permutation(gain.size), self.settings.parts):
+                part = jax.tree.map(lambda x, some=some: x[some], flat)
+                self.theta, self.memory, error = self._descend(self.theta, self.memory, part)
+        return float(error)
 
-
-def save(path: Path, theta: dict[str, Any]) -> None:
-    """Weights as plain arrays."""
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in theta.items()}
-    with whole_file(path) as draft, draft.open("wb") as stream:
-        np.savez(stream, **arrays)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train for some minutes; writes ``ppo.npz`` and the curve ``ppo.csv``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fold", type=int, default=-1)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("out/ppo"))
-    given = parser.parse_args(arguments)
-    given.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(PpoSettings(fold=given.fold, seed=given.seed))
-    began = time.monotonic()
-    with (given.out / "ppo.csv").open("w", newline="", encoding="utf-8") as stream:
-        curve = csv.writer(stream)
-        curve.writerow(["round", "seconds", "reward"])
-        number = 0
-        while time.monotonic() - began < 60.0 * given.minutes:
-            reward, number = trainer.update(), number + 1
-            curve.writerow([number, f"{time.monotonic() - began:.1f}", f"{reward:.7f}"])
-            _log.info("round %d, %.0f s: reward of a step %.6f", number, time.monotonic() - began, reward)
-            save(given.out / "ppo.npz", trainer.theta)
+    def _descended(self, theta: Any, memory: Any, part: Any) -> tuple[Any, Any, Any]:
+        error, slope = jax.value_and_grad(loss)(theta, part, self.settings.clip)
+        change, memory = self.optimiser.update(slope, memory)
+        return optax.apply_updates(theta, change), memory, error
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    from wattflow.learn.ppo_run import main
+
     main()

@@ -207,22 +207,54 @@ def from_journal(
     return tape.workload(place.name or "journal"), engine._places.cluster()
 
 
-def with_attempts(workload: Workload, attempts: NDArray[np.void], cluster: Cluster) -> Workload:
+def with_attempts(
+    workload: Workload, attempts: NDArray[np.void], cluster: Cluster, names: Mapping[str, Sequence[str]] | None = None
+) -> Workload:
     """A workload with the runtimes that a run of it had: the last attempt that was done, by the node's speed.
+
+    ``names``: what the run calls the task (``task_id``) and the node (``node_name``) of each row, where that is known.
 
     Raises:
         InvalidInput: The run was of another workload, or on another cluster.
     """
-    runtime_s = workload.runtime_s.copy()
     most = max((len(shape.variants) for shape in workload.shapes), default=0)
     for name, count in (("task", len(workload)), ("node", len(cluster.nodes)), ("variant", most)):
         if len(attempts) and not 0 <= attempts[name].min() <= attempts[name].max() < count:
             raise InvalidInput("attempts", f"{name} {attempts[name].max()} is none of the {count} of this workload")
+    _check_same(workload, attempts, cluster, names or {})
+    runtime_s = workload.runtime_s.copy()
     for row in attempts[attempts["outcome"] == 0]:
         task, node = int(row["task"]), cluster.nodes[int(row["node"])]
         variant = workload.shapes[int(workload.shape[task])].variants[int(row["variant"])]
         runtime_s[task] = max(1e-3, float(row["end_s"] - row["start_s"])) * node.speed / variant.runtime_factor
     return replace(workload, runtime_s=runtime_s)
+
+
+def _check_same(
+    workload: Workload, attempts: NDArray[np.void], cluster: Cluster, names: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise InvalidInput with all that says that the run was of something else."""
+    problems = []
+    tried = len(np.unique(attempts["task"]))
+    if tried < len(workload):
+        problems.append(f"the run has {tried} tasks, the workload {len(workload)}")
+    known = {"node_name": ("node", [node.name for node in cluster.nodes])}
+    if workload.ids is not None:
+        known["task_id"] = ("task", list(workload.ids))
+    for column, (what, ours) in known.items():
+        told = zip(names.get(column, ()), attempts[what].tolist(), strict=False)
+        other = next(((theirs, ours[i]) for theirs, i in told if theirs != ours[i]), None)
+        if other is not None:
+            problems.append(f"the run has a {what} {other[0]!r} where {other[1]!r} is meant")
+    child = np.repeat(np.arange(len(workload)), np.diff(workload.parent_start))
+    ended_s, began_s = np.full(len(workload), -np.inf), np.full(len(workload), np.inf)
+    done = attempts[attempts["outcome"] == 0]
+    ended_s[done["task"]], began_s[done["task"]] = done["end_s"], done["start_s"]
+    early = int((began_s[child] < ended_s[workload.parent] - 1e-6).sum())
+    if early:
+        problems.append(f"{early} tasks began before one that they wait for had ended")
+    if problems:
+        raise InvalidInput("attempts", f"are not of this workload on this cluster: {'; '.join(problems)}")
 
 
 def blocks(name: str, workload: Workload, cluster: Cluster, most: int = 12) -> list[Recorded]:

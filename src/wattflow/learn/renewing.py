@@ -170,4 +170,5 @@ def begin_anew(state, world, ask, course):
     asked.task = -1
     asked.shown = 0
     ask.closed[:] = 0
+    ask.opening[:] = -1
     return True

@@ -64,7 +64,7 @@ STAGES = (
     # streams on any cluster, estimates and watts wrong
     Stage("streams", 30),
     # the same, and more of what goes wrong
-    Stage("adversaries", FOREVER, hard=0.5, mutants=4),
+    Stage("adversaries", FOREVER, hard=0.2, mutants=4),
 )
 """The plan of a run from scratch. A run that goes on is in the stage of its generation."""
 

@@ -66,8 +66,13 @@ class Stream:
 def instances_of(application: str, folder: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
     """Recorded workflows of an application (a folder below ``folder``, WfInstances by default), small ones only."""
     base = Path(folder) if folder is not None else data_file("wfinstances")
-    files = sorted(str(path) for path in (base / application).rglob("*.json*"))
-    small = tuple(path for path in files if len(instance(path)) <= MOST_TASKS)
+    if folder is not None:
+        from wattflow.learn import own_folder  # what it leaves out has been told
+
+        small = own_folder.usable(str(folder), application)
+    else:
+        files = sorted(str(path) for path in (base / application).rglob("*.json*"))
+        small = tuple(path for path in files if len(instance(path)) <= MOST_TASKS)
     if not small:
         raise InvalidInput(str(base / application), f"holds no workflow of at most {MOST_TASKS} tasks")
     return small

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,7 +119,10 @@ class Judge:
     first: breaking it by a few times ``WIDTH`` costs ``STEP``, more than most joules there are to win, and each further
     per cent ``PRICE``. A seed alone is judged a little harder than the mean of several (1.02)."""
 
-    def __init__(self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None,
+        reference: Policy | None = None,
+    ) -> None:  # fmt: skip
         self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
         workload = scenario.draw(seed)
         cluster, options = scenario.cluster, scenario.options
@@ -128,11 +132,15 @@ class Judge:
             for policy in (
                 portfolio.BASELINE,
                 portfolio.PUNCTUAL,
-                registry.load("wattflow", wait=self.wish.wait),
+                reference or registry.load("wattflow", wait=self.wish.wait),
             )
         )
 
         self.fined = self.penalty(self.reference)
+
+    def like(self, scenario: Drawn) -> Judge:
+        """The same seed and wish in another scenario."""
+        return Judge(scenario, self.seed, self.wish)
 
     def beside(self, baseline: Result) -> None:
         """From now on what is slower than this is fined."""
@@ -168,3 +176,14 @@ class Judge:
             getattr(found, name) <= portfolio.BOUND * getattr(self.baseline, name)
             for name in ("mean_s", "p95_s", "makespan_s")
         )
+
+
+def beyond(pairs: Sequence[tuple[Judge, Result]]) -> tuple[float, float, float]:
+    """What checkpoints are compared by, from what they did in each scenario: gain, log-ratio of joules, share kept.
+
+    The gain is beyond the reference's, and a hundredth of the scenarios more within the bound is worth a per cent of
+    joules in it, as in the portfolio.
+    """
+    energy = float(np.mean([math.log(found.energy_j / one.reference.energy_j) for one, found in pairs]))
+    kept = float(np.mean([one.keeps(found) for one, found in pairs]))
+    return kept - float(np.mean([one.keeps(one.reference) for one, _ in pairs])) - energy, energy, kept

@@ -109,7 +109,7 @@ def table(rows: Sequence[Judged], about: str) -> str:
 
 def jobs(options: argparse.Namespace, end: float) -> list[Job]:
     """Every scenario, its settings in chunks."""
-    settings = measured_again(options.again)
+    settings = measured_again(options.again, options.new)
     chunks = [settings[i : i + CHUNK] for i in range(0, len(settings), CHUNK)]
     clusters = [*options.clusters.split(","), *(f"{RANDOM}{FIRST_SEED + i}" for i in range(options.random_clusters))]
     return [
@@ -121,10 +121,11 @@ def jobs(options: argparse.Namespace, end: float) -> list[Job]:
     ]
 
 
-def measured_again(names: str) -> tuple[str, ...]:
-    """The settings to measure: all, or those of some policies."""
+def measured_again(names: str, new: bool = False) -> tuple[str, ...]:
+    """The settings to measure: all, or those of some policies, or those that the shipped table lacks."""
     some = set(names.split(",")) if names else set()
-    return tuple(s for s in portfolio.settings() if not some or s.split(":")[0] in some)
+    known = {row.setting for row in portfolio.shipped()} if new else set()
+    return tuple(s for s in portfolio.settings() if s not in known and (not some or s.split(":")[0] in some))
 
 
 def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
@@ -139,6 +140,7 @@ def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--clusters", default=",".join(PRESETS))
     parser.add_argument("--random-clusters", type=int, default=4)
     parser.add_argument("--again", default="", help="only these policies; the rest as in the shipped table")
+    parser.add_argument("--new", action="store_true", help="only settings that the shipped table lacks")
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args(given)
 
@@ -173,18 +175,19 @@ def write(options: argparse.Namespace, todo: Sequence[Job], kept: Path, seconds:
     there = {(row.application, row.cluster, row.load) for row in rows}
     known = {row.setting for row in rows}
     rows += [r for r in portfolio.shipped() if r.setting not in known and (r.application, r.cluster, r.load) in there]
-    rows = [row for row in rows if row.setting in portfolio.settings()]
-    rows.sort(key=lambda row: (row.application, row.cluster, row.load, portfolio_place(row.setting)))
     settings = portfolio.settings()
+    rows = [row for row in rows if row.setting in settings]
+    rows.sort(key=lambda row: (row.application, row.cluster, row.load, portfolio_place(row.setting)))
     if len(rows) != len(settings) * len(there):
         raise InvalidInput("--again", "the shipped table lacks settings or streams of this one; measure all")
-    again = f" --again {options.again}" if options.again else ""
+    again = (f" --again {options.again}" if options.again else "") + (" --new" if options.new else "")
+    before = f"; before: {portfolio.about()}" if again else ""
     about = (
         f"python -m wattflow.learn.tuning --seeds {options.seeds} --tasks {options.tasks} --random-clusters "
         f"{options.random_clusters}{again}: {len(settings)} settings on {len(there)} streams, seeds "
         f"from {FIRST_SEED}: {len(known) * len(there) * options.seeds} simulations in {seconds:.0f} s with "
         f"{options.workers} processes; "
-        f"energy and slower are ratios to {portfolio.BASELINE}, all nodes on"
+        f"energy and slower are ratios to {portfolio.BASELINE}, all nodes on{before}"
     )
     with whole_file(options.out) as place:
         place.write_bytes(gzip.compress(table(rows, about).encode(), 9, mtime=0))

@@ -16,52 +16,82 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.learn import evolve, scenarios
-from wattflow.learn.trial import Judge
+from wattflow.learn import evolve, portfolio, scenarios
+from wattflow.learn.portfolio import Result
+from wattflow.policy import learned
+from wattflow.policy.base import Policy
 
 Floats = NDArray[np.float64]
 FIRST_SEED = evolve.FIRST_SEED + 8000
-Job = tuple[int, int, int, tuple[Floats, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Weights, and the dials that they are served with at each load; none: the flagship's."""
+
+    theta: Floats
+    dials: Mapping[float, Mapping[str, float]]
+
+    def policy(self, load: float) -> Policy:
+        """The learned policy so."""
+        return learned.with_weights(self.theta).with_params(**self.dials.get(load, {}))
+
+
+Job = tuple[int, int, int, tuple[Entry, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Scores of several weights, a row for each scenario: joules saved beside the flagship's and bounds kept."""
+    """Scores of several entries, a row for each scenario: joules saved beside `kubernetes` and bounds kept."""
 
     saved: Floats
     kept: Floats
 
     @property
     def score(self) -> Floats:
-        """Of every scenario and weights; the flagship's is the mean of the bounds that it keeps."""
-        return self.saved + self.kept
+        """What the portfolio's rule makes of both."""
+        return self.kept + self.saved
 
     def lead(self, one: int, other: int) -> tuple[float, float]:
         """By how much one beats another, and the standard error of that."""
-        won = self.score[:, one] - self.score[:, other]
+        return self._mean(self.score[:, one] - self.score[:, other])
+
+    def saves(self, one: int, other: int) -> tuple[float, float]:
+        """Log-ratio of another's joules to one's, and its standard error."""
+        return self._mean(self.saved[:, one] - self.saved[:, other])
+
+    @staticmethod
+    def _mean(won: Floats) -> tuple[float, float]:
         return float(won.mean()), float(won.std(ddof=1)) / math.sqrt(len(won))
 
 
 def scored(job: Job) -> list[tuple[float, float]] | None:
-    """One scenario: what every one of the weights saves, and whether it keeps the bound."""
-    fold, seed, tasks, every = job
-    one = Judge(scenarios.draw(seed, evolve.training_applications(fold), tasks), seed)
-    if len(one.trial.workload) > evolve.MOST_TASKS:
+    """One scenario: what every entry saves, and whether it keeps the bound."""
+    fold, seed, tasks, entries = job
+    scenario = scenarios.draw(seed, evolve.training_applications(fold), tasks)
+    workload = scenario.draw(seed)
+    if len(workload) > evolve.MOST_TASKS:
         return None
-    found = [one.trial.run(theta) for theta in every]
-    return [(math.log(one.reference.energy_j / each.energy_j), float(one.keeps(each))) for each in found]
+
+    def result(policy: str | Policy) -> list[Result]:
+        return [portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)]
+
+    base, punctual = result(portfolio.BASELINE), result(portfolio.PUNCTUAL)
+    where = (scenario.stream.application, scenario.cluster.name, scenario.stream.load)
+    found = [portfolio.judged("", where, result(one.policy(where[2])), base, punctual) for one in entries]
+    return [(-math.log(each.energy), float(each.keeps)) for each in found]
 
 
 def validated(
-    weights: Mapping[int, Sequence[Floats]], count: int = 100, tasks: int = 300, workers: int = 2
+    entries: Mapping[int, Sequence[Entry]], count: int = 100, tasks: int = 300, workers: int = 2
 ) -> dict[int, Outcome]:
-    """Several weights of each fold on so many scenarios, over processes."""
+    """Several entries of each fold on so many scenarios, over processes."""
     jobs: list[Job] = [
-        (fold, FIRST_SEED + number, tasks, tuple(some)) for number in range(count) for fold, some in weights.items()
+        (fold, FIRST_SEED + number, tasks, tuple(some)) for number in range(count) for fold, some in entries.items()
     ]
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         rows = list(pool.map(scored, jobs, chunksize=2))
-    found: dict[int, list[list[tuple[float, float]]]] = {fold: [] for fold in weights}
+    found: dict[int, list[list[tuple[float, float]]]] = {fold: [] for fold in entries}
     for job, row in zip(jobs, rows, strict=True):
         if row is not None:
             found[job[0]].append(row)

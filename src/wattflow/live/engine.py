@@ -69,7 +69,7 @@ class Engine:
         self._places = Places(self.state, self._nodes, self._shapes, cluster)
         self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
-        self._timers = 0
+        self._timers = self._told_last = 0
         with jit.compiling():
             self._kernels = kernels.kernels(self.state, self._desk)
             self.use(self.policy)
@@ -99,7 +99,7 @@ class Engine:
     def use(self, policy: str | Policy) -> None:
         """Decide by another policy from now on; the queue is ordered anew and the offers are its own."""
         policy = _live_policy(policy)
-        self.policy, state = policy, self.state
+        before, self.policy, state = self.policy, policy, self.state
         settings = policy.settings
         if settings is not self._shapes.settings:
             self._shapes.offer_again(settings)
@@ -117,12 +117,29 @@ class Engine:
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
-        state.memory[:] = 0
-        self._nodes.set_sleep_after(policy.sleep_after_s)
+        if (
+            policy.score is None or policy.score is not before.score
+        ):  # another setting of the same rules may go on with what it noted
+            state.memory[:] = 0
         self._functions = bind.bind(policy, state)
         self._sees_workflows = needs_places(policy)
-        self._nodes.changed = True
+        self._places.nodes_changed()
+        self._let_prepare()
+        self._look_at_idle_nodes()
         self._order_again()
+
+    def _let_prepare(self) -> None:
+        """The policy's notes of nodes and its time-outs; those that it gave before are not taken for the nodes' own."""
+        self._nodes.set_sleep_after(self.policy.sleep_after_s)
+        if self.policy.prepare is not None and self._nodes.facts:
+            self.policy.prepare(self.state, self._places.cluster())
+
+    def _look_at_idle_nodes(self) -> None:
+        """Nodes that idle already sleep by the time-outs of the policy in use."""
+        self._timer_room = -1
+        if self._nodes.facts:
+            self._make_timer_room(len(self.state.nodes))
+            self._kernels.recheck(self.state.handle())
 
     def _waiting(self) -> Any:
         """Rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
@@ -266,9 +283,14 @@ class Engine:
         """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
 
-    def known(self, workflows: Sequence[int]) -> Workload | None:
-        """Workflows as the engine knows them, with estimates for runtimes; None without any task."""
-        return self._places.known(workflows)
+    def known(self, workflows: Sequence[int], loose: Sequence[int] = ()) -> Workload | None:
+        """Workflows as the engine knows them, with estimates for runtimes; None without any task.
+
+        Args:
+            workflows: Their rows.
+            loose: Rows of tasks without a workflow, each a workflow of its own here.
+        """
+        return self._places.known(workflows, loose)
 
     @property
     def cluster(self) -> Cluster:
@@ -314,7 +336,7 @@ class Engine:
         count = self._inbox.count
         if self._nodes.changed or self._timers + count > self._timer_room:
             self.prepare()
-        self._inbox.count = 0
+        self._inbox.count, self._told_last = 0, count
         run = self._kernels.run_step
         status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
         while status == stepping.GROW_EDGES:
@@ -352,16 +374,18 @@ class Engine:
             self._nodes.changed = False
             self._nodes.rules.freshen()
             self._places.nodes_changed()
-            if self.policy.prepare is not None and self._nodes.facts:
-                self.policy.prepare(state, self._places.cluster())
-        wanted = int(state.counts["timer_n"][0]) + self._inbox.count + len(state.attempts) + len(state.nodes) + 65
-        if wanted > len(state.timers):
-            state.replace(timers=growth.grown(state.timers, 2 * wanted))
+            self._let_prepare()
+        self._make_timer_room(self._inbox.count + len(state.attempts) + len(state.nodes) + 65)
         self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 65
+
+    def _make_timer_room(self, more: int) -> None:
+        wanted = int(self.state.counts["timer_n"][0]) + more + 1
+        if wanted > len(self.state.timers):
+            self.state.replace(timers=growth.grown(self.state.timers, 2 * wanted))
 
     def _fold(self, now_s: float) -> None:
         words = self._desk.words
-        words["events"] = self._inbox.count
+        words["events"] = self._told_last = self._inbox.count
         self._inbox.count = 0
         fold = self._kernels.fold_events
         while fold(self.state.handle(), self._desk.handle(), self._functions, now_s) != stepping.OK:
@@ -467,4 +491,6 @@ def _live_policy(policy: str | Policy) -> Policy:
             f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
             "tasks are not known in advance"
         )
+    if made.ready is not None:
+        made.ready()
     return made

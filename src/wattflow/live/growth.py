@@ -30,7 +30,7 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
         "class_nodes": np.full(64, -1, np.int32), "class_ok": np.zeros((64, 8), np.uint8), "speed": np.ones((8, 8)),
         "frequency_speed": np.ones((8, _LEVELS)), "frequency_power": np.ones((8, _LEVELS)), "grid": np.zeros(64),
         "device_grid": np.zeros(64), "child": np.zeros(64, np.int32), "parent": np.zeros(64, np.int32),
-        "parent_bytes": np.zeros(64), "params": np.zeros(16), "memory": np.zeros(64),
+        "parent_bytes": np.zeros(64), "params": np.zeros(tables.PARAMS), "memory": np.zeros(64),
         "freed": np.full(4096, -1, np.int32), "blocks": np.full(64, -1, np.int64),
         "variant_counts": np.zeros((64, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
         "classes": record_table(tables.CLASSES, 8), "variants": record_table(tables.VARIANTS, 64),

@@ -26,6 +26,7 @@ class Kernels:
     open_workflow: Any
     requeue: Any
     add_lane: Any
+    recheck: Any
 
 
 def cache_folder() -> str:
@@ -50,6 +51,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
         entry(whole(state, real, real, whole), stepping.open_workflow),
         entry(types.void(state, functions, types.int64[::1]), stepping.requeue),
         entry(types.boolean(state, whole, whole), stepping.add_lane),
+        entry(types.void(state), stepping.recheck),
     )
 
 
@@ -58,6 +60,6 @@ def kernels(state: State, desk: Desk) -> Kernels:
     if not jit.COMPILED:
         return Kernels(
             stepping.fold_events, stepping.decide_all, stepping.run_step, stepping.enter_task, stepping.open_workflow,
-            stepping.requeue, stepping.add_lane,
+            stepping.requeue, stepping.add_lane, stepping.recheck,
         )  # fmt: skip
     return _compiled(state.kind, desk.kind)

@@ -110,9 +110,9 @@ class Places:
         if policy.rank is not None:
             extra.rank[rows] = arrivals.ranks(policy, workload, cluster)
 
-    def known(self, workflows: Sequence[int]) -> Workload | None:
-        """These workflows as they are estimated; None without any task."""
-        flows = [flow for flow in (tasks_of(self.state, w) for w in workflows) if flow]
+    def known(self, workflows: Sequence[int], loose: Sequence[int] = ()) -> Workload | None:
+        """These workflows as they are estimated, and tasks without one, each alone; None without any task."""
+        flows = [flow for flow in (tasks_of(self.state, w) for w in workflows) if flow] + [[task] for task in loose]
         if not flows:
             return None
         return self._workload(flows, np.array([task for flow in flows for task in flow], np.int64))

@@ -288,13 +288,28 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One candidate of a decision: its cost, and terms that sum to it where the policy names them."""
+    """One candidate of a decision: its cost, and terms that sum to it where the policy names them.
+
+    ``moved``: how far each feature that a learned policy looks at moved the logarithm of the cost, largest first.
+    """
 
     node: int
     variant: int
     cost: float
     alike: int
     terms: dict[str, float] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
+
+    def against(self, other: Explained) -> dict[str, float]:
+        """How far each feature moved the logarithm of this cost over another's, largest first; below 0: to this one."""
+        both = dict.fromkeys([*self.moved, *other.moved])
+        return largest_first({name: self.moved.get(name, 0.0) - other.moved.get(name, 0.0) for name in both})
+
+
+def largest_first(moves: dict[str, float]) -> dict[str, float]:
+    """Those that are not 0 by size, without regard to the sign; ties keep their order."""
+    found = sorted(((name, move) for name, move in moves.items() if move), key=lambda pair: -abs(pair[1]))
+    return dict(found)
 
 
 class LiveError(WattflowError):

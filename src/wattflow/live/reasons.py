@@ -126,10 +126,10 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
     kernel = _explain(state.kind) if jit.COMPILED else explaining.explain
     found = np.asarray(rows[: kernel(copy.handle(), functions, row, rows)])
     generations = state.node_marks.generation
-    terms = _terms(copy, policy, row, found)
+    terms, moved = _terms(copy, policy, row, found), _moved(copy, policy, row, found)
     listed = [
-        p.Explained(p.make_id(p.NODE_ID, n, int(generations[n])), v, cost, alike, named)
-        for (n, v, alike, _, _, cost), named in zip(found.tolist(), terms, strict=True)
+        p.Explained(p.make_id(p.NODE_ID, n, int(generations[n])), v, cost, alike, named, moves)
+        for (n, v, alike, _, _, cost), named, moves in zip(found.tolist(), terms, moved, strict=True)
     ]
     return sorted(listed, key=lambda one: one.cost)
 
@@ -138,9 +138,7 @@ def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, 
     """Terms of each row's cost, which they sum to."""
     made: list[dict[str, float]] = [{} for _ in range(len(rows))]
     for offer in np.unique(rows["offer"]).tolist():
-        at = np.flatnonzero(rows["offer"] == offer)
-        copy.candidates.node[: len(at)], copy.candidates.device[: len(at)] = rows["node"][at], rows["device"][at]
-        copy.counts["candidate_n"] = len(at)
+        at = _shown(copy, rows, offer)
         values = np.zeros(len(at))
         for name, part in bind.terms(policy, copy).items():
             part(copy.handle(), task, offer, values)
@@ -150,4 +148,32 @@ def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, 
         rest = cost - sum(named.values()) if math.isfinite(cost) else cost
         if not named or not math.isfinite(rest) or abs(rest) > 1e-9 * max(1.0, abs(cost)):
             named[REST] = rest
+    return made
+
+
+def _shown(copy: State, rows: Any, offer: int) -> Any:
+    """Make the rows of one offer the candidates, as a score finds them; their numbers."""
+    at = np.flatnonzero(rows["offer"] == offer)
+    copy.candidates.node[: len(at)], copy.candidates.device[: len(at)] = rows["node"][at], rows["device"][at]
+    copy.counts["candidate_n"] = len(at)
+    return at
+
+
+def _moved(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
+    """How far each fact that the policy names moved each row's cost."""
+    made: list[dict[str, float]] = [{} for _ in range(len(rows))]
+    if policy.facts is None or not len(rows):
+        return made
+    write, names = bind.facts(policy, copy), policy.facts.names
+    facts = np.zeros((len(rows), policy.facts.size))
+    for offer in np.unique(rows["offer"]).tolist():
+        at = _shown(copy, rows, offer)
+        values = np.zeros(len(at) * policy.facts.size)
+        write(copy.handle(), task, offer, values)
+        facts[at] = values.reshape(len(at), -1)
+    known = np.flatnonzero(np.isfinite(facts).all(axis=1))
+    if len(known):
+        moves = policy.facts.moved(copy, facts[known], rows["offer"][known])
+        for i, row in zip(known.tolist(), moves.tolist(), strict=True):
+            made[i] = p.largest_first(dict(zip(names, row, strict=True)))
     return made

@@ -18,7 +18,7 @@ from wattflow.live.engine import Engine
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import rehearsal
-from wattflow.policy import arrivals, registry, wattflow
+from wattflow.policy import arrivals, learned, registry
 from wattflow.policy.base import Policy
 
 
@@ -28,10 +28,11 @@ def is_meant(policy: str | Policy) -> bool:
 
 
 def chosen_dials(policy: str, known: Sequence[Workload], cluster: Cluster) -> str:
-    """The flagship as it is typed, with the dials that did best. Runs in the other process."""
+    """The learned policy as it is typed, with the dials that did best; ``lean`` = 0 is the flagship, by the same
+    compiled rules. Runs in the other process."""
     fitted = rehearsal.tailored(registry.load(policy), known, cluster)
-    numbers = {name: fitted.params[name] for name in wattflow.DIAL.defaults}
-    return ":".join(["wattflow", *(f"{name}={value!r}" for name, value in numbers.items())])
+    numbers = {name: fitted.params[name] for name in learned.DIAL.defaults}
+    return ":".join(["learned", *(f"{name}={value!r}" for name, value in numbers.items())])
 
 
 class Rehearsing:

@@ -20,6 +20,8 @@ from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
 from wattflow.live.fork import fork
+from wattflow.live.looking import Look
+from wattflow.live.open_work import OpenFlows
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
@@ -59,7 +61,7 @@ class Forecast:
         late: Tasks past their deadline: ended after it, or still open when it has passed.
         ended, open: Tasks that end until then, and that do not.
         unknown: Open tasks without an estimate; they were given the mean of the others.
-        joules: Of each seed, for comparing policies draw by draw.
+        looks: Of each seed, at whole workflows, for comparing policies draw by draw.
     """
 
     policy: str
@@ -69,7 +71,7 @@ class Forecast:
     ended: Spread
     open: Spread
     unknown: int
-    joules: tuple[float, ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 def roll(
@@ -92,7 +94,8 @@ def roll(
     if not seeds:
         raise InvalidInput("seeds", "at least one is needed")
     draws = [draw_left(engine.state, interval, seed) for seed in seeds]
-    return [_forecast(engine, policy, until_s, list(zip(seeds, draws, strict=True))) for policy in policies]
+    stage = _Stage(engine)
+    return [stage.forecast(policy, until_s, list(zip(seeds, draws, strict=True))) for policy in policies]
 
 
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
@@ -135,46 +138,73 @@ def draw_left(state: State, interval: Any, seed: int) -> Floats:
     return left
 
 
-def _forecast(engine: Engine, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
-    rows = []
-    copy = fork(engine)
-    copy.use(policy)
-    copy.prepare()  # no step of the live engine comes before the roll
-    state = copy.state
-    parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
-    state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
-    state.tasks.release[parked] = state.marks["until"][parked]
-    made = _world(copy)
-    pristine = copy.state.copy(), made.copy()
-    for number, (seed, left) in enumerate(draws):
-        if number:
-            _again(copy, made, *pristine)
-        made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
-        rows.append(_one(copy, made, until_s))
-    estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
-    unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-    energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
-    joules = tuple(row[0] for row in rows)
-    return Forecast(copy.policy.name, energy_j, response_s, late, ended, left_open, unknown, joules)
+class _Stage:
+    """A copy of an engine on which one policy after another is rolled forward from the same present.
+
+    Copying tables costs more than a roll-out of some hundred tasks, so there is one fork for all policies: each is put
+    in use in turn, and what it makes of the present is copied, as one piece of memory, for each of its roll-outs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._copy = engine, fork(engine)
+        self._memory = engine.state.memory.copy()
+        self._work: tuple[State, World] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._copy.prepare()  # no step of the live engine comes before the roll
+        state = self._copy.state
+        parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
+        state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
+        state.tasks.release[parked] = state.marks["until"][parked]
+        self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
+
+    def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
+        """Of one policy, under every draw."""
+        copy, engine = self._copy, self._engine
+        copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
+        copy.state.replace(memory=self._memory.copy())
+        copy.use(policy)
+        present, rows = copy.state.copy(), []
+        for seed, left in draws:
+            state, made = self._work = _taken_over(self._work, (present, self._world))
+            made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
+            rows.append(_one(copy, state, made, until_s, self._flows))
+        name, planned = copy.policy.name, copy.policy.plan is not None
+        if planned:  # its lanes are edges by now, which nobody else has
+            self._copy = fork(engine)
+            self._start()
+        estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
+        unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
+        energy_j, response_s, late, ended, left_open = (
+            Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
+        )
+        looks = tuple(look for _, look in rows)
+        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown, looks)
 
 
-def _again(copy: Engine, made: World, state: State, world: World) -> None:
-    """Back to the present. Tables that grew in the last roll are made anew."""
-    for mine, theirs in ((copy.state, state), (made, world)):
+def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
+    """The present, in the tables of the last roll where these have its sizes; made anew where they grew."""
+    if work is not None:
         try:
-            mine.copy_from(theirs)
+            work[0].copy_from(present[0])
+            work[1].copy_from(present[1])
+            return work
         except ValueError:
-            fresh = theirs.copy()
-            mine.replace(**{name: getattr(fresh, name) for name in fresh.NAMES})
+            pass
+    return present[0].copy(), present[1].copy()
 
 
-def _one(copy: Engine, made: World, until_s: float) -> tuple[float, float, float, float, float]:
-    """One policy, one seed: (joules, response, late, ended, open)."""
-    state = copy.state
+def _one(
+    copy: Engine, state: State, made: World, until_s: float, flows: OpenFlows
+) -> tuple[tuple[float, float, float, float, float], Look]:
+    """One policy, one seed: (joules, response, late, ended, open), and how whole workflows fare."""
+    never = len(flows.never)
     before = int(state.counts.open[0])
+    state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.adopt(state.handle(), made.handle())
-        _advance(copy, made, until_s)
+        _advance(copy, state, made, until_s)
         if math.isfinite(until_s):
             state.clock["now"] = until_s
         kernel.settle(state.handle(), made.handle())
@@ -185,16 +215,17 @@ def _one(copy: Engine, made: World, until_s: float) -> tuple[float, float, float
     late = float(np.count_nonzero(end > state.extra["deadline"][tasks]))
     still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, 2))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
-    remaining = float(state.counts.open[0])
-    return float(made.energy.sum()), response, late, before - remaining, remaining
+    remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
+    look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))
+    return (energy_j, response, late, before - remaining, remaining), look
 
 
-def _advance(copy: Engine, made: World, until_s: float) -> None:
-    step = kernel.kernel(copy.state, made, copy._functions)
+def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
+    step = kernel.kernel(state, made, copy._functions)
     while True:
-        status = step(copy.state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
+        status = step(state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
         if status == kernel.GROW:
-            _grow(copy.state, made, SimOptions())
+            _grow(state, made, SimOptions())
         elif status == kernel.BAD_COST:
             raise BrokenPolicy(f"policy {copy.policy.name!r} returned NaN")
         else:

@@ -220,7 +220,19 @@ def add_lane(state, earlier, later):
     return structure.add_edge(state, earlier, later, 0.0) != structure.FULL
 
 
+def recheck(state):
+    """After a change of time-outs: when idle nodes are looked at again. There must be room for a timer of each."""
+    now = state.clock[0].now
+    for n in range(state.nodes.size):
+        row = state.nodes[n]
+        if row.power_state == ON and row.running == 0 and row.pos >= 0:
+            row.generation += 1
+            after_s = state.classes[row.cls].sleep_after_s
+            if after_s < math.inf:
+                timers.push(state, max(now, row.idle_since + after_s), timers.SLEEP, n, row.generation)
+
+
 __all__ = [
     "BAD_COST", "GROW_ATTEMPTS", "GROW_EDGES", "OK", "add_lane", "decide_all", "end_step", "enter_task", "fold_events",
-    "open_workflow", "requeue", "run_step",
+    "open_workflow", "recheck", "requeue", "run_step",
 ]  # fmt: skip

@@ -1,27 +1,41 @@
 """Simulate before commit: at planning points a portfolio is rolled forward from the live State, and the best is used.
 
-Every member decides about the same open tasks under the same draws of their runtimes (`roll`). The first member is the
-reference: of those that make nobody wait longer than it would (mean response, tasks ended by the horizon) and miss no
-more deadlines, the one with the fewest joules is used until the next planning point, if it saves `WORTH` for sure. So
-the outcome is no worse than the reference, up to the error of the model: estimates, unknown arrivals.
+Every member decides about the same open tasks under the same draws of their runtimes (`roll`), and whoever is wanted
+must also be borne out by a look back at what has arrived (`arrived`). When the member in use is changed is the rule's
+to say (`looking`), which is also the one of the simulator's foresight. So the outcome is no worse than the reference's,
+the first member's, up to the error of the model: estimates, unknown arrivals.
 
-Roll-outs go to the end of all that is known; on more than 64 nodes or 2,000 open tasks as far as `HORIZON_S`.
+Roll-outs go to the end of all that is known; on more than 64 nodes or 2,000 open tasks as far as `HORIZON_S`. A look
+back is two to four simulations, which an event loop need not wait for: they run on a thread, and their answer is taken
+after the step that finds it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from wattflow.live.arrived import Arrived
 from wattflow.live.engine import Engine
-from wattflow.live.roll import Forecast, roll
-from wattflow.model.errors import InvalidInput
+from wattflow.live.looking import SPREAD, USUAL, Ends, Look, Rule
+from wattflow.live.protocol import Kind
+from wattflow.live.roll import Forecast, draw_left, roll
+from wattflow.model.cluster import Cluster, Node, Sleep
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
+from wattflow.sim.simulate import Simulation
 
+log = logging.getLogger(__name__)
 MEMBERS = (
     "wattflow",
     "learned",
@@ -35,14 +49,8 @@ MEMBERS = (
 time-outs than the flagship: a look ahead that knows no arrivals finds that sleeping at once is always best."""
 EVERY_S = 30.0
 SEEDS = (0, 1, 2)
-SPREAD = 0.2
 HORIZON_S = 600.0
 MOST_NODES, MOST_TASKS = 64, 2_000
-WAIT = 0.02
-WORTH = 0.02
-"""How much longer people may wait than under the reference, and the saving below which nothing changes."""
-SURE = 2.0
-"""Standard errors, over the draws that all members share, by which a saving must exceed `WORTH`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +61,54 @@ class Choice:
     forecasts: tuple[Forecast, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a look back is asked: whether one of those wanted would not have been worse than the member in use."""
+
+    rule: Rule
+    members: tuple[Policy, ...]
+    present: int
+    wanted: Sequence[int]
+    workload: Workload | None
+    cluster: Cluster
+
+    def answer(self) -> int:
+        """The number of the member to use. Where nothing can be looked back on it is the reference."""
+        if self.workload is None:
+            return 0
+        workload, cluster = self.workload, self.cluster
+        try:
+            return self.rule.back(
+                self.present, self.wanted, lambda i: hindsight(workload, cluster, self.members[i])
+            )  # fmt: skip
+        except WattflowError as error:
+            log.warning("no look back, so the reference stays: %s", error)
+            return 0
+
+
+class AtOnce(Executor):
+    """Carries out what it is given before it returns: for tests, and for whoever has the time."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The answer, or its exception."""
+        answer: Future[Any] = Future()
+        try:
+            answer.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            answer.set_exception(error)
+        return answer
+
+
 class Twin:
-    """Chooses among policies by looking ahead.
+    """Chooses among policies by looking ahead and back.
 
     Args:
         members: Policies, or as they are typed; the first is the reference.
         every_s: Least time between planning points.
         seeds: Draws of the runtimes; members × seeds roll-outs at each point.
         spread: σ of the logarithm of runtimes around their estimates.
+        rule: When the member in use is changed.
+        executor: Where looks back are held; by default one thread, started with the first.
     """
 
     def __init__(
@@ -69,67 +117,137 @@ class Twin:
         every_s: float = EVERY_S,
         seeds: Sequence[int] = SEEDS,
         spread: float = SPREAD,
+        rule: Rule = USUAL,
+        executor: Executor | None = None,
     ) -> None:
         if not members or not seeds:
             raise InvalidInput("twin", "needs at least one policy and one seed")
         if not every_s >= 0 or not 0 <= spread < 5:
             raise InvalidInput("twin", f"every_s {every_s} and spread {spread} must not be negative")
         self.members = tuple(registry.load(m) if isinstance(m, str) else m for m in members)
-        self.every_s, self.seeds, self.spread = every_s, tuple(seeds), spread
+        self.every_s, self.seeds, self.spread, self.rule = every_s, tuple(seeds), spread, rule
+        self.arrived = Arrived()
+        self._executor = executor
+        self._answer: Future[int] | None = None
         self._next_s = -math.inf
+        self._used: str | None = None
 
     @classmethod
-    def beside(cls, reference: str | Policy) -> Twin:
-        """The usual members with another reference: the policy that a driver was told to use."""
-        name = reference if isinstance(reference, str) else reference.name
-        return cls((reference, *(member for member in MEMBERS if member != name)))
+    def beside(cls, reference: str | Policy, as_run: Callable[[Policy], Policy] = lambda policy: policy) -> Twin:
+        """The usual members with another reference: the policy that a driver was told to use.
+
+        Args:
+            as_run: What a driver makes of a policy before it uses it; roll-outs must be of the same.
+        """
+        first = registry.load(reference) if isinstance(reference, str) else reference
+        others = [registry.load(member) for member in MEMBERS if member != first.name]
+        return cls([as_run(member) for member in (first, *others)])
+
+    def warm(self) -> None:
+        """Load, or compile, all that looks need, in a cluster of one node: no planning point need wait for it."""
+        node = Node("n", 4, 8 << 30, power=PowerProfile((0.0, 4.0), (10.0, 40.0)), sleep=Sleep(1.0, 5.0))
+        engine = Engine(self.members[0], Cluster("warm", (node,)))
+        engine.put(Kind.TASK, engine.shape((Variant(cores=1, memory_bytes=1 << 20),)), estimate_s=1.0)
+        engine.step(0.0)
+        trial = Twin(self.members, seeds=(0,))
+        trial.arrived.note(engine, 0.0)
+        trial.choose(engine)
+        seen = trial.arrived.workload(engine, draw_left(engine.state, 0.0, 0))
+        assert seen is not None
+        for member in self.members:
+            hindsight(seen, engine.cluster, member)
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
-        """After a step, at a planning point with open tasks: the policy to use from the next step on, if another.
+        """After every step: the policy to use from the next step on, if another.
 
         Before a step the engine has not folded what was put, so a look ahead would miss it.
         """
-        if now_s < self._next_s or int(engine.state.counts.open[0]) == 0:
+        self.arrived.note(engine, now_s)
+        self._follow(engine)
+        if self._answer is None and self._is_point(engine, now_s):
+            self._answer = self._ask(engine)
+        if self._answer is None or not self._answer.done():
             return None
+        chosen, self._answer = self.members[self._answer.result()], None
+        self._used = chosen.name
+        if chosen.name == engine.policy.name:
+            return None
+        log.info("looking ahead: %s instead of %s from now on", chosen.name, engine.policy.name)
+        return chosen
+
+    def _is_point(self, engine: Engine, now_s: float) -> bool:
+        """Whether to look now; before there is anything to look back on, only whether the reference is in use."""
+        if self.arrived.ended < self.rule.learnt:
+            return engine.policy.name != self.members[0].name
+        if now_s < self._next_s or int(engine.state.counts.open[0]) == 0:
+            return False
         self._next_s = now_s + self.every_s
-        chosen = self.choose(engine).policy
-        return None if chosen.name == engine.policy.name else chosen
+        return True
+
+    def _follow(self, engine: Engine) -> None:
+        """Who chooses another policy than the twin's says which one is the reference from now on."""
+        name = engine.policy.name
+        if name == self._used:
+            return
+        told, self._used = self._used is not None, name
+        names = [member.name for member in self.members]
+        if told or name not in names:  # at a start it may be what a twin of before chose
+            others = tuple(member for member in self.members[1:] if member.name != name)
+            self.members = (engine.policy, *others)
+            self._answer = None
+
+    def _ask(self, engine: Engine) -> Future[int]:
+        """Look ahead; what it takes to look back is done elsewhere."""
+        if self.arrived.ended < self.rule.learnt or len(self.members) == 1:
+            return AtOnce().submit(int)
+        question, _ = self.look(engine)
+        if question.present == 0 and not question.wanted:
+            return AtOnce().submit(int)
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="wattflow-twin")
+        return self._executor.submit(question.answer)
 
     def choose(self, engine: Engine) -> Choice:
-        """The member to use now; the engine does not change."""
+        """The member to use now, looked ahead and back at once; the engine does not change.
+
+        Until enough has ended it is the reference, whatever the forecasts say.
+        """
+        question, found = self.look(engine)
+        number = question.answer() if self.arrived.ended >= self.rule.learnt else 0
+        return Choice(self.members[number], found)
+
+    def look(self, engine: Engine) -> tuple[Question, tuple[Forecast, ...]]:
+        """Everybody's forecast, and what a look back is to be asked."""
         found = tuple(roll(engine, self.members, self.until_s(engine), self.seeds, self.spread))
         names = [member.name for member in self.members]
-        allowed = [i for i, each in enumerate(found) if _keeps(each, found[0])]
         present = names.index(engine.policy.name) if engine.policy.name in names else 0
-        best = present if present in allowed else 0
-        leads = {i: lead(found[best].joules, found[i].joules) for i in allowed}
-        ahead = max(allowed, key=lambda i: (leads[i], -i))
-        return Choice(self.members[ahead if leads[ahead] > 0.0 else best], found)
+        stays, wanted = self.rule.ahead(present, [each.looks for each in found])
+        seen = None
+        if stays or wanted:
+            seen = self.arrived.workload(engine, draw_left(engine.state, self.spread, self.seeds[0]))
+        return Question(self.rule, self.members, stays, wanted, seen, engine.cluster), found
 
     def until_s(self, engine: Engine) -> float:
         """How far roll-outs go: to the end, or to the horizon where that would take too long."""
-        small = len(engine.state.nodes) <= MOST_NODES and int(engine.state.counts.open[0]) <= MOST_TASKS
+        small = len(engine.nodes) <= MOST_NODES and int(engine.state.counts.open[0]) <= MOST_TASKS
         return math.inf if small else float(engine.state.clock.now[0]) + HORIZON_S
 
-
-def lead(present_j: Sequence[float], other_j: Sequence[float]) -> float:
-    """By how much more than `WORTH` another saves for sure, as a share; below 0 where it does not.
-
-    Both were rolled under the same draws, so their differences say more than their means. Choosing by means alone was
-    tried: members then changed places at every other planning point, and one stream in twenty took 3 % more joules.
-    """
-    before, after = np.asarray(present_j), np.asarray(other_j)
-    if not ((before > 0.0) & (after > 0.0)).all():
-        return -math.inf
-    won = np.log(before / after)
-    error = float(won.std(ddof=1)) / math.sqrt(len(won)) if len(won) > 1 else 0.0
-    return float(won.mean()) - SURE * error - WORTH
+    def close(self) -> None:
+        """End the thread."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
 
 
-def _keeps(one: Forecast, reference: Forecast) -> bool:
-    """Whether nobody waits longer and no more deadlines are missed than under the reference."""
-    slower = one.response_s.mean > reference.response_s.mean * (1 + WAIT) + 1e-9
-    return not slower and one.late.mean <= reference.late.mean and one.ended.mean >= reference.ended.mean * (1 - WAIT)
+def hindsight(workload: Workload, cluster: Cluster, policy: Policy) -> Look:
+    """What has arrived, from the start, under a policy."""
+    run = Simulation(workload, cluster, policy).run()
+    due_s, end_s = np.full(len(workload.workflow_names), np.inf), np.zeros(len(workload.workflow_names))
+    np.minimum.at(due_s, workload.workflow, workload.deadline_s)
+    done = run.attempts[run.attempts["outcome"] == 0]
+    np.maximum.at(end_s, workload.workflow[done["task"]], done["end_s"])
+    ends = Ends(workload.workflow_submit_s, due_s, end_s)
+    return Look.of(float(run.energy_j.sum()), ends, 0.0, float(len(done)))
 
 
-__all__ = ["EVERY_S", "MEMBERS", "Choice", "Twin", "lead"]
+__all__ = ["EVERY_S", "MEMBERS", "AtOnce", "Choice", "Question", "Twin", "hindsight"]

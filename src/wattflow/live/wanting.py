@@ -365,6 +365,18 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
         tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
 
 
+@inner
+def begin_asking(state, ask, joint):
+    """An instant in which nobody was asked yet."""
+    asked = ask.ask[0]
+    asked.open = 1
+    asked.task = NONE
+    asked.shown = 0
+    asked.part = 0
+    asked.joint = joint
+    state.choice[0].reserved = backfill.NO_RESERVATION
+
+
 def open_instant(state, desk, ask, functions, joint):
     """After the events are folded: arrivals, and the queue's first look."""
     clock = state.clock[0]
@@ -374,16 +386,10 @@ def open_instant(state, desk, ask, functions, joint):
             release.arrive(state, desk.arrivals[i], functions.priority)
     words.arriving = 0
     clock.retry_at = math.inf
-    asked = ask.ask[0]
-    asked.open = 1
-    asked.task = NONE
-    asked.shown = 0
-    asked.part = 0
-    asked.joint = joint
-    asked.lost = 0
+    begin_asking(state, ask, joint)
+    ask.ask[0].lost = 0
     if words.ramps == 1:
         fold.grow_platforms(state)
-    state.choice[0].reserved = backfill.NO_RESERVATION
     if state.rules[0].queue == SKIP:
         decide.look_again(state, state.freed.size)
     return 0

@@ -7,12 +7,13 @@ level) that fit on that node. The search starts from the plans of HEFT and energ
 random plans.
 
 O(population × generations) simulations. Same workload, cluster and ``seed``: same front. The policy follows the knee:
-the point of the front farthest from the line between its ends; ties go to the shorter makespan.
+the point of the front farthest from the line between its ends; ties go to the shorter makespan. A plan of a policy
+says nothing of sleep; `search_front` is the same search with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,7 +54,7 @@ def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | No
     genes, costs = _search(judge, settings)
     order = np.lexsort((costs[:, 1], costs[:, 0]))
     genes, costs = genes[order], costs[order]
-    keep = _undominated(costs)
+    keep = undominated(costs)
     genes, costs = genes[keep], costs[keep]
     plans = tuple(judge.plan(row) for row in genes)
     return Front(plans, costs[:, 0], costs[:, 1], knee(costs))
@@ -148,6 +149,24 @@ class _Judge:
 
 
 def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]:
+    population, seed = max(4, int(params["population"])), int(params["seed"])
+    first = np.random.default_rng(seed).random((population, GENES * len(judge.workload)))
+    for row, planner in enumerate((heft.plan, eheft.plan)):
+        first[row] = judge.genes(planner(judge.workload, judge.cluster, Committed(0.0, planning.PARAMS)))
+    # Children of the known plans: a tenth of their genes drawn anew.
+    for row in range(2, population // 2):
+        drawn = np.random.default_rng([seed, row]).random(first.shape[1])
+        first[row] = np.where(drawn < 0.1, first[row], first[row % 2])
+    return evolved(judge.costs, first, ("n_gen", max(1, int(params["generations"]))), seed)
+
+
+def evolved(
+    costs: Callable[[Floats], tuple[float, float]], first: Floats, until: tuple[str, float], seed: int
+) -> tuple[Floats, Floats]:
+    """Genes (0–1) and costs of the front after pymoo's NSGA-II from a first population.
+
+    ``until`` is ("n_gen", generations) or ("time", seconds): after so many no further generation is begun.
+    """
     try:
         from pymoo.algorithms.moo.nsga2 import NSGA2 as Nsga2
         from pymoo.core.problem import ElementwiseProblem
@@ -157,25 +176,17 @@ def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]
 
     class Placement(ElementwiseProblem):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__(n_var=GENES * len(judge.workload), n_obj=2, xl=0.0, xu=1.0)
+            super().__init__(n_var=first.shape[1], n_obj=2, xl=0.0, xu=1.0)
 
         def _evaluate(self, x: Floats, out: dict[str, object], *args: object, **kwargs: object) -> None:
-            out["F"] = judge.costs(x)
+            out["F"] = costs(x)
 
-    population, seed = max(4, int(params["population"])), int(params["seed"])
-    first = np.random.default_rng(seed).random((population, GENES * len(judge.workload)))
-    for row, planner in enumerate((heft.plan, eheft.plan)):
-        first[row] = judge.genes(planner(judge.workload, judge.cluster, Committed(0.0, planning.PARAMS)))
-    # Children of the known plans: a tenth of their genes drawn anew.
-    for row in range(2, population // 2):
-        drawn = np.random.default_rng([seed, row]).random(first.shape[1])
-        first[row] = np.where(drawn < 0.1, first[row], first[row % 2])
-    algorithm = Nsga2(pop_size=population, sampling=first, eliminate_duplicates=True)
-    result = minimize(Placement(), algorithm, ("n_gen", max(1, int(params["generations"]))), seed=seed, verbose=False)
+    algorithm = Nsga2(pop_size=len(first), sampling=first, eliminate_duplicates=True)
+    result = minimize(Placement(), algorithm, until, seed=seed, verbose=False)
     return np.atleast_2d(result.X), np.atleast_2d(result.F)
 
 
-def _undominated(costs: Floats) -> NDArray[np.int64]:
+def undominated(costs: Floats) -> NDArray[np.int64]:
     """Rows, sorted by the first column, whose second column is less than all before."""
     best, keep = np.inf, []
     for row, (_, energy) in enumerate(costs):

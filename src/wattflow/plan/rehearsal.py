@@ -1,25 +1,28 @@
-"""rehearsed: the flagship `wattflow`, its dials chosen by simulating what has arrived on the cluster that is there.
+"""rehearsed: the flagship `wattflow` or the network that corrects it, chosen with its dials by simulating what arrived.
 
 Which dials are best differs between clusters and applications by more than a network has learned to tell, but a stream
 of the same workflows tells it at once. So when the first workflow is there, streams of such workflows (drawn again and
 again with the estimates that are known, Poisson arrivals at the ``load`` that the cluster usually has) are simulated
-under some two dozen settings of the flagship; the one that would have cost the fewest joules, and made nobody wait, is
-used:
+under some three dozen settings; the one that would have cost the fewest joules, and made nobody wait, is used. On a
+stream a setting costs
 
     log(joules / baseline's) + fine(over), or + 1 at least with a deadline newly missed,
     fine(over) = min(1, over / 0.08) + min(0.5, 0.5 · (over − 0.08)) where that is above 0,
 
 ``over`` being how far the mean or p95 response is above 0.96 × that of `kubernetes` with all nodes on, or the makespan
-above 1.00 ×: whichever is more. A single kind of workflow says little about those that follow, so it is done again when
-2, 4, 8, … have arrived, with the last 16 of them. Settings are tried on two streams, the best twelve on two more, the
-best six of them on two more. The settings (data/learn/rehearsal.json) are those which together did best on other
-applications and clusters (`wattflow.learn.candidates`), four that make nobody wait whatever it costs, and the tuned
-portfolio's for the load. The future is not looked at.
+above 1.00 ×: whichever is more. Compared is the mean over the streams + 0.15 standard deviations. A single kind of
+workflow says little about those that follow, so it is done again when 2, 4, 8, … have arrived, with the last 16 of
+them. Settings are tried on two streams, the best twelve on two more, the best six of them on two more.
+
+The settings (data/learn/rehearsal.json) are those which together did best on other applications and clusters
+(`wattflow.learn.candidates`), four that make nobody wait whatever it costs, the tuned portfolio's for the load, and the
+`learned` policy with six: the rules are its own, which with ``lean`` = 0 are the flagship's to the bit, so the
+simulation decides between heuristic and network. The future is not looked at.
 
 ``sure`` above 0 asks for something else: less risk beside the tuned portfolio, not none (docs/learned.md has what it
-lost). Its setting for the load is used, and left only after `ENOUGH` workflows, for one that makes nobody wait longer
-in the mean of the streams, and that in every one of them, fines counted in, saves joules: `WORTH` at least, by so many
-standard errors (3 was chosen on training streams).
+lost). Its setting for the load is used, and left only after `ENOUGH` workflows, for one of the flagship's that makes
+nobody wait longer in the mean of the streams, and that in every one of them, fines counted in, saves joules: `WORTH` at
+least, by so many standard errors (3 was chosen on training streams).
 
 ``load`` = 0 says that what has arrived is all there is: no streams are drawn, the workflows that are there are
 simulated as they came, at every arrival anew.
@@ -40,13 +43,14 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.files.data_folder import packaged
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured
 from wattflow.plan.measured import BASELINE, PUNCTUAL, Result
-from wattflow.policy import levels, wattflow
+from wattflow.policy import learned, levels, weights
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions
 from wattflow.sim.repeated import Repeated
@@ -66,6 +70,15 @@ SPREAD = 0.2
 """How far estimates err in the rehearsal (σ of the logarithm)."""
 PATIENCE, ON_TIME, WIDTH = 0.96, 1.0, 0.08
 """From which ratio to the baseline's response, and to its makespan, on a setting is fined, and over what breadth."""
+RISK = 0.15
+"""Standard deviations over the streams that are added to the mean: a setting that fails in one of them is worse."""
+LEANING: tuple[Dials, ...] = (
+    {},
+    {"second": 20.0},
+    {"late": 800.0, "merit": 6.0},
+    {"second": 20.0, "sleep": 4.0},
+)
+"""Dials below the network that are tried, beside the portfolio's own and the safest setting."""
 ENOUGH, WORTH = 4, 0.05
 LOAD = 0.6
 
@@ -75,7 +88,7 @@ class Tried:
     """A setting in the rehearsal: mean over the streams it was tried on.
 
     Attributes:
-        cost: What is compared.
+        cost: What is compared: beside the baseline with `RISK`.
         energy: Geometric mean of joules over the baseline's.
         slower: Mean of the largest of the three ratios of waiting.
         streams: How many.
@@ -99,6 +112,20 @@ class Tried:
 def settings(name: str = "all") -> tuple[Dials, ...]:
     """The settings that are tried; ``fold-N`` are those chosen without the applications of a fold."""
     return tuple(_table()["settings"][name])
+
+
+def leaning(usual: Dials, name: str = "all") -> list[Dials]:
+    """Settings of the learned policy; ``usual`` is the portfolio's."""
+    below = (*LEANING, usual, _table()["safest"][name])
+    return [{**dials, "lean": 1.0} for dials in below]
+
+
+def distinct(some: Sequence[Dials], defaults: Dials) -> list[Dials]:
+    """Each setting once, whichever dials it leaves out because they have their defaults."""
+    once: dict[tuple[tuple[str, float], ...], Dials] = {}
+    for one in some:
+        once.setdefault(tuple(sorted({**defaults, **one}.items())), one)
+    return list(once.values())
 
 
 def reference(load: float, name: str = "all") -> Dials:
@@ -139,7 +166,7 @@ def rehearse(
     beside: Dials | None = None,
 ) -> list[Tried]:
     """All settings, the best first: judged by the baseline and the punctual policy, or by another setting."""
-    parts = [_small(workflow) for workflow in known]
+    parts = [small(workflow) for workflow in known]
     costs: list[list[tuple[float, float, float]]] = [[] for _ in tries]
     left = list(range(len(tries)))
     for number, stay in enumerate(ROUNDS):
@@ -150,14 +177,20 @@ def rehearse(
             judge = _judge(trial, base, beside)
             for i in left:
                 costs[i].append(judge(measured.result_of(trial.again(base.with_params(**tries[i])))))
-        left = sorted(left, key=lambda i: (float(np.mean([c[0] for c in costs[i]])), i))[:stay]
+        left = sorted(left, key=lambda i: (compared(np.array(costs[i])[:, 0], beside is None), i))[:stay]
     found = []
     for dials, some in zip(tries, costs, strict=True):
-        total, energy, slower = np.mean(some, axis=0).tolist()
+        _, energy, slower = np.mean(some, axis=0).tolist()
         each = np.array(some)[:, 0]
+        total = compared(each, beside is None)
         error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else math.inf
         found.append(Tried(dials, total, math.exp(energy), slower, len(some), error, float(each.max())))
     return sorted(found, key=lambda one: (-one.streams, one.cost))
+
+
+def compared(each: NDArray[np.float64], with_risk: bool) -> float:
+    """One number of what a setting costs on each stream."""
+    return float(each.mean() + (RISK * each.std() if with_risk else 0.0))
 
 
 def _judge(trial: Repeated, base: Policy, beside: Dials | None) -> Callable[[Result], tuple[float, float, float]]:
@@ -220,7 +253,7 @@ def _slack(workflow: Workload, cluster: Cluster) -> float:
     return left_s / path_s if path_s > 0 else math.inf
 
 
-def _small(workflow: Workload) -> Workload:
+def small(workflow: Workload) -> Workload:
     """With the shapes and functions that it has, not those of the whole workload."""
     used, shape = np.unique(workflow.shape, return_inverse=True)
     shapes = [workflow.shapes[i] for i in used.tolist()]
@@ -233,7 +266,7 @@ def _small(workflow: Workload) -> Workload:
     )
 
 
-def _filled(workflow: Workload, usual_s: float) -> Workload:
+def filled(workflow: Workload, usual_s: float) -> Workload:
     """Estimates for all, and those as runtimes."""
     seconds = np.where(np.isfinite(workflow.estimate_s), workflow.estimate_s, usual_s)
     return replace(workflow, runtime_s=seconds, estimate_s=seconds)
@@ -247,27 +280,32 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     told = np.isfinite(seconds)
     if len(seconds) < LEAST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
-    known = [_filled(workflow, float(np.median(seconds[told]))) for workflow in known]
+    known = [filled(workflow, float(np.median(seconds[told]))) for workflow in known]
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
     load, sure = policy.params["load"], policy.params["sure"]
-    usual = {**reference(load, name), **given}
-    tries, trial = [{**dials, **given} for dials in settings(name)], replace(fitted, name="trial")
+    usual, trial = {**reference(load, name), **given}, replace(fitted, name="trial")
+    tries = [{**dials, **given} for dials in settings(name)]
     if sure > 0.0:
         best = rehearse(known, cluster, load, trial, tries, usual)[0] if seen >= ENOUGH else None
         return fitted.with_params(**(best.dials if best is not None and best.is_sure(sure) else usual))
-    return fitted.with_params(**rehearse(known, cluster, load, trial, [*tries, usual])[0].dials)
+    tries += [usual, *({**dials, **given} for dials in leaning(usual, name))]
+    return fitted.with_params(**rehearse(known, cluster, load, trial, distinct(tries, trial.params))[0].dials)
 
 
 def policy_of(name: str) -> Policy:
-    """The policy with the settings of a fold."""
-    return replace(REHEARSED, tailor=partial(tailored, name=name))
+    """The policy with the settings and the weights of a fold; ``all``: with the weights in use."""
+    if name == "all":
+        return REHEARSED
+    theta = weights.load(weights.shipped(name))[0]
+    return replace(REHEARSED, tailor=partial(tailored, name=name), prepare=partial(learned.prepare, theta=theta))
 
 
 REHEARSED = replace(
-    wattflow.WATTFLOW,
+    learned.LEARNED,
     name="rehearsed",
-    summary="the flagship, its dials chosen by simulating what arrived first",
-    params={**wattflow.DIAL.defaults, "load": LOAD, "sure": 0.0},
+    summary="flagship or network, chosen with its dials by simulating what arrived",
+    params={**learned.DIAL.defaults, "lean": 0.0, "load": LOAD, "sure": 0.0},
+    limits={**learned.LIMITS, "load": (0.0, 1.0), "sure": (0.0, math.inf)},
     tailor=tailored,
     tailor_next=next_at,
 )

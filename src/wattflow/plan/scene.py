@@ -77,7 +77,7 @@ def _rows(state: Any, count: int) -> list[Longs]:
 
 
 def _as_one(parts: Sequence[Workload], cluster: Cluster) -> Workload:
-    small = [rehearsal._small(part) for part in parts]
+    small = [rehearsal.small(part) for part in parts]
     joined = rehearsal.as_they_came(small, cluster)
     submit_s = np.array([float(part.workflow_submit_s[0]) for part in parts])
     seconds = np.concatenate([part.estimate_s for part in parts])

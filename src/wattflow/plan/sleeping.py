@@ -15,12 +15,12 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
 from wattflow.plan import offers
 from wattflow.plan.offers import Floats, Longs
-from wattflow.policy import effects, view
+from wattflow.policy import effects, pricing, view
 from wattflow.policy.base import Plan, Policy
 
-NOTES = view.notes("idle_w", "at_s", "node", "awake", "next", "wanted", "planned", "before")
-"""``idle_w`` is the flagship's, so it comes first; ``planned`` and ``before`` are what `following` notes of tasks.
-``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither."""
+NOTES = view.notes("idle_w", "kept", "at_s", "node", "awake", "next", "wanted", "planned", "before")
+"""``idle_w`` and ``kept`` are the flagship's, so they come first; ``planned`` and ``before`` are what `following` notes
+of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither."""
 
 
 def still_w(node: Node) -> float:
@@ -119,7 +119,7 @@ def lay_out(
 ) -> None:
     """Write orders (see `orders`) and what each node should be until the first of them into a policy's memory."""
     view.lay_out(
-        state, NOTES, idle_w=[idle_w], at_s=[r[0] for r in rows] or [math.inf],
+        state, NOTES, idle_w=[idle_w], kept=np.zeros(pricing.SIZE), at_s=[r[0] for r in rows] or [math.inf],
         node=[float(r[1]) for r in rows] or [0.0], awake=[float(r[2]) for r in rows] or [1.0],
         next=[0.0, float(len(rows))], wanted=wanted, planned=[float(len(planned)), *planned],
         before=before,

@@ -8,6 +8,7 @@ def greenest(state, task, variant, out):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
-from wattflow.model.errors import unknown_name
+from wattflow.model.errors import InvalidInput, Problem, unknown_name
 from wattflow.model.workload import Workload
 
 Score = Callable[[Any, int, int, NDArray[np.float64]], None]
@@ -91,6 +92,25 @@ class Plan:
     holds: NDArray[np.void] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a score looks at and how far each of it moved a cost, for `Engine.explain`.
+
+    Attributes:
+        size: Facts of a candidate.
+        write: Called as a score is, with an ``out`` of ``size`` numbers for each candidate, one candidate after
+            another; nan for one that they say nothing of.
+        names: What ``moved`` tells of.
+        moved: The State, the facts as rows (of all variants) and the variant of each row, to how far each of ``names``
+            moved the logarithm of each row's cost.
+    """
+
+    size: int
+    write: Score
+    names: Sequence[str]
+    moved: Callable[[Any, NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+
+
 Planner = Callable[[Workload, Cluster, Committed], Plan]
 TailorNext = Callable[["Policy", int], int]
 
@@ -112,6 +132,8 @@ class Policy:
             `view.latest_start_s`, `view.typical_s`, `view.path_s`).
         settings: What is offered and how the queue works.
         params: Tunable numbers with their defaults, in order: ``state.params[i]``.
+        limits: Least and most of numbers that have them, both allowed.
+        one_of: Numbers of which one at least must be above 0.
         sleep_after_s: Sleep by time-out that this policy carries; None leaves the cluster's own.
         compiled: False runs the functions as plain Python inside the compiled kernel.
         prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
@@ -121,7 +143,10 @@ class Policy:
             cannot ask uses the policy as it stands.
         tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
             absent: never.
+        ready: Raises InvalidInput where something that the policy needs is not there, such as a file of weights; a live
+            engine asks when it takes the policy up.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
+        facts: What the score looks at and how far each of it moved a cost, for `Engine.explain`.
     """
 
     name: str
@@ -141,7 +166,11 @@ class Policy:
     knows_future: bool = False
     tailor: Tailor | None = None
     tailor_next: TailorNext | None = None
+    ready: Callable[[], None] | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
+    facts: Facts | None = None
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    one_of: Sequence[str] = ()
 
     @property
     def fields(self) -> Mapping[str, float]:
@@ -149,15 +178,29 @@ class Policy:
         return self.params
 
     def with_params(self, **values: float) -> Policy:
-        """The same policy with other numbers; an unknown name is an error."""
+        """The same policy with other numbers; an unknown name, or a number out of its limits, is an error."""
         for name in values:
             if name not in self.params:
                 raise unknown_name(f"parameter of {self.name}", name, self.params)
-        return replace(self, params={**self.params, **values})
+        params = {**self.params, **values}
+        problems = [
+            Problem("", f"{name} = {value:g} is out of range; {_range(*self.limits[name])}")
+            for name, value in values.items()
+            if name in self.limits and not self.limits[name][0] <= value <= self.limits[name][1]
+        ]
+        if not problems and self.one_of and not any(params[name] > 0 for name in self.one_of):
+            problems.append(Problem("", f"one of {', '.join(self.one_of)} must be above 0: they say what counts"))
+        if problems:
+            raise InvalidInput(f"policy {self.name}", problems)
+        return replace(self, params=params)
 
     def with_settings(self, **values: Any) -> Policy:
         """The same policy with other settings, for example ``queue="easy-backfill"``."""
         return replace(self, settings=replace(self.settings, **values))
+
+
+def _range(least: float, most: float) -> str:
+    return f"it is at least {least:g}" if math.isinf(most) else f"it is {least:g} to {most:g}"
 
 
 def policy(

@@ -115,6 +115,14 @@ def terms(policy: Policy, state: State) -> dict[str, Any]:
     return {name: make(signature, function) for name, function in policy.terms.items()}
 
 
+def facts(policy: Policy, state: State) -> Any:
+    """What writes the facts that a policy's score looks at; None where it names none."""
+    if policy.facts is None or not jit.COMPILED:
+        return policy.facts and policy.facts.write
+    signature = dict(functions_type(state.kind).signatures)["score"]
+    return (_compile if policy.compiled else _through_python)(signature, policy.facts.write)
+
+
 def bind(policy: Policy, state: State) -> Functions:
     """Priority, score and act for a kernel; flags in the State's rules say which are real."""
     ordered = policy.rank is not None or policy.plan is not None

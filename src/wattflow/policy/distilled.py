@@ -91,6 +91,7 @@ def with_rule(theta: Any) -> Policy:
         summary="the flagship, corrected by a short formula distilled from the learned policy",
         score=score,
         prepare=functools.partial(learned.prepare, theta=theta),
+        ready=None,
     )
 
 

@@ -28,16 +28,20 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
-from wattflow.policy import attending, effects, patient, placing, view, wattflow, weights
-from wattflow.policy.base import Policy
+from wattflow.policy import attending, effects, moving, patient, placing, pricing, view, wattflow, weights
+from wattflow.policy.base import Facts, Policy
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
-NOTES = view.notes("idle_w", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
-"""``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N` for each class; ``watched``: what
-`placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep head, 0 where idle nodes are left to
-the engine; ``attends``: 1 where the weights have attention, ``slots``: what it keeps of each candidate."""
+COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
+"""What may count; one of them must."""
+LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
+NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
+"""The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
+for each class; ``watched``: what `placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep
+head, 0 where idle nodes are left to the engine; ``attends``: 1 where the weights have attention, ``slots``: what it
+keeps of each candidate."""
 
 CLASS_N = 9
 """Features of a class for the sleep head; the last is the time-out of the flagship."""
@@ -153,6 +157,7 @@ def correct(state, task, variant, longest, out):
     placing.around(state, task, variant, first, facts)
     if least < view.UNKNOWN_COST:
         classes = view.place_of(state, NOTES.classes)
+        parts = view.place_of(state, NOTES.kept)
         due = wattflow.due_s(state, task)
         sums = first + placing.N
         start_sums(state, first, theta + weights.PLACE, sums)
@@ -162,7 +167,8 @@ def correct(state, task, variant, longest, out):
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
-                placing.candidate(state, task, variant, c, first, facts, due, out[c], least, merit, longest)
+                at = pricing.found(state, task, variant, c, parts)
+                placing.candidate(state, task, variant, c, at, first, facts, due, out[c], least, merit, longest)
                 f = network(state, first, theta + weights.PLACE, sums)
                 if attends and kept < attending.ROWS:
                     attending.keep(state, first, theta + weights.ATTEND, slots + kept * attending.SLOT, f)
@@ -317,19 +323,26 @@ def use(state: Any, theta: Any) -> None:
     state.classes.sleep_after_s[ours] = after_s[ours]
 
 
+def watched_before(state: Any) -> Any:
+    """What was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
+    first = int(state.memory[NOTES.watched]) if state.memory[0] == len(NOTES) else 0
+    return state.memory[first : first + placing.TIMER].copy() if first else np.zeros(placing.TIMER)
+
+
 def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
     """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
-    given = state.classes.sleep_after_s.copy()
+    given, seen = state.classes.sleep_after_s.copy(), watched_before(state)
     wattflow.prepare(state, cluster)
     view.lay_out(
         state,
         NOTES,
         idle_w=[(state.classes.idle_w * state.classes.count).sum()],
+        kept=np.zeros(pricing.SIZE),
         theta=np.zeros(weights.LARGE_SIZE),
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
-        watched=[0.0] * (placing.WATCHED_N - 1) + [np.inf],
+        watched=[*seen, np.inf],
         longest=[0.0],
         attends=[0.0],
         slots=np.zeros(attending.ROWS * attending.SLOT),
@@ -343,8 +356,57 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
 
 def kept_awake(state, task, variant, out):
     """Its share of what it costs to have the node on, by the time-outs of the sleep head."""
-    wattflow.kept_awake(state, task, variant, out)
+    wattflow.fill_awake(state, task, variant, out)
     usual_time_outs(state, variant, view.recall(state, NOTES.longest, 0), out)
+
+
+def correction(state, task, variant, out):
+    """What was learned makes of the flagship's price."""
+    longest = view.recall(state, NOTES.longest, 0)
+    wattflow.fill_prices(state, task, variant, out)
+    usual_time_outs(state, variant, longest, out)
+    before = out.copy()
+    if view.param(state, DIAL.wait) < math.inf:
+        correct(state, task, variant, longest, out)
+    for c in range(out.size):
+        out[c] = out[c] - before[c] if before[c] < view.UNKNOWN_COST else 0.0
+
+
+def write_facts(state, task, variant, out):
+    """The features of each candidate, as `correct` makes them; nan for one without a price."""
+    count = out.size // placing.N
+    prices = out[:count]
+    longest = view.recall(state, NOTES.longest, 0)
+    wattflow.fill_prices(state, task, variant, prices)
+    usual_time_outs(state, variant, longest, prices)
+    least = math.inf
+    for c in range(count):
+        least = min(least, prices[c])
+    first = view.place_of(state, NOTES.scratch)
+    facts = view.place_of(state, NOTES.facts)
+    classes = view.place_of(state, NOTES.classes)
+    parts = view.place_of(state, NOTES.kept)
+    due = wattflow.due_s(state, task)
+    placing.around(state, task, variant, first, facts)
+    for c in range(count - 1, -1, -1):  # from the last on: the prices of those before it are still there
+        price = out[c]
+        if price < view.UNKNOWN_COST:
+            merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
+            at = pricing.found(state, task, variant, c, parts)
+            placing.candidate(state, task, variant, c, at, first, facts, due, price, least, merit, longest)
+        for i in range(placing.N):
+            out[c * placing.N + i] = state.memory[first + i] if price < view.UNKNOWN_COST else math.nan
+
+
+def moved(state: Any, rows: Any, offers: Any) -> Any:
+    """How far each feature moved the logarithm of each candidate's price; nothing where the network is not asked."""
+    lean = float(state.params[DIAL.lean])
+    if lean == 0.0 or state.params[DIAL.wait] == np.inf:
+        return np.zeros((len(rows), len(moving.NAMES)))
+    place = int(state.memory[NOTES.theta])
+    large = state.memory[int(state.memory[NOTES.attends])] > 0.0
+    theta = np.asarray(state.memory[place : place + (weights.LARGE_SIZE if large else weights.SIZE)])
+    return lean * moving.moved(theta, rows, offers, MOST)
 
 
 LEARNED = Policy(
@@ -356,13 +418,16 @@ LEARNED = Policy(
     rank=wattflow.rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
+    one_of=COUNTS,
     prepare=prepare,
     slack=True,
-    # What the network adds to the flagship's terms is what they leave of the cost.
-    terms={**wattflow.WATTFLOW.terms, "kept awake": kept_awake},
+    ready=weights.check,
+    terms={**wattflow.WATTFLOW.terms, "kept awake": kept_awake, "correction": correction},
+    facts=Facts(placing.N, write_facts, moving.NAMES, moved),
 )
 
 
 def with_weights(theta: Any) -> Policy:
     """The policy with these weights, whatever file is in use."""
-    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta))
+    return replace(LEARNED, prepare=functools.partial(prepare, theta=theta), ready=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.policy import view, wattflow
+from wattflow.policy import pricing, view, wattflow
 from wattflow.policy.jit import jit
 
 AROUND = (
@@ -116,23 +116,25 @@ def overrated_j(state, c, longest):
 
 
 @jit
-def candidate(state, task, variant, c, first, facts, due, price, least, merit, longest):
-    """The features of one candidate, behind those of `around`."""
+def candidate(state, task, variant, c, parts, first, facts, due, price, least, merit, longest):
+    """The features of one candidate, behind those of `around`; ``parts``: where its numbers are (`pricing`)."""
     memory = state.memory
     at = first + AROUND_N
     node = view.node_of(state, c)
     path_s = max(1e-3, view.path_s(state, task))
-    run_s = view.runtime_s(state, task, variant, c)
-    run_w = view.added_w(state, task, variant, c)
-    finish_s, worth = view.finish_and_worth(state, task, variant, c, run_w, run_s)
+    run_s = memory[parts + pricing.RUN]
+    finish_s = memory[parts + pricing.FINISH]
+    until_s = memory[parts + pricing.UNTIL]
+    if until_s == -math.inf:
+        until_s = view.busy_until_s(state, node)
     wanted = view.variant_cores(state, variant)
     busy = view.busy_cores(state, node)
     threads = max(1.0, view.node_threads(state, node))
-    left_s = view.busy_until_s(state, node) - view.now_s(state)
+    left_s = until_s - view.now_s(state)
     whole = max(1e-9, price)
     memory[at] = ratio(whole, max(1e-9, least))
-    memory[at + 1] = min(1.0, worth / whole)
-    awake_j = view.awake_j(state, c, finish_s) - overrated_j(state, c, longest)
+    memory[at + 1] = min(1.0, memory[parts + pricing.WORTH] / whole)
+    awake_j = memory[parts + pricing.AWAKE] - overrated_j(state, c, longest)
     memory[at + 2] = held(awake_j / whole, 3.0)
     memory[at + 3] = held((view.now_s(state) + finish_s - due) / path_s, 2.0)
     memory[at + 4] = ratio(finish_s, max(1e-3, view.typical_s(state, task)))
@@ -143,7 +145,7 @@ def candidate(state, task, variant, c, first, facts, due, price, least, merit, l
     memory[at + 9] = 1.0 if view.tasks_on(state, node) > 0 else 0.0
     memory[at + 10] = held(merit, 3.0)
     memory[at + 11] = ratio(view.node_idle_w(state, node), memory[facts + 1])
-    memory[at + 12] = min(2.0, view.crowding_s(state, task, variant, c) / max(1e-3, run_s))
+    memory[at + 12] = min(2.0, view.lost_s(state, variant, c, run_s) / max(1e-3, run_s))
     memory[at + 13] = held((finish_s - left_s) / max(1e-3, finish_s), 2.0)
     memory[at + 14] = 1.0 - view.frequency_power(state, node, view.variant_frequency(state, variant))
     room = view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant))

@@ -1,8 +1,8 @@
 """A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600``, ``my.py:frugal``.
 
 A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
-of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file. The
-text itself is the policy's name in every table.
+of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file, or of
+one that is shipped (``weights=attention``). The text itself is the policy's name in every table.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ def base_of(text: str) -> tuple[str, list[str]]:
 
 def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     """The policy with the numbers and settings that were typed, under the typed name."""
+    numbers: dict[str, float] = {}
     for item in settings:
         key, equals, value = item.partition("=")
         if not equals:
             raise InvalidInput(text, f"{item!r} is no setting; write key=value with one of {_keys(policy)}")
         if key in policy.params:
-            policy = policy.with_params(**{key: _number(text, item, value)})
+            numbers[key] = _number(text, item, value)
         elif key == "sleep":
             policy = replace(policy, sleep_after_s=_number(text, item, value, least=0.0))
         elif key == "queue":
@@ -61,10 +62,10 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
                 raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
             policy = replace(policy, settings=replace(policy.settings, queue=value))
         elif key == "weights" and policy.name == "learned":
-            policy = replace(policy, prepare=_weighted(value))
+            policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
-    return replace(policy, name=text)
+    return replace(policy.with_params(**numbers), name=text)
 
 
 def _keys(policy: Policy) -> str:
@@ -75,7 +76,7 @@ def _keys(policy: Policy) -> str:
 def _weighted(file: str) -> Prepare | None:
     from wattflow.policy import learned, weights
 
-    return learned.with_weights(weights.load(Path(file))[0]).prepare
+    return learned.with_weights(weights.load(weights.named(file))[0]).prepare
 
 
 def _number(text: str, item: str, value: str, least: float = -math.inf) -> float:

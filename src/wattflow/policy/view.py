@@ -130,22 +130,29 @@ from wattflow.policy.node_view import (
 )
 from wattflow.policy.node_view import variant_device as variant_needs_device
 from wattflow.policy.sizes_view import candidate_room, first_variants, shape_count
+from wattflow.policy.variant_view import (
+    variant_cores,
+    variant_frequency,
+    variant_guarantee,
+    variant_guaranteed,
+    variants_of,
+)
 
 __all__ = [
     "ANY_FUNCTION", "GUESS_S", "UNKNOWN_COST", "WHOLE_U", "added_j", "added_w", "all_ask", "asks_cores", "asks_memory",
-    "asleep", "attempt_variant", "awake_j", "bounded", "busy_cores", "busy_until_s", "bytes_to", "can_sleep",
-    "candidate_room", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
+    "asleep", "attempt_variant", "awake_and_until", "awake_j", "bounded", "busy_cores", "busy_until_s", "bytes_to",
+    "can_sleep", "candidate_room", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
     "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
     "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns",
     "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "factor", "factor_on", "finish_and_worth",
     "finish_in_s", "first_attempt", "first_variants", "free_cores", "free_u", "frequencies_of", "frequency_power",
     "function_arrived", "function_of", "function_running", "function_waiting", "functions_n", "has_estimate",
     "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_gpu", "is_on",
-    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "mean_w", "memory_share",
-    "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory", "node_now_w", "node_of",
-    "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s", "param", "parts_of",
-    "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores", "requested",
-    "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
+    "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "lost_s", "mean_w",
+    "memory_share", "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory",
+    "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s",
+    "param", "parts_of", "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores",
+    "requested", "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
     "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on", "throughput", "transfer_j", "transfer_s",
     "typical_s", "unasked", "variant_cores", "variant_devices", "variant_frequency", "variant_guarantee",
     "variant_guaranteed", "variant_need_u", "variant_needs_device", "variant_share_u", "variants_of", "wait_s",
@@ -340,38 +347,6 @@ def path_s(state, task):
     return state.extra[task].path
 
 
-# --- variants --------------------------------------------------------------------------------------------------------
-@jit
-def variant_cores(state, variant):
-    """Cores that the variant uses."""
-    return state.variants[variant].cores_u / MICRO
-
-
-@jit
-def variant_guaranteed(state, variant):
-    """Cores that the variant is guaranteed."""
-    return state.variants[variant].need_u / MICRO
-
-
-@jit
-def variant_guarantee(state, variant):
-    """Share of its request that the variant is guaranteed."""
-    return state.variants[variant].guarantee
-
-
-@jit
-def variant_frequency(state, variant):
-    """Frequency level of the variant; 0 is nominal."""
-    return state.variants[variant].frequency
-
-
-@jit
-def variants_of(state, task):
-    """(first, behind the last) of the task's variants."""
-    form = state.shapes[state.tasks[task].form]
-    return form.variant_first, form.variant_first + form.variant_n
-
-
 # --- sums that several policies share --------------------------------------------------------------------------------
 @jit
 def factor(state, task, variant, candidate):
@@ -434,6 +409,12 @@ def crowded_finish_s(state, task, variant, candidate):
 @jit
 def crowding_s(state, task, variant, candidate):
     """Seconds that those on the node together lose while the task runs there beside them."""
+    return lost_s(state, variant, candidate, runtime_s(state, task, variant, candidate))
+
+
+@jit
+def lost_s(state, variant, candidate, run_s):
+    """`crowding_s` by the run seconds, alone there."""
     wanted = variant_cores(state, variant)
     node = node_of(state, candidate)
     before = busy_cores(state, node)
@@ -442,7 +423,7 @@ def crowding_s(state, task, variant, candidate):
     if before + wanted <= node_cores(state, node):
         return 0.0  # a core for each
     slower = (before + wanted) / throughput(state, node, before + wanted) - before / throughput(state, node, before)
-    return runtime_s(state, task, variant, candidate) * before * slower
+    return run_s * before * slower
 
 
 @jit
@@ -479,14 +460,21 @@ def finish_and_worth(state, task, variant, candidate, run_w, run_s):
 @jit
 def awake_j(state, candidate, finish_s):
     """Joules of waking the candidate's node, and of its idling longer than without a task of so many seconds."""
+    return awake_and_until(state, candidate, finish_s)[0]
+
+
+@jit
+def awake_and_until(state, candidate, finish_s):
+    """(`awake_j`, `busy_until_s` of the node); −inf for the second where the first does not depend on it."""
     node = node_of(state, candidate)
     joules = wake_j(state, candidate)
     after_s = sleep_after_s(state, node)
     if after_s == math.inf:
-        return joules
+        return joules, -math.inf
     saved_w = node_idle_w(state, node) - node_sleep_w(state, node)
-    joules += saved_w * max(0.0, state.clock[0].now + finish_s - busy_until_s(state, node))
+    until_s = busy_until_s(state, node)
+    joules += saved_w * max(0.0, state.clock[0].now + finish_s - until_s)
     if joules > 0.0 and wait_s(state, candidate) > 0.0:
         # It will idle again before it sleeps again.
         joules += saved_w * after_s + enter_j(state, node)
-    return max(0.0, joules)
+    return max(0.0, joules), until_s

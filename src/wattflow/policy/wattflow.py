@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import levels, patient, view
+from wattflow.policy import levels, patient, pricing, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
@@ -50,7 +50,10 @@ DIAL = view.dials(
     wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
 )
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
-NOTES = view.notes("idle_w")
+LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
+"""Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
+NOTES = view.notes("idle_w", "kept")
+"""The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
 
 
 @jit
@@ -72,18 +75,28 @@ def companions(state, variant, node):
 
 @jit
 def price_j(state, task, variant, candidate, due):
-    """The whole cost of a candidate, but for what it takes from those that run there."""
-    run_w = view.added_w(state, task, variant, candidate)
-    if run_w >= view.UNKNOWN_COST:
-        return view.UNKNOWN_COST
-    run_s = view.runtime_s(state, task, variant, candidate)
-    finish_s, joules = view.finish_and_worth(state, task, variant, candidate, run_w, run_s)
-    joules += view.awake_j(state, candidate, finish_s) / companions(state, variant, view.node_of(state, candidate))
-    joules += view.param(state, DIAL.second) * finish_s
-    late_s = view.now_s(state) + finish_s - due
-    if late_s > 0.0:
-        joules += view.param(state, DIAL.late) * late_s
-    return view.bounded(joules)
+    """The whole cost of a candidate, but for what it takes from those that run there. What it is made of is kept."""
+    memory = state.memory
+    at = pricing.slot(view.place_of(state, NOTES.kept), candidate)
+    run_w = pricing.look(state, task, variant, candidate, at)
+    price = view.UNKNOWN_COST
+    if run_w < view.UNKNOWN_COST:
+        finish_s = memory[at + pricing.FINISH]
+        joules = memory[at + pricing.WORTH]
+        joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
+        joules += view.param(state, DIAL.second) * finish_s
+        late_s = view.now_s(state) + finish_s - due
+        if late_s > 0.0:
+            joules += view.param(state, DIAL.late) * late_s
+        price = view.bounded(joules)
+    memory[at + pricing.PRICE] = price
+    return price
+
+
+@jit
+def known(state, task, variant, candidate, which):
+    """One of the numbers of a candidate that is priced (`pricing`)."""
+    return state.memory[pricing.found(state, task, variant, candidate, view.place_of(state, NOTES.kept)) + which]
 
 
 @jit
@@ -93,13 +106,35 @@ def slower_s(state, task, finish_s, due):
 
 
 @jit
-def sooner_s(state, task):
-    """Seconds until the task would end if it took the place of the best attempt under way; inf without one.
+def sooner_on_s(state, task, variant, node, best):
+    """Seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
 
     Half of those that wait are taken to come first, spread over the nodes of the class: in a long queue nobody holds
     out for the fast nodes while slow ones idle.
     """
+    if not view.is_on(state, node):
+        return best
+    room_s, device = view.next_room(state, variant, node)
+    room_s *= 1.0 + 0.5 * view.waiting(state) / view.class_count(state, view.class_of(state, node))
+    if room_s >= best:
+        return best
+    run_s = view.estimate_s(state, task) * view.factor_on(state, task, variant, node, device)
+    busy = view.busy_cores(state, node)
+    if device < 0 and busy > 0.0:
+        run_s *= busy / view.throughput(state, node, busy)
+    return min(best, room_s + run_s)
+
+
+@jit
+def sooner(state, task, enough_s):
+    """(`sooner_s`, variant and node of that place).
+
+    One for which the task would leave a place of ``enough_s`` seconds (`holds_out`) will do for the best: nobody looks
+    further then.
+    """
     best = math.inf
+    best_variant = -1
+    best_node = -1
     first, last = view.variants_of(state, task)
     for variant in range(first, last):
         if view.variant_frequency(state, variant) > 0:
@@ -107,19 +142,28 @@ def sooner_s(state, task):
         for cls in range(view.classes_n(state)):
             if not view.class_takes(state, variant, cls):
                 continue
-            ahead = 1.0 + 0.5 * view.waiting(state) / view.class_count(state, cls)
             for i in range(view.class_count(state, cls)):
-                node = view.class_node(state, cls, i)
-                if view.is_on(state, node):
-                    room_s, device = view.next_room(state, variant, node)
-                    room_s *= ahead
-                    if room_s < best:
-                        run_s = view.estimate_s(state, task) * view.factor_on(state, task, variant, node, device)
-                        busy = view.busy_cores(state, node)
-                        if device < 0 and busy > 0.0:
-                            run_s *= busy / view.throughput(state, node, busy)
-                        best = min(best, room_s + run_s)
-    return best
+                node = np.int64(view.class_node(state, cls, i))
+                there = sooner_on_s(state, task, variant, node, best)
+                if there < best:
+                    best = there
+                    best_variant = variant
+                    best_node = node
+                    if holds_out(state, enough_s, best):
+                        return best, best_variant, best_node
+    return best, best_variant, best_node
+
+
+@jit
+def sooner_s(state, task):
+    """Seconds until the task would end if it took the place of the best attempt under way; inf without one."""
+    return sooner(state, task, 0.0)[0]
+
+
+@jit
+def holds_out(state, finish_s, soon_s):
+    """Whether a task that would be late leaves a place where it takes so long, for one that is about to come."""
+    return finish_s > soon_s * (1.0 + view.param(state, DIAL.spare))
 
 
 @jit
@@ -135,25 +179,25 @@ def pass_over(state, task, variant, out):
     longest = 0.0
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
-            finish_s = view.crowded_finish_s(state, task, variant, c)
+            finish_s = known(state, task, variant, c, pricing.FINISH)
             if slower_s(state, task, finish_s, due) > 0.0:
                 longest = max(longest, finish_s)
     if longest == 0.0:
         return
-    most_s = sooner_s(state, task) * (1.0 + view.param(state, DIAL.spare))
-    if longest <= most_s:
+    soon_s = sooner_s(state, task)
+    if not holds_out(state, longest, soon_s):
         return
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
-            finish_s = view.crowded_finish_s(state, task, variant, c)
-            if finish_s > most_s and slower_s(state, task, finish_s, due) > 0.0:
+            finish_s = known(state, task, variant, c, pricing.FINISH)
+            if holds_out(state, finish_s, soon_s) and slower_s(state, task, finish_s, due) > 0.0:
                 out[c] = math.inf
 
 
 @jit
-def taken_j(state, task, variant, candidate):
-    """The price of the seconds that the task takes from those that run on the candidate's node."""
-    lost_s = view.crowding_s(state, task, variant, candidate)
+def taken_j(state, variant, candidate, run_s):
+    """The price of the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
+    lost_s = view.lost_s(state, variant, candidate, run_s)
     return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
 
 
@@ -211,7 +255,7 @@ def settle(state, task, variant, haste, out):
         let_sleep(state, out)
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
-            out[c] += taken_j(state, task, variant, c)
+            out[c] += taken_j(state, variant, c, known(state, task, variant, c, pricing.RUN))
     if view.param(state, DIAL.spare) < math.inf:
         pass_over(state, task, variant, out)
 
@@ -258,7 +302,7 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
 def prepare(state: Any, cluster: Cluster) -> None:
     """The cluster's idle watts, and when nodes go to sleep (unless the cluster file or the run says when)."""
     classes = state.classes
-    view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()])
+    view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()], kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
     lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
     if state.params[DIAL.wait] == np.inf:
@@ -279,11 +323,17 @@ def added(state, task, variant, out):
         out[c] = view.worth_j(state, task, variant, c)
 
 
-def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on."""
+@jit
+def fill_awake(state, task, variant, out):
+    """Shares of what it costs to have the nodes on."""
     for c in range(out.size):
         finish_s = view.crowded_finish_s(state, task, variant, c)
         out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
+
+
+def kept_awake(state, task, variant, out):
+    """Its share of what it costs to have the node on."""
+    fill_awake(state, task, variant, out)
 
 
 def seconds(state, task, variant, out):
@@ -303,7 +353,7 @@ def late(state, task, variant, out):
 def taken(state, task, variant, out):
     """The price of the seconds that it takes from others on the node."""
     for c in range(out.size):
-        out[c] = taken_j(state, task, variant, c)
+        out[c] = taken_j(state, variant, c, view.runtime_s(state, task, variant, c))
 
 
 WATTFLOW = Policy(
@@ -314,6 +364,7 @@ WATTFLOW = Policy(
     rank=rank,
     settings=PolicySettings(guarantees=(0.8,), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
+    limits=LIMITS,
     prepare=prepare,
     slack=True,
     terms={"added": added, "kept awake": kept_awake, "seconds": seconds, "late": late, "taken": taken},

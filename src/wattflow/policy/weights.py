@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import zipfile
+import zlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -44,8 +46,16 @@ ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
 def shipped(name: str = "weights") -> Path:
-    """A file in the package: ``weights``, which every application helped to train, or those of a fold, ``fold-0`` …"""
+    """A file in the package: ``weights``, which every application helped to train, those of a fold, ``fold-0`` …, or
+    those with set attention, ``attention`` and ``attention-fold-0`` …"""
     return Path(str(files("wattflow") / "data" / "learned" / f"{name}.npz"))
+
+
+def named(text: str) -> Path:
+    """A file, or one of the package by its bare name: ``attention``, ``fold-0`` …"""
+    path = Path(text)
+    known = path.name == text and not path.suffix and not path.exists() and shipped(text).is_file()
+    return shipped(text) if known else path
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
@@ -65,24 +75,64 @@ def load(path: Path) -> tuple[Floats, dict[str, Any]]:
     """Weights and their card.
 
     Raises:
-        InvalidInput: No such file, or weights of another network.
+        InvalidInput: No such file, one that is broken, or weights of another network.
     """
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            theta, layout, card = content["theta"], tuple(content["layout"].tolist()), str(content["card"])
-    except (OSError, ValueError, KeyError) as error:
-        raise InvalidInput(str(path), f"holds no weights of the learned policy: {error}") from error
+    parts = _parts(path)
+    layout, theta = parts["layout"], parts["theta"]
+    sizes = tuple(layout.tolist()) if layout.dtype.kind in "iu" and layout.ndim == 1 else ()
     known = {LAYOUT: SIZE, LARGE_LAYOUT: LARGE_SIZE}
-    if theta.shape != (known.get(layout),) or not np.isfinite(theta).all():
-        raise InvalidInput(
-            str(path), f"has weights of the layout {layout}; this version reads {LAYOUT} and {LARGE_LAYOUT}"
-        )
-    return np.ascontiguousarray(theta, np.float64), json.loads(card)
+    if sizes not in known:
+        told = f"the layout {sizes}" if sizes else "a layout that is no list of whole numbers"
+        raise _unusable(path, f"has weights of {told}; this version reads {LAYOUT} and {LARGE_LAYOUT}")
+    if theta.dtype.kind != "f" or theta.shape != (known[sizes],):
+        raise _unusable(path, f"theta is {theta.dtype} of shape {theta.shape}, not {known[sizes]} numbers")
+    bad = int((~np.isfinite(theta)).sum())
+    if bad:
+        raise _unusable(path, f"{bad} of its {len(theta)} weights are no finite numbers")
+    return np.ascontiguousarray(theta, np.float64), _card(path, parts["card"])
+
+
+def _parts(path: Path) -> dict[str, Any]:
+    """The three arrays of a file. What numpy says of a broken one, and to load it with pickle, helps nobody here."""
+    try:
+        with path.open("rb") as stream:
+            content = np.load(stream, allow_pickle=False)
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                raise _unusable(path, "is a single array (.npy), not an .npz with theta, layout and card")
+            absent = [name for name in ("theta", "layout", "card") if name not in content.files]
+            if absent:
+                raise _unusable(path, f"lacks {', '.join(absent)}; an .npz of weights has theta, layout and card")
+            return {name: content[name] for name in ("theta", "layout", "card")}
+    except OSError as error:
+        raise _unusable(path, error.strerror or "cannot be read") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unusable(path, "is no .npz of plain arrays, or only a part of one") from error
+
+
+def _card(path: Path, text: Any) -> dict[str, Any]:
+    try:
+        card = json.loads(str(text))
+    except ValueError:
+        card = None
+    if not isinstance(card, dict):
+        raise _unusable(path, "its card is no JSON object")
+    return card
+
+
+def _unusable(path: Path, what: str) -> InvalidInput:
+    return InvalidInput(
+        str(path), f"holds no weights of the learned policy: {what}; `wattflow learn` and `make train` write such files"
+    )
 
 
 @functools.cache
 def _loaded(path: str) -> Floats:
     return load(Path(path))[0]
+
+
+def check() -> None:
+    """Raise InvalidInput where the file in use is broken: a server asks when it starts, not at its first task."""
+    current()
 
 
 def current() -> Floats:

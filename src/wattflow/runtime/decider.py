@@ -116,13 +116,14 @@ class Decider:
         self._note("use", policy)
 
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a twin may choose another policy for what comes next."""
+        """Fold and decide; a twin may choose another policy for what comes next, which is at once."""
         self._note("step", now_s)
         step = self.engine.step(now_s)
         chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
         if chosen is not None:
             self.engine.use(chosen)
             self._note("twin", chosen.name)
+            return replace(step, wake_at=now_s)
         return step
 
     def why(self, task: int) -> Why:

@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wattflow.model.errors import WattflowError
 from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Task
+
+
+class Broken(WattflowError):
+    """A turn of the service failed, and nothing more is decided until it is started again."""
+
+    @classmethod
+    def under(cls, policy: str, error: Exception) -> Broken:
+        """What went wrong, under which policy."""
+        said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+        return cls(f"the server cannot go on under {policy}: {said}")
 
 
 @dataclass(slots=True)
@@ -50,12 +61,19 @@ class WorkflowRecord:
     spent_j: float = 0.0
     outcomes: list[Outcome] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: str | None = None
 
     async def ends_after(self, after: int, wait_s: float) -> Outcomes:
-        """Ends beyond a sequence number; waits for one while the workflow has open tasks."""
+        """Ends beyond a sequence number; waits for one while the workflow has open tasks.
+
+        Raises:
+            Broken: There are none, and the service decides nothing any more.
+        """
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
             found = outcomes_after(self.outcomes, after)
+            if not found and self.fault is not None:
+                raise Broken(self.fault)
             left_s = deadline - asyncio.get_running_loop().time()
             if found or left_s <= 0:
                 return Outcomes(found, found[-1].sequence if found else after, self.open)

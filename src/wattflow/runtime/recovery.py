@@ -36,7 +36,12 @@ def restore(
     elif twin:
         from wattflow.live.twin import Twin
 
-        decider.twin = Twin.beside(policy)
+        beside = Twin.beside(policy)
+        for member in beside.members:
+            if member.ready is not None:
+                member.ready()
+        decider.twin = beside
+        decider.twin.warm()
     if after == 0:
         decider.began_with(policy)
     decider.room()

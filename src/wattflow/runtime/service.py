@@ -7,10 +7,11 @@ came in since the last; what it decided goes to the writer, and takes effect whe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, settle
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
@@ -51,6 +52,10 @@ class Service:
         writer: Where changes are written; its commits release what was decided.
         driver: Where work runs.
         folder: Where logs are kept.
+
+    Attributes:
+        fault: What ended the turns, if something did: what the store holds is right, what memory holds is not.
+        on_fault: Called then, once; whoever owns the service must end it, and a start mends it.
     """
 
     def __init__(self, decider: Decider, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
@@ -74,6 +79,8 @@ class Service:
         self._turn_planned = False
         self._alarm = Alarm(self._soon)
         self._closed = False
+        self.fault: str | None = None
+        self.on_fault: Callable[[], None] = lambda: None
 
     # ---- life
 
@@ -94,7 +101,8 @@ class Service:
         self.waking.close()
         self._alarm.cancel()
         await self.driver.stop()
-        self.ledger.commit()
+        if self.fault is None:  # else a start would take the same turn again and fail in it
+            self.ledger.commit()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self.writer.settled(lambda: call_in(loop, settle, [done]))
@@ -109,6 +117,7 @@ class Service:
 
     async def submit(self, submission: m.Submission, owner: str) -> m.Accepted:
         """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
+        self._check_fault()
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
@@ -164,10 +173,15 @@ class Service:
 
     async def stored(self) -> None:
         """Take a turn and wait until everything so far is on disk."""
+        self._check_fault()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(done)
         self._soon()
         await done
+
+    def _check_fault(self) -> None:
+        if self.fault is not None:
+            raise Broken(self.fault)
 
     # ---- reports of the driver (`drivers.base.Sink`)
 
@@ -326,20 +340,38 @@ class Service:
             return
         began = time.perf_counter(), time.thread_time()
         now_s = self.now()
-        self._under_way = UnderWay(self.decider.step(now_s), now_s)
+        with self._guarded():
+            self._under_way = UnderWay(self.decider.step(now_s), now_s)
         self._go_on(*began)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """A turn that fails is the last one: whoever waits, and whoever comes, is told why."""
+        try:
+            yield
+        except Exception as error:
+            log.critical("a turn failed; nothing of it is written", exc_info=error)
+            broken = Broken.under(self.decider.policy, error)
+            self.fault, self._closed, self._under_way = str(broken), True, None
+            waiters, self._waiters = self._waiters, []
+            settle(waiters, broken)
+            for workflow in self.workflows.values():
+                workflow.fault = self.fault
+                workflow.told()
+            self.on_fault()
 
     def _go_on(self, began: float, began_cpu: float, most: int = PIECE) -> None:
         """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
         turn = self._under_way
         if turn is None:
             return
-        turn.leases += [self._place(placement, turn.now_s) for placement in turn.next_placements(most)]
-        if turn.all_placed:
-            self._under_way, self._turn_planned = None, False
-            self._end_turn(turn)
-        else:
-            asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
+        with self._guarded():
+            turn.leases += [self._place(placement, turn.now_s) for placement in turn.next_placements(most)]
+            if turn.all_placed:
+                self._under_way, self._turn_planned = None, False
+                self._end_turn(turn)
+            else:
+                asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
         self.turn_s.add(time.perf_counter() - began)
         self.turn_cpu_s.add(time.thread_time() - began_cpu)
 

@@ -37,11 +37,15 @@ class UnderWay:
         return self.step.placements[done : done + most]
 
 
-def settle(waiters: Iterable[asyncio.Future[None]]) -> None:
-    """Let those go on who waited."""
+def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:
+    """Let those go on who waited, or tell them that it was in vain."""
     for waiter in waiters:
-        if not waiter.done():
+        if waiter.done():
+            continue
+        if error is None:
             waiter.set_result(None)
+        else:
+            waiter.set_exception(error)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:

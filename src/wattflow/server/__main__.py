@@ -53,10 +53,10 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
-    listener = socket.socket(fileno=options.fd) if options.fd is not None else listen(settings)
-    objects = open_objects(settings.objects or settings.home.objects)
-    driver = make_driver(options.driver, options.driver_option, settings, objects)
-    serve(settings, driver, listener, objects, writing)
+    with socket.socket(fileno=options.fd) if options.fd is not None else listen(settings) as listener:
+        objects = open_objects(settings.objects or settings.home.objects)
+        driver = make_driver(options.driver, options.driver_option, settings, objects)
+        serve(settings, driver, listener, objects, writing)
 
 
 def _start_writing(settings: ServerSettings) -> WritingProcess | None:

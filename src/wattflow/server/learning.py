@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 NICE = 10
 LOOK_S = 2.0
 KEPT_ROUNDS = 100
+MOST_REST = 8
+"""Rounds that are left out after an alarm at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Standing:
         present, before: Files of weights in use and of those to go back to; empty: those that the policy came with.
         since_s: When the present ones were promoted, by the server's clock; 0 where none were, or they were taken back.
         rounds: What happened, the latest last.
+        rest: Rounds in which nothing is tried, after an alarm.
+        alarms: In a row, without a promotion that held in between.
     """
 
     seen: int = 0
@@ -80,6 +84,8 @@ class Standing:
     since_s: float = 0.0
     rounds: tuple[str, ...] = ()
     seen_s: float = 0.0
+    rest: int = 0
+    alarms: int = 0
 
     @classmethod
     def read(cls, home: Home) -> Standing:
@@ -139,7 +145,7 @@ class Learner:
 
     def round(self, history: History, seen: int, seen_s: float = 0.0) -> str:
         """Look whether the last promotion was right, then try to do better; returns what happened."""
-        said = self._alarm(history) or self._try(history)
+        said = self._alarm(history) or self._rest() or self._try(history)
         rounds = (*self.standing.rounds, f"{seen} workflows: {said}")[-KEPT_ROUNDS:]
         self.stand(replace(self.standing, seen=seen, seen_s=seen_s, rounds=rounds))
         return said
@@ -159,10 +165,22 @@ class Learner:
             self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later)
         )  # fmt: skip
         if not verdict.alarm:
+            self.stand(replace(now, alarms=0))
             return ""
         self._switch(typed(self.policy, now.before))
-        self.stand(replace(now, present=now.before, before="", since_s=0.0))
+        rest = min(MOST_REST, 1 << now.alarms)
+        self.stand(replace(now, present=now.before, before="", since_s=0.0, rest=rest, alarms=now.alarms + 1))
         return f"alarm, back to the weights of before: {verdict}"
+
+    def _rest(self) -> str:
+        """After an alarm the record is still much the same, and much the same candidate might win again.
+
+        One round is left out, and twice as many after each alarm in a row; empty where none is.
+        """
+        if self.standing.rest == 0:
+            return ""
+        self.stand(replace(self.standing, rest=self.standing.rest - 1))
+        return f"nothing tried after an alarm, {self.standing.rest} more rounds to leave out"
 
     def _try(self, history: History) -> str:
         """Fine-tune, test, and promote what won."""

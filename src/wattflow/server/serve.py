@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from wattflow.files.whole import write_text
+from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
@@ -106,7 +107,7 @@ def serve(
     def shut_down() -> None:
         server.should_exit = True
 
-    house.shut_down = shut_down
+    house.shut_down = house.service.on_fault = shut_down
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
@@ -124,6 +125,8 @@ def serve(
             signal.signal(number, handler)
     if house.service.writer.message is not None:
         raise StoreTrouble(f"the store does not take changes: {house.service.writer.message}")
+    if house.service.fault is not None:
+        raise WattflowError(house.service.fault)
 
 
 def _server_class() -> type:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import fit
-from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, READY, TABLES, UNKNOWN_COST, WAITING
+from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, PARAMS, READY, TABLES, UNKNOWN_COST, WAITING
 from wattflow.kernel import jit
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workload import Workload
@@ -115,8 +115,8 @@ def _check_words(policy: Policy) -> Iterator[str]:
         yield f"its name {policy.name!r} must be lower case without blanks"
     if not policy.summary:
         yield "it has no summary"
-    if len(policy.params) > 16:
-        yield f"it has {len(policy.params)} parameters; 16 fit"
+    if len(policy.params) > PARAMS:
+        yield f"it has {len(policy.params)} parameters; {PARAMS} fit"
 
 
 def _twice(workload: Workload) -> Workload:

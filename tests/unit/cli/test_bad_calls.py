@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from wattflow.cli.main import app
 from wattflow.frames import library
+from wattflow.policy import registry
 
 
 def wattflow(*arguments: object) -> Result:
@@ -147,6 +148,38 @@ def test_a_policy_as_typed_is_a_row_of_its_own(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name in typed.split(","):
         assert name in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("learned:lean=-1", "lean = -1 is out of range; it is 0 to 2"), ("learned:lean=7", "it is 0 to 2"),
+        ("learned:energy=-3", "energy = -3 is out of range"),
+        ("learned:response=inf", "response = inf is out of range"),
+        ("learned:energy=0", "one of energy, response, makespan, cost, utilisation must be above 0"),
+        ("learned:wait=-1", "wait = -1 is out of range; it is at least 0"), ("wattflow:late=-1", "late = -1 is out"),
+        ("distilled:lean=3", "it is 0 to 2"), ("rehearsed:load=-1", "load = -1 is out of range; it is 0 to 1"),
+        ("rehearsed:load=5", "it is 0 to 1"), ("rehearsed:sure=-2", "sure = -2 is out of range; it is at least 0"),
+    ],
+)  # fmt: skip
+def test_a_dial_has_limits(typed: str, says: str) -> None:
+    message = refused("simulate", "chain:tasks=4", "-p", typed)
+    assert says in message and typed.partition(":")[0] in message
+
+
+def test_dials_are_judged_together_and_within_their_limits() -> None:
+    found = registry.load("learned:energy=0:response=1:lean=2:wait=inf:margin=-0.2")
+    assert (found.params["energy"], found.params["response"], found.params["lean"]) == (0.0, 1.0, 2.0)
+
+
+def test_a_recipe_with_colons_between_its_keys_says_what_to_write() -> None:
+    assert "write tasks=20,workflows=24" in refused("simulate", "montage:tasks=20:workflows=24")
+    assert "'x' is no whole number" in refused("simulate", "montage:tasks=x")
+
+
+def test_rehearsed_does_not_take_a_twin(tmp_path: Path) -> None:
+    assert "chooses by simulation itself" in refused("up", "--home", tmp_path / "h", "-p", "rehearsed", "--twin")
+    assert not (tmp_path / "h").exists()
 
 
 def test_too_short_a_record_teaches_nothing_and_writes_nothing(tmp_path: Path) -> None:

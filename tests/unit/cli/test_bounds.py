@@ -29,6 +29,19 @@ def test_bounds_lie_below_and_above_as_they_say() -> None:
     assert rows["eft"]["above_lower"] == pytest.approx(rows["eft"]["energy_j"] / rows["eft"]["lower_j"] - 1)
 
 
+def test_the_best_found_is_never_above_a_policy_that_ends_in_time() -> None:
+    result = wattflow(
+        "bounds", "montage:tasks=20,workflows=4,arrivals=poisson,rate=0.02", "-p", "kubernetes,wattflow,eft-sleep",
+        "--slack", "9", "--evaluations", 1, "-o", "json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    for row in rows:
+        in_time = [one["energy_j"] for one in rows if one["energy_j"] and one["makespan_s"] <= row["makespan_s"]]
+        assert row["upper_j"] <= min(in_time)
+        assert row["above_upper"] is None or row["above_upper"] >= 0.0
+
+
 def test_the_table_names_what_the_bounds_are() -> None:
     result = wattflow("bounds", "chain:tasks=4", "-p", "fifo", "--slack", "0", "--evaluations", 200)
     assert result.exit_code == 0, result.output

@@ -10,9 +10,11 @@ from wattflow.kube import accounting, objects
 from wattflow.kube.argo import structure
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decide import EngineDecider, as_requested
 from wattflow.kube.decider import Wanted
 from wattflow.kube.estimates import FUNCTION
+from wattflow.live.looking import Rule
+from wattflow.live.twin import AtOnce, Twin
 from wattflow.model.profile import PowerProfile
 
 from .making import node, pod
@@ -312,3 +314,25 @@ def test_a_workflow_whose_objective_is_its_makespan_is_due_at_once() -> None:
     assert {key: flow.deadline_s for key, flow in flows.known.items()} == {
         "default/fast": 0.0, "default/due": 60.0, "default/frugal": None, "default/wrong": None,
     }  # fmt: skip
+
+
+def test_a_twin_tries_policies_as_they_run_here_and_its_choice_decides_next() -> None:
+    """Members that give less than is requested, or set frequencies, would be rolled forward but never run."""
+    rule = Rule(worth=-1.0, wait=100.0, worse=100.0, learnt=1)
+    twin = Twin.beside("fifo", as_requested)
+    assert all(one.settings.guarantees == (1.0,) and one.settings.frequencies == (0,) for one in twin.members)
+    twin = Twin([as_requested("fifo"), as_requested("least-energy")], 0.0, rule=rule, executor=AtOnce())
+    decider = EngineDecider("fifo", twin=twin)
+    add(decider, node("a"), DEAR)
+    add(decider, node("b"), CHEAP)
+    want(decider, pod("first", cpu="1"))
+    assert chosen(decider, 0.0) == {"first": "a"}
+    decider.started("uid-first")
+    decider.step(1.0)
+    decider.ended("uid-first")
+    decider.step(2.0)
+    want(decider, pod("second", cpu="1"))
+    assert decider.step(3.0).wake_at_s == 3.0  # the twin changed the policy: it decides at once
+    assert decider.engine.policy.name == "least-energy"
+    want(decider, pod("third", cpu="1"))
+    assert chosen(decider, 4.0) == {"third": "b"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ def test_a_past_decision_names_its_candidates_with_their_costs(tmp_path: Path) -
     kept.journal.close()
     with pytest.raises(InvalidInput, match="does not hold"):
         decisions.candidates(tmp_path, {"run": "run-1", "task": 1})
+
+
+@pytest.mark.parametrize("policy", ["learned", "distilled"])
+def test_a_learned_decision_names_the_features_that_moved_it(policy: str, tmp_path: Path) -> None:
+    decider = EngineDecider(policy)
+    kept = Decisions.into(tmp_path, decider)
+    for name, watts in (("frugal", (10.0, 20.0)), ("thirsty", (40.0, 90.0))):
+        add(decider, node(name), PowerProfile((0.0, 4.0), watts))
+    want(decider, pod("one", cpu="1"))
+    (choice,) = decider.step(1.0).choices
+    note = kept.note(choice.uid)
+    kept.journal.close()
+    *_, last = decisions.candidates(tmp_path, note)
+    said = re.fullmatch(r"features that moved the first price against that of thirsty: (.+)", last)
+    assert said is not None
+    assert re.match(r"[a-z ]+ [+−][0-9.]+ %", said[1])
 
 
 def test_the_journals_of_the_last_runs_are_kept(tmp_path: Path) -> None:

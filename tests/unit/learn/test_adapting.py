@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -54,3 +55,10 @@ def test_a_tuner_fines_whoever_is_slower_than_the_weights_in_use(small: Scenario
     assert judge.baseline == found and judge.penalty(found) == 0.0 and judge.keeps(found)
     slower = replace(found, mean_s=1.1 * found.mean_s, p95_s=1.1 * found.p95_s)
     assert judge.penalty(slower) > 0.1 and not judge.keeps(slower)
+
+
+def test_what_was_stored_is_read_again() -> None:
+    """A long benchmark goes on from the cases that it has."""
+    case, verdict = adapting.cases(1)[0], Verdict(0.1, 0.02, 0.0, 1, 6, 0.01)
+    one = Adapted(case, verdict, Verdict(0.2, 0.01, 0.0, 0, 12))
+    assert adapting.read(json.dumps([asdict(one)])) == [one]

@@ -9,12 +9,15 @@ import pytest
 
 pytest.importorskip("gymnasium")
 
+from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from wattflow.learn import episode, renewing, scenarios
 from wattflow.learn.environment import Episode, SchedulingEnv, SchedulingVectorEnv
 from wattflow.learn.scenarios import Scenario
+from wattflow.learn.trial import Judge
 from wattflow.live import wanted
+from wattflow.policy import weights
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -67,7 +70,7 @@ def test_the_first_row_is_the_flagship_where_few_of_many_rows_are_shown(small: S
 
 
 def test_an_episode_that_is_begun_anew_in_compiled_code_is_the_same_again(small: Scenario) -> None:
-    many = SchedulingVectorEnv(lambda _: small, 2, features=False)
+    many = SchedulingVectorEnv(lambda _: small, 2, features=False, plays=None)
     many.reset(seed=7)
     rewards: list[float] = []
     ends: list[int] = []
@@ -126,7 +129,7 @@ def test_a_new_beginning_brings_back_all_that_an_episode_changes(small: Scenario
 
 
 def test_many_streams_go_on_for_ever_and_as_one_does(small: Scenario) -> None:
-    many = SchedulingVectorEnv(lambda _: small, 3)
+    many = SchedulingVectorEnv(lambda _: small, 3, plays=None)
     seen, info = many.reset(seed=7)
     assert seen.shape == many.observation_space.shape
     first, returns, ends = np.zeros(3, np.int64), np.zeros(3), np.zeros(3, np.int64)
@@ -157,3 +160,115 @@ def test_streams_do_not_depend_on_threads_and_unpriced_rows_come_in_the_engines_
         ended += plain.step(np.zeros(2, np.int64))[2]
     assert ended.min() >= 1
     assert all((one.ask.rows["cost"] == 0.0).any() for one in plain.episodes)
+
+
+def _numbers(small: Scenario, plays: int, seeds: tuple[int | None, ...], steps: int) -> tuple[list[int], int]:
+    """The streams that were drawn in turn, and how many ended."""
+    drawn: list[int] = []
+
+    def draw(number: int) -> Scenario:
+        drawn.append(number)
+        return small
+
+    many = SchedulingVectorEnv(draw, 2, features=False, plays=plays)
+    ends = 0
+    for seed in seeds:
+        many.reset(seed=seed)
+        for _ in range(steps):
+            ends += int(many.step(np.zeros(2, np.int64))[2].sum())
+    return drawn, ends
+
+
+def test_other_streams_follow_an_end_and_a_reset_and_the_first_seed_says_which(small: Scenario) -> None:
+    drawn, ends = _numbers(small, 1, (7, None), 300)
+    assert len(drawn) == 4 + ends and ends >= 2
+    assert len(set(drawn)) == len(drawn) and set(drawn[:2]) == {1007, 1008}
+    assert _numbers(small, 1, (7, None), 300) == (drawn, ends)
+    assert _numbers(small, 1, (None, None), 1)[0] == [1000, 1001, 1002, 1003]
+    twice, ends = _numbers(small, 2, (7,), 600)
+    assert len(set(twice)) == len(twice) and ends >= 4
+    assert (ends - 2) // 2 <= len(twice) - 2 <= ends // 2
+
+
+def test_what_is_no_action_is_refused(small: Scenario) -> None:
+    one, many = SchedulingEnv(lambda _: small, rows=8), SchedulingVectorEnv(lambda _: small, 2, rows=8)
+    with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
+        one.step(0)
+    with pytest.raises(ResetNeeded, match=r"call reset\(\) first"):
+        many.step([0, 0])
+    one.reset(seed=1)
+    many.reset(seed=1)
+    before = many.shown.copy()
+    for wrong in ([0], [0, 0, 0], 0, [[0, 0]], [0.0, 1.0], [True, False], [0, -1], [8, 0]):
+        with pytest.raises(InvalidAction, match="2 whole numbers"):
+            many.step(wrong)
+    for wrong_one in (-1, 8, 0.5, None):
+        with pytest.raises(InvalidAction, match="from 0 to 7"):
+            one.step(wrong_one)  # type: ignore[arg-type]
+    assert np.array_equal(many.shown, before)
+    many.step(np.array([7, 0], np.int32))
+
+
+def test_a_number_beyond_the_rows_waits_in_one_stream_and_in_many(small: Scenario) -> None:
+    many = SchedulingVectorEnv(lambda _: small, 1, plays=None)
+    many.reset(seed=3)
+    one = Episode(small, 1003, joint=False)
+    out = np.zeros((64, episode.WIDTH), np.float32)
+    shown, waited = one.step(wanted.NONE, out), 0
+    rng = np.random.default_rng(2)
+    for _ in range(150):
+        action = int(rng.integers(shown + 2))
+        running = int(one.state.counts.running[0]) > 0
+        waited += action >= shown and running
+        before = float(one.joules[0])
+        shown = one.step(action if action < shown else wanted.NONE if running else 0, out)
+        seen, reward, *_ = many.step([action])
+        assert shown == many.shown[0] and np.array_equal(seen[0, :shown], out[:shown])
+        assert reward[0] == (before - one.joules[0]) / one.judge.reference.energy_j
+    assert waited > 10
+
+
+def test_an_end_is_told_as_gymnasium_asks_and_copies_stay_as_they_were(small: Scenario) -> None:
+    many = SchedulingVectorEnv(lambda _: small, 2, copy=True)
+    first, info = many.reset(seed=7)
+    kept, mask = first.copy(), info["action_mask"].copy()
+    while True:
+        seen, _, ended, _, told = many.step([0, 0])
+        if ended.any():
+            break
+        assert set(told) == {"action_mask"}
+    assert np.array_equal(first, kept) and np.array_equal(info["action_mask"], mask)
+    assert np.array_equal(told["_final_obs"], ended) and np.array_equal(told["_final_info"], ended)
+    for i in range(2):
+        assert (told["final_obs"][i] is not None) == ended[i]
+        if ended[i]:
+            assert told["final_obs"][i].shape == many.single_observation_space.shape
+            assert not told["final_obs"][i].any() and seen[i].any()
+            assert told["final_info"]["action_mask"][i].tolist() == [True] + [False] * 63
+            assert told["final_info"]["_action_mask"][i]
+
+
+def test_by_weights_the_first_row_is_the_learned_policy(small: Scenario) -> None:
+    theta = np.random.default_rng(8).normal(0.0, 0.3, weights.SIZE)
+    many = SchedulingVectorEnv(lambda _: small, 2, theta=np.zeros(weights.SIZE))
+    many.reset(seed=5)
+    many.step([0, 0])
+    judge = Episode(small, 1007, joint=False).judge
+    zero = judge.trial.run(np.zeros(weights.SIZE))
+    assert zero == judge.reference
+    many.follow(theta)
+    ended = np.zeros(2, bool)
+    while not ended[0]:
+        ended = many.step([0, 0])[2]
+    total, ended = 0.0, np.zeros(2, bool)
+    one = many.episodes[0]
+    assert one.judge.seed == 1007
+    while not ended[0]:
+        _, reward, ended, *_ = many.step([0, 0])
+        total += float(reward[0])
+    by_weights = Judge(small, 1007).trial.run(theta)
+    assert by_weights.energy_j != pytest.approx(zero.energy_j, rel=1e-3)
+    used = 1.0 - judge.penalty(by_weights) - total
+    assert used == pytest.approx(by_weights.energy_j / judge.reference.energy_j, abs=0.02)
+    one.closing_reward()
+    assert one.judge.trial.result() == by_weights

@@ -94,9 +94,16 @@ def test_the_worst_share_is_at_least_one() -> None:
 
 @pytest.mark.parametrize("load", streams.LOADS)
 def test_dials_are_tried_beside_the_portfolios_own_best(load: float) -> None:
-    tried = dialing.candidates(load, 0)
-    assert tried[-1]["lean"] == 0.0
+    first, trained, *_, own = dialing.candidates(load, 0)
     best = next(t for t in portfolio.tuned(load, streams.FOLDS[0]) if t.setting.startswith("wattflow:"))
-    assert all(tried[-1][name] == value for name, value in best.policy().params.items())
-    policy = dialing.policy_of(np.zeros(weights.SIZE), tried[-1])
-    assert policy.params["lean"] == 0.0
+    assert all(first[name] == trained[name] == value for name, value in best.policy().params.items())
+    policy = dialing.policy_of(np.zeros(weights.SIZE), first)
+    assert (policy.params["lean"], trained["lean"], own) == (0.0, 1.0, {})
+
+
+def test_dials_are_the_cheapest_that_keep_the_bound_as_often_as_the_portfolio() -> None:
+    portfolios, dearer, cheaper = (0.0, 0.80, 0.70), (0.02, 0.90, 0.80), (-0.05, 0.79, 0.70)
+    slow, slower = (-0.2, 0.70, 0.60), (-0.01, 0.70, 0.60)
+    assert dialing.chosen(np.array([portfolios, dearer, cheaper, slow])) == 2
+    # The portfolio's own setting is no choice; where nothing keeps up, joules and bound are weighed.
+    assert dialing.chosen(np.array([portfolios, slow, slower])) == 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow.learn import evolve, paired, portfolio, scenarios, streams
+from wattflow.learn.paired import Sample
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge, Trial, Wish
 from wattflow.policy import registry, weights
@@ -80,13 +81,40 @@ def test_signed_ranks_and_holm_are_those_of_the_books() -> None:
     assert paired.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
 
 
+def test_few_signed_ranks_are_exact() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(3).normal(0.3, 1.0, 10)
+    assert paired.exact_wilcoxon(values) == pytest.approx(stats.wilcoxon(values, method="exact").pvalue)
+    assert paired.exact_wilcoxon(-np.arange(1.0, 11.0)) == pytest.approx(2 / 1024)
+
+
 def test_a_paired_comparison_finds_what_is_there() -> None:
     rng = np.random.default_rng(1)
-    logs = {f"app{a}": [[-0.05 + 0.01 * rng.normal() for _ in range(3)] for _ in range(6)] for a in range(5)}
-    found = paired.compare(logs, draws=300)
+    samples = [
+        Sample(f"app{a}", f"c{c}", tuple(-0.05 + 0.01 * rng.normal() for _ in range(3)))
+        for a in range(5)
+        for c in range(6)
+    ]
+    found = paired.compare(samples, draws=300)
     assert found.low < found.percent < found.high < 0
     assert found.percent == pytest.approx(100 * math.expm1(-0.05), abs=0.5)
     assert (found.wins, found.losses) == (30, 0)
+    assert found.p_applications == pytest.approx(2 / 32)
+
+
+def test_an_interval_knows_that_applications_share_the_clusters() -> None:
+    """What differs between clusters alone is one draw of each cluster, not one of each application and cluster."""
+    rng = np.random.default_rng(1)
+    effect = {f"c{c}": float(rng.normal(0.0, 0.2)) for c in range(6)}
+    samples = [Sample(f"app{a}", c, (value, value)) for a in range(10) for c, value in effect.items() for _ in range(3)]
+    found = paired.compare(samples, draws=1000)
+    nested, crossed = (ends[1] - ends[0] for ends in (found.nested, found.crossed))
+    spread = 2 * 1.96 * 100 * np.std(list(effect.values())) / math.sqrt(len(effect))
+    assert crossed == pytest.approx(spread, rel=0.25) and nested < 0.5 * crossed
+    assert found.interval == found.crossed
+    # and the other way round: seeds that differ, clusters and applications alike
+    apart = [Sample(f"app{a}", f"c{c}", tuple(rng.normal(0, 0.2, 2))) for a in range(10) for c in range(6)]
+    assert paired.compare(apart, draws=300).high > 0 > paired.compare(apart, draws=300).low
 
 
 def test_a_wish_reaches_the_policy() -> None:

@@ -97,6 +97,31 @@ def test_an_alarm_brings_the_weights_of_before_back(
     assert learning.present_policy(Home(tmp_path), "learned") == first
 
 
+def test_alarm_and_promotion_do_not_alternate(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record after an alarm is much the same: what won once would win again, and be taken back again."""
+    told: list[str] = []
+    moved(monkeypatch, 0.25)
+    monkeypatch.setattr(finetune, "shadow", lambda before, after, _: WON if fresh(told) else LOST)
+    later, said = replace(history, submitted_s=history.submitted_s + 5000.0), []
+    for number in range(12):
+        one = learner(tmp_path, told)  # whoever started it last
+        said.append(one.round(later, 16 * (number + 1)).split()[0])
+    assert said == ["promoted", "alarm,", "nothing", "promoted", "alarm,", "nothing", "nothing", "promoted",
+                    "alarm,", "nothing", "nothing", "nothing"]  # fmt: skip
+    # A promotion that holds ends the row of alarms.
+    one.stand(replace(one.standing, rest=0))
+    judged_as(monkeypatch, WON, EVEN, EVEN)
+    assert one.round(later, 300).startswith("promoted") and one.standing.alarms == 3
+    assert one.round(later, 316).startswith("not promoted") and one.standing.alarms == 0
+
+
+def fresh(told: list[str]) -> bool:
+    """Whether the weights in use are those from the beginning."""
+    return not told or "weights" not in told[-1]
+
+
 def test_what_does_not_win_changes_nothing(history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     moved(monkeypatch, 0.25)
@@ -137,6 +162,15 @@ def test_weights_of_a_file_are_part_of_the_policys_name(small: Scenario, tmp_pat
         registry.load(f"learned:weights={tmp_path / 'none.npz'}")
     with pytest.raises(InvalidInput, match="has no 'weights'"):
         registry.load("wattflow:weights=mine.npz")
+
+
+def test_shipped_weights_are_named_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.load("learned:weights=attention").prepare is not None
+    assert len(weights.load(weights.named("attention"))[0]) == weights.LARGE_SIZE
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "attention").touch()
+    assert weights.named("attention") == Path("attention")
+    assert weights.named("mine.npz") == Path("mine.npz")
 
 
 def store_of(path: Path, drift: float = 1.0) -> None:

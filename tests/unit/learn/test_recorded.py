@@ -92,6 +92,22 @@ def test_attempts_of_another_workload_are_refused(small: Scenario) -> None:
         )
 
 
+def test_attempts_of_a_smaller_or_otherwise_built_workload_are_refused(small: Scenario) -> None:
+    whole = small.draw(3)
+    part = recorded.blocks("a", whole, small.cluster)[0].workload
+    run = Simulation(part, small.cluster, "eft").run()
+    with pytest.raises(InvalidInput, match=f"the run has {len(part)} tasks, the workload {len(whole)}"):
+        recorded.with_attempts(whole, run.attempts, small.cluster)
+    nodes = [small.cluster.nodes[i].name for i in run.attempts["node"]]
+    assert recorded.with_attempts(part, run.attempts, small.cluster, {"node_name": nodes})
+    with pytest.raises(InvalidInput, match="a node 'other' where"):
+        recorded.with_attempts(part, run.attempts, small.cluster, {"node_name": ["other", *nodes[1:]]})
+    shuffled = run.attempts.copy()
+    shuffled["task"] = len(part) - 1 - shuffled["task"]
+    with pytest.raises(InvalidInput, match="began before one that they wait for"):
+        recorded.with_attempts(part, shuffled, small.cluster)
+
+
 def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scenario) -> None:
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]

@@ -11,9 +11,10 @@ pytest.importorskip("gymnasium")
 
 from wattflow.learn import evaluate, portfolio
 from wattflow.learn.evaluate import Place, Plan
+from wattflow.learn.even_pay import SCALE
 from wattflow.learn.rivals import files, judging, network, play, selector, training
 from wattflow.learn.rivals.agent import Agent
-from wattflow.learn.rivals.arena import SCALE, Arena
+from wattflow.learn.rivals.arena import Arena
 from wattflow.learn.rivals.network import Net
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.errors import InvalidInput

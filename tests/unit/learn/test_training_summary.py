@@ -53,3 +53,32 @@ def test_shipping_keeps_the_time_on_two_cores(train: ModuleType, tmp_path: Path)
     made.write_text(json.dumps({"workers": 2, train.TWO_CORES: new}))
     train.keep_summary(made, target)
     assert json.loads(target.read_text()) == {"workers": 2, train.TWO_CORES: new}
+
+
+def test_shipped_is_the_mean_of_the_seeds_and_other_folds_stay(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, target = tmp_path / "out", tmp_path / "package"
+    out.mkdir()
+    target.mkdir()
+    monkeypatch.setattr(weights, "shipped", lambda name="weights": target / f"{name}.npz")
+    card = {
+        "held_out": [], "generations": 10, "simulations": 20, "wall_s": 30.0, "cpu_s": 40.0, "joules_estimated": 400,
+        "gain": 0.01,
+    }  # fmt: skip
+    for seed, value in ((1, 0.2), (2, 0.4)):
+        weights.save(out / f"fold-0-seed-{seed}.npz", np.full(weights.SIZE, value), card)
+        weights.save(out / f".fold-0-seed-{seed}.checkpoint-draft.npz", np.zeros(weights.SIZE), card)
+        (out / f"fold-0-seed-{seed}.csv").write_text("generation\n")
+    (out / "summary.json").write_text(json.dumps(train.summary(out, 60.0, 16, True)))
+    for name in ("weights", "fold-0-seed-7"):
+        weights.save(target / f"{name}.npz", np.zeros(weights.SIZE), card)
+    (target / "training.json").write_text(json.dumps({"runs": {"all-seed-1": card, "fold-0-seed-7": card}}))
+    train.ship(out)
+    assert sorted(path.stem for path in target.glob("*.npz")) == ["fold-0", "fold-0-seed-1", "fold-0-seed-2", "weights"]
+    theta, told = weights.load(target / "fold-0.npz")
+    assert theta == pytest.approx(np.full(weights.SIZE, 0.3))
+    assert (told["mean_of"], told["cpu_s"]) == (["fold-0-seed-1", "fold-0-seed-2"], 80.0)
+    training = json.loads((target / "training.json").read_text())
+    assert sorted(training["runs"]) == ["all-seed-1", "fold-0-seed-1", "fold-0-seed-2"]
+    assert training["joules_estimated"] == 1200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +12,20 @@ import pytest
 from wattflow.live import FINISHED, GONE, STARTED, TASK, Constraint, Engine, Match
 from wattflow.live.journal import Journal
 from wattflow.live.past import explain_past
-from wattflow.live.protocol import UnknownId
+from wattflow.live.protocol import Explained, UnknownId
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
-from wattflow.policy import power_cap
+from wattflow.policy import distilled, learned, moving, placing, power_cap, registry, weights
+from wattflow.policy.base import Policy
 
 GIB = 1 << 30
 
 
-def engine_of(policy: str) -> Engine:
+LIVE = [name for name in registry.names() if not registry.load(name).knows_future]
+
+
+def engine_of(policy: str | Policy) -> Engine:
     engine = Engine(policy)
     for i, (idle, full) in enumerate(((40.0, 120.0), (20.0, 200.0), (30.0, 100.0))):
         curve = PowerProfile((0.0, 4.0), (idle, full))
@@ -28,25 +33,87 @@ def engine_of(policy: str) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize("policy", ["least-energy", "kubernetes", "wattflow", "power-cap", "sjf"])
+@pytest.mark.parametrize("policy", LIVE)
 def test_terms_sum_to_the_cost_of_each_candidate(policy: str) -> None:
     engine = engine_of(policy)
     shape = engine.shape([Variant(cores=1, memory_bytes=GIB), Variant(cores=2)])
     first = engine.put(TASK, shape, estimate_s=50.0)
-    engine.step(0.0)
-    assert engine.explain(first) == [], "it is placed"
+    placed = engine.step(0.0).placements
+    assert bool(engine.explain(first)) != bool(placed), "nothing is left to explain of a task that is placed"
     hand = engine.by_hand()
-    task = engine.put(TASK, shape, estimate_s=20.0)
+    task = engine.put(TASK, shape, estimate_s=20.0) if placed else first
     hand.open(1.0)
     _, rows = hand.wanted()
     found = engine.explain(task)
-    assert [one.cost for one in found] == sorted(float(row) for row in rows["cost"])
+    if policy == "random":  # draws anew each time it is asked
+        assert len(found) == len(rows)
+    else:
+        assert [one.cost for one in found] == sorted(float(row) for row in rows["cost"])
     for one in found:
         assert sum(one.terms.values()) == pytest.approx(one.cost, rel=1e-9) or math.isinf(one.cost)
     if policy == "least-energy":
         assert set(found[0].terms) == {"run", "wake", "cold start", "transfer"}
-    if policy == "wattflow":
+    if policy in ("wattflow", "learned", "distilled"):
         assert {"added", "kept awake", "seconds", "late", "taken"} <= set(found[0].terms)
+    assert bool(found[0].moved) == (policy in ("learned", "distilled"))
+
+
+def asked(policy: Policy) -> list[Explained]:
+    """One of two tasks on idle nodes: nothing is taken from anybody, so a cost is a price and its correction."""
+    engine = engine_of(policy)
+    hand = engine.by_hand()
+    shape = engine.shape([Variant(cores=1, memory_bytes=GIB), Variant(cores=2)])
+    task = engine.put(TASK, shape, estimate_s=20.0)
+    engine.put(TASK, shape, estimate_s=30.0)
+    hand.open(1.0)
+    return [one for one in engine.explain(task) if math.isfinite(one.cost)]
+
+
+def log_ratio(one: Explained) -> float:
+    """The correction as it is counted in the cost."""
+    price = sum(one.terms[name] for name in ("added", "kept awake", "seconds", "late"))
+    return math.log1p(one.terms["correction"] / price)
+
+
+@pytest.mark.parametrize("size", [weights.SIZE, weights.LARGE_SIZE])
+def test_what_features_moved_is_asked_of_the_network_that_decides(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[float] = []
+
+    def listen(theta: Any, rows: Any, offers: Any, most: float) -> Any:
+        for offer in np.unique(offers):
+            heard.extend(moving.corrections(theta, rows[offers == offer]).tolist())
+        return moved(theta, rows, offers, most)
+
+    moved = moving.moved
+    monkeypatch.setattr(moving, "moved", listen)
+    found = asked(learned.with_weights(np.random.default_rng(4).normal(0.0, 0.4, size)))
+    assert len(found) > 3
+    f = sorted(x / (1.0 + abs(x) / learned.MOST) for x in heard)
+    for one in found:
+        near = min(f, key=lambda x: abs(x - log_ratio(one)))
+        assert log_ratio(one) == pytest.approx(near, rel=1e-9, abs=1e-12)
+        assert list(one.moved.values()) == sorted(one.moved.values(), key=lambda x: -abs(x))
+
+
+def test_a_feature_that_alone_has_a_weight_is_all_that_moves_and_moves_everything() -> None:
+    theta = np.zeros(weights.SIZE)
+    head = moving.place_rows(theta)  # a view: hidden unit 0 looks at the watts of an idle node alone
+    head[placing.AROUND_N + placing.CANDIDATE.index("idle watts"), 0] = 2.0
+    moving.out_weights(theta)[0] = -0.7
+    found = asked(learned.with_weights(theta))
+    assert all(list(one.moved) == ["idle watts"] for one in found)
+    first, last = found[0], found[-1]
+    assert first.against(last)["idle watts"] == pytest.approx(log_ratio(first) - log_ratio(last), rel=1e-9)
+    assert first.against(last)["idle watts"] != 0.0
+
+
+def test_the_rules_terms_are_told_exactly() -> None:
+    names, values = distilled.heads(distilled.RULE)["f"]
+    counted = {name for name, value in zip((*names, "constant"), values, strict=True) if value}
+    for one in asked(distilled.DISTILLED):
+        assert set(one.moved) <= counted and one.moved
+        f = sum(one.moved.values())
+        assert log_ratio(one) == pytest.approx(f / (1.0 + abs(f) / learned.MOST), rel=1e-9)
 
 
 def test_a_past_decision_is_explained_from_snapshot_and_journal(tmp_path: Path) -> None:

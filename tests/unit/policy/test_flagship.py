@@ -12,7 +12,7 @@ from wattflow.engine.tables import ASLEEP, DOWN, State
 from wattflow.model.cluster import Cluster, Device, Network, Sleep
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Variant
-from wattflow.policy import fgd, peaks, planning, view, wattflow
+from wattflow.policy import fgd, peaks, planning, pricing, view, wattflow
 from wattflow.policy.planning import reclaim, timeline
 from wattflow.policy.planning.facts import empty_slots
 from wattflow.sim.simulate import Simulation
@@ -31,6 +31,7 @@ def state_of(cluster: Cluster, runtimes: list[float], policy: str = "wattflow", 
 
 
 def settled(state: State, prices: list[float], haste: float = 1.0) -> list[float]:
+    wattflow.fill_prices(state.handle(), 0, 0, np.zeros(len(prices)))  # what prices are made of is kept
     out = np.array(prices)
     wattflow.settle(state.handle(), 0, 0, haste, out)
     return [float(cost) for cost in out]
@@ -126,6 +127,7 @@ def test_a_late_task_holds_out_for_a_place_that_is_about_to_come() -> None:
     state.counts["waiting"] = 0
 
     def passed() -> float:
+        wattflow.fill_prices(state.handle(), 1, 0, np.zeros(1))
         out = np.array([7.0])
         wattflow.pass_over(state.handle(), 1, 0, out)
         return float(out[0])
@@ -143,6 +145,25 @@ def test_a_late_task_holds_out_for_a_place_that_is_about_to_come() -> None:
     state.shapes["parts"] = 1
     state.nodes.power_state[0] = DOWN
     assert wattflow.sooner_s(state.handle(), 1) == math.inf and passed() == 7.0
+
+
+def test_a_place_that_is_soon_enough_is_not_searched_further() -> None:
+    state = late_state()
+    state.counts["waiting"] = 0
+    seconds, variant, there = wattflow.sooner(state.handle(), 1, 1e9)
+    assert (seconds, variant, there) == (pytest.approx(9.0), 0, 0)
+    assert wattflow.holds_out(state.handle(), 10.9, seconds) and not wattflow.holds_out(state.handle(), 10.7, seconds)
+
+
+def test_what_a_price_is_made_of_is_known_of_more_candidates_than_are_kept() -> None:
+    count = pricing.MOST + 3
+    state = state_of(nodes(*(node(4, speed=1.0 + 0.1 * k, power=LINEAR) for k in range(count))), [3.0])
+    out = np.zeros(count)
+    wattflow.fill_prices(state.handle(), 0, 0, out)
+    for c in (0, 1, pricing.MOST - 1, pricing.MOST, count - 1):
+        kept = [wattflow.known(state.handle(), 0, 0, c, which) for which in (pricing.RUN, pricing.FINISH)]
+        assert kept == [view.runtime_s(state.handle(), 0, 0, c), view.crowded_finish_s(state.handle(), 0, 0, c)]
+    assert len(set(out.tolist())) == count
 
 
 def test_ranks_are_latest_starts_if_nobody_waits() -> None:

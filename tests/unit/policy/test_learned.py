@@ -9,6 +9,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.generate import Arrivals, Recipe
+from wattflow.live import Engine
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import learned, placing, registry, wattflow, weights
 from wattflow.sim import simulate
@@ -70,11 +71,55 @@ def test_the_encoder_reads_the_weights_where_the_policy_keeps_them() -> None:
     assert list(learned.LEARNED.params)[: len(wattflow.DIAL.defaults)] == list(wattflow.DIAL.defaults)
 
 
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "other.npz"
-    np.savez(path, theta=np.zeros(3), layout=np.array([1, 2]), card=np.array("{}"))
-    with pytest.raises(InvalidInput, match="layout"):
+def broken(path: Path, kind: str) -> Path:
+    """A file of weights with one thing wrong."""
+    good = weights.shipped().read_bytes()
+    parts = {"theta": np.zeros(weights.SIZE), "layout": np.array(weights.LAYOUT), "card": np.array("{}")}
+    wrong = {
+        "strings": {"theta": np.array(["a"] * weights.SIZE)}, "card": {"card": np.array("no JSON")},
+        "list": {"card": np.array("[1]")}, "nan": {"theta": np.full(weights.SIZE, np.nan)},
+        "size": {"theta": np.zeros(3)}, "layout": {"layout": np.array([1, 2])}, "words": {"layout": np.array("x")},
+        "pickle": {"theta": np.array([{}], dtype=object)},
+    }  # fmt: skip
+    if kind in wrong:
+        np.savez(path, **{**parts, **wrong[kind]})
+    elif kind == "lacks":
+        np.savez(path, theta=parts["theta"])
+    elif kind == "array":
+        with path.open("wb") as stream:
+            np.save(stream, parts["theta"])
+    elif kind != "absent":
+        middle = len(good) // 2
+        hurt = good[:middle] + bytes(64) + good[middle + 64 :]
+        path.write_bytes({"short": good[:4000], "empty": b"", "text": b"no zip", "hurt": hurt}[kind])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("short", "only a part"), ("empty", "no .npz"), ("text", "no .npz"), ("hurt", "no .npz"), ("array", "npy"),
+        ("strings", "theta is <U1"), ("card", "card is no JSON"), ("list", "card is no JSON"),
+        ("nan", "310 of its 310"),
+        ("size", "theta is float64 of shape (3,), not 310"), ("layout", "layout (1, 2)"), ("words", "no list of whole"),
+        ("pickle", "no .npz of plain arrays"), ("lacks", "lacks layout, card"), ("absent", "No such file"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_of_weights_is_one_clear_message(tmp_path: Path, kind: str, said: str) -> None:
+    path = broken(tmp_path / "w.npz", kind)
+    with pytest.raises(InvalidInput) as caught:
         weights.load(path)
-    path.write_text("no zip")
-    with pytest.raises(InvalidInput, match="no weights"):
-        weights.load(path)
+    message = str(caught.value)
+    assert message.startswith(str(path)) and said in message and "\n" not in message
+    assert "pickle" not in message
+
+
+def test_a_live_engine_reads_its_weights_when_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(weights.ENVIRONMENT, str(broken(tmp_path / "w.npz", "short")))
+    with pytest.raises(InvalidInput, match="only a part"):
+        Engine("learned")
+    engine = Engine("least-energy")
+    with pytest.raises(InvalidInput, match="only a part"):
+        engine.use("learned")
+    good = weights.shipped()
+    assert Engine(f"learned:weights={good}") and Engine("distilled"), "these do not use that file"

@@ -11,10 +11,10 @@ from reference.hand import node, nodes, tasks
 from wattflow.engine.tables import ASLEEP, State
 from wattflow.model.cluster import Cluster, Sleep
 from wattflow.model.profile import PowerProfile
-from wattflow.policy import learned, placing, weights
+from wattflow.policy import learned, placing, pricing, weights
 from wattflow.sim.simulate import Simulation
 
-FIRST, FACTS, WATCHED = 0, 100, 150
+FIRST, FACTS, WATCHED, PARTS = 0, 100, 150, 180
 LINEAR = PowerProfile((0.0, 2.0), (10.0, 50.0))
 
 
@@ -85,7 +85,8 @@ def test_short_paths_are_told_in_their_own_seconds() -> None:
 def candidate(state: State, price: float, least: float, longest: float = 1.0) -> list[float]:
     """Features of node 0 for a task that is due at 30 s, on a class of merit 0.5."""
     state.candidates.node[0], state.candidates.device[0] = 0, -1
-    placing.candidate(state.handle(), 0, 0, 0, FIRST, FACTS, 30.0, price, least, 0.5, longest)
+    pricing.look(state.handle(), 0, 0, 0, PARTS)
+    placing.candidate(state.handle(), 0, 0, 0, PARTS, FIRST, FACTS, 30.0, price, least, 0.5, longest)
     found = state.memory[placing.AROUND_N : placing.N]
     assert not state.memory[: placing.AROUND_N].any() and not state.memory[placing.N : FACTS].any()
     return [float(value) for value in found]

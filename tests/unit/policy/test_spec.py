@@ -49,9 +49,9 @@ def test_a_time_before_sleep_is_nothing_else(text: str) -> None:
         typed(text)
 
 
-def test_numbers_of_the_policy_may_be_any() -> None:
-    policy = spec.configured(registry.load("wattflow"), "w", ["wait=inf", "late=-1.5"])
-    assert (policy.params["wait"], policy.params["late"]) == (math.inf, -1.5)
+def test_numbers_of_the_policy_may_be_any_within_its_limits() -> None:
+    policy = spec.configured(registry.load("wattflow"), "w", ["wait=inf", "margin=-1.5"])
+    assert (policy.params["wait"], policy.params["margin"]) == (math.inf, -1.5)
     for text in ("carbon-delay:delay_s=nan", "carbon-delay:delay_s=two"):
         with pytest.raises(InvalidInput, match=r"needs a number$"):
             typed(text)

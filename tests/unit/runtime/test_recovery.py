@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from wattflow.live import Engine
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import compaction
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.store import reads
@@ -297,3 +299,43 @@ def test_a_snapshot_that_fails_leaves_the_journal_as_it_is(tmp_path: Path, monke
         await closed(again, writer)
 
     asyncio.run(body())
+
+
+def test_a_turn_that_fails_is_told_to_everybody_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    async def fails() -> None:
+        service, _, writer = await opened(tmp_path)
+        ended: list[str] = []
+        service.on_fault = lambda: ended.append("once")
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")]), "me")
+        waits = asyncio.create_task(service.outcomes("w", 0, 600.0))
+        await asyncio.sleep(0)
+
+        def broken(engine: Engine, now_s: float) -> None:
+            raise ValueError(f"no cost at {now_s >= 0}")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Engine, "step", broken)
+            with pytest.raises(Broken, match="cannot go on under fifo: ValueError: no cost at True"):
+                await asyncio.wait_for(
+                    service.submit(m.Submission(workflow="w", tasks=[task("b")], seal=True), "me"), 60
+                )
+            with pytest.raises(Broken, match="no cost"):
+                await asyncio.wait_for(waits, 60)
+            for late in (
+                service.outcomes("w", 0, 600.0),
+                service.submit(m.Submission(workflow="v", tasks=[task("c")]), "me"),
+            ):
+                with pytest.raises(Broken, match="no cost"):
+                    await asyncio.wait_for(late, 60)
+            assert ended == ["once"]
+        await closed(service, writer)
+
+    async def goes_on() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("b")], seal=True), "me")
+        assert sorted(lease.spec.key for lease in driver.leases) == ["a", "b"]
+        await closed(service, writer)
+
+    asyncio.run(fails())
+    asyncio.run(goes_on())

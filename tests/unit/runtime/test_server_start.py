@@ -72,3 +72,16 @@ def test_the_command_that_starts_a_server_loads_none_of_it() -> None:
 def test_the_rehearsal_before_a_start_places_its_tasks(policy: str) -> None:
     """A rehearsal that fails would be passed over, and the first node would load in the loop what it should have."""
     assert rehearse(Engine(policy)) == 2
+
+
+def test_broken_weights_keep_a_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "w.npz").write_bytes(b"PK no more")
+    monkeypatch.setenv("WATTFLOW_WEIGHTS", str(tmp_path / "w.npz"))
+    monkeypatch.setattr(server, "_load_engine", lambda *_: None)
+    options = ["--home", str(tmp_path / "home"), "--driver", "simulated", "--port", "0"]
+    for more in (["--policy", "learned"], ["--policy", "wattflow", "--twin"]):
+        assert server.main([*options, *more]) == 2
+        told = capsys.readouterr().err
+        assert "w.npz: holds no weights of the learned policy" in told and "Traceback" not in told

@@ -1,7 +1,8 @@
 """Experiments: one TOML file per published claim, read strictly, run by the module of its kind.
 
 A file has ``kind``, ``about``, ``source``, and the keys of its kind; a key nobody knows is an error with a suggestion.
-A kind is a module with ``read(table) -> settings`` and ``run(settings, progress) -> Outcome``.
+A kind is a module with ``read(table) -> settings`` and ``run(settings, progress) -> Outcome``; one that takes long also
+has ``kept_in(settings, folder) -> settings`` and ``expected(settings) -> text``.
 """
 
 from __future__ import annotations
@@ -111,9 +112,21 @@ def load(name: str, workflows: Path | None = None) -> Experiment:
     return Experiment(path.stem, kind, about, source, settings)
 
 
-def run(experiment: Experiment, progress: Progress | None = None) -> Outcome:
-    """Do what the experiment says."""
-    return module(experiment.kind).run(experiment.settings, progress or no_progress)
+def run(experiment: Experiment, progress: Progress | None = None, keep: Path | None = None) -> Outcome:
+    """Do what the experiment says.
+
+    ``keep`` is a folder for parts as they are done, of kinds that have any: a run that was ended goes on from them.
+    """
+    kind, settings = module(experiment.kind), experiment.settings
+    if keep is not None and hasattr(kind, "kept_in"):
+        settings = kind.kept_in(settings, keep)
+    return kind.run(settings, progress or no_progress)
+
+
+def expected(experiment: Experiment) -> str:
+    """How long it will take; empty where the kind does not say (``expected``): it is short then."""
+    kind = module(experiment.kind)
+    return str(kind.expected(experiment.settings)) if hasattr(kind, "expected") else ""
 
 
 def write(experiment: Experiment, outcome: Outcome, out: Path) -> list[Path]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wattflow.lab.experiments.outcome import Figure, Progress, Sheet
+from wattflow.lab.experiments.outcome import Figure, Sheet
 from wattflow.learn import evaluate, paired, portfolio
 from wattflow.learn.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
-from wattflow.learn.paired import Paired
+from wattflow.learn.paired import Paired, Sample
 from wattflow.model.errors import MissingExtra
 
 Table = Mapping[tuple[Place, str], Row]
@@ -27,12 +27,13 @@ def present(table: Table, there: Sequence[Place]) -> list[str]:
 
 
 def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) -> Paired:
-    """Paired log-ratios of joules, by application, scenario and seed."""
-    logs: dict[str, list[list[float]]] = {}
+    """Paired log-ratios of joules, by application, cluster and seed."""
+    samples = []
     for place in there:
         pairs = zip(table[place, ours].results, table[place, other].results, strict=True)
-        logs.setdefault(place.application, []).append([math.log(a.energy_j / b.energy_j) for a, b in pairs])
-    return paired.compare(logs)
+        logs = tuple(math.log(a.energy_j / b.energy_j) for a, b in pairs)
+        samples.append(Sample(place.application, place.cluster, logs))
+    return paired.compare(samples)
 
 
 def keeps(table: Table, place: Place, name: str) -> bool:
@@ -41,14 +42,21 @@ def keeps(table: Table, place: Place, name: str) -> bool:
     return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
 
 
-def judged(there: Sequence[Place], plan: Plan, workers: int, progress: Progress) -> list[Row]:
-    """All that learn; none without the environment's extra."""
+def available() -> bool:
+    """Whether they can be judged: not without the environment's extra."""
     try:
-        from wattflow.learn.rivals import judging
+        import wattflow.learn.rivals.judging  # noqa: F401
     except MissingExtra as error:
         _log.warning("rivals are not judged: %s", error)
-        return []
-    return judging.judge_all(there, plan, workers, progress)
+        return False
+    return True
+
+
+def judged(place: Place, plan: Plan) -> list[Row]:
+    """All that learn, in one scenario."""
+    from wattflow.learn.rivals import judging
+
+    return judging.judge(place, plan)
 
 
 def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:

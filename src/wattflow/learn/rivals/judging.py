@@ -6,11 +6,11 @@ The rule distilled from the learned policy is judged with them, on top of the sa
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from wattflow.learn import evaluate, portfolio
+from wattflow.learn import evaluate, parts, portfolio
 from wattflow.learn.evaluate import Place, Plan, Row, scenario_of
 from wattflow.learn.rivals import files, play
 from wattflow.policy import distilled, weights
@@ -55,19 +55,10 @@ def judge_all(
     folder: Path | None = None,
 ) -> list[Row]:
     """Every scenario, several processes at once."""
-    one = functools.partial(judge, plan=plan, folder=folder)
-    if workers <= 1:
-        return _gathered(map(one, todo), todo, progress)
-    with ProcessPoolExecutor(workers) as pool:
-        return _gathered(pool.map(one, todo), todo, progress)
+    make = functools.partial(_judged_data, plan=plan, folder=folder)
+    found = parts.gathered({place.name: place for place in todo}, make, workers, progress=progress)
+    return [evaluate.from_data(row) for rows in found.values() for row in rows]
 
 
-def _gathered(
-    results: Iterable[list[Row]], todo: Sequence[Place], progress: Callable[[float, str], None] | None
-) -> list[Row]:
-    found: list[Row] = []
-    for done, rows in enumerate(results, 1):
-        found += rows
-        if progress is not None:
-            progress(done / len(todo), f"rivals, {todo[done - 1].name}")
-    return found
+def _judged_data(place: Place, plan: Plan, folder: Path | None) -> list[dict[str, Any]]:
+    return [evaluate.as_data(row) for row in judge(place, plan, folder)]

@@ -47,6 +47,6 @@ def cheapest_rows(ask: Any, shown: int) -> Whole:
     able = np.flatnonzero(rows.kind == PLACE)
     if len(able) == 0:
         return np.flatnonzero(rows.kind == WAIT)[:1]
-    order = able[np.lexsort((able, rows.cost[able], rows.task_row[able]))]
+    order = able[np.lexsort((able, rows.price[able], rows.task_row[able]))]
     task = rows.task_row[order]
     return np.asarray(order[np.append(True, task[1:] != task[:-1])], np.int64)

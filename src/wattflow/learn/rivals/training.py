@@ -23,6 +23,7 @@ from wattflow.learn.rivals.deep_q import DeepQ, DeepQSettings
 from wattflow.learn.rivals.kernel_network import KernelNetwork
 from wattflow.learn.rivals.policy_gradient import GradientSettings, PolicyGradient
 from wattflow.learn.rivals.q_placement import QPlacement
+from wattflow.learn.trial import beyond
 
 _log = logging.getLogger(__name__)
 COLUMNS = ("seconds", "steps", "reward", "gain", "energy", "kept")
@@ -70,11 +71,7 @@ def choosing(agent: Agent, job: Job) -> list[Episode]:
 
 def gain(agent: Agent, kept_for: list[Episode]) -> tuple[float, float, float]:
     """Beyond the flagship: share within the bound less log-ratio of joules; and both by themselves."""
-    pairs = [(one.judge, play.roll(agent, one)) for one in kept_for]
-    energy = float(np.mean([np.log(found.energy_j / judge.reference.energy_j) for judge, found in pairs]))
-    kept = float(np.mean([judge.keeps(found) for judge, found in pairs]))
-    flagship = float(np.mean([judge.keeps(judge.reference) for judge, _ in pairs]))
-    return kept - flagship - energy, energy, kept
+    return beyond([(one.judge, play.roll(agent, one)) for one in kept_for])
 
 
 def train(job: Job, out: Path, minutes: float) -> Path:
