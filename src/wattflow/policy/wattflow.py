@@ -143,7 +143,7 @@ def sooner(state, task, enough_s):
             if not view.class_takes(state, variant, cls):
                 continue
             for i in range(view.class_count(state, cls)):
-                node = np.int64(view.class_node(state, cls, i))
+                node = view.class_node(state, cls, i)
                 there = sooner_on_s(state, task, variant, node, best)
                 if there < best:
                     best = there
