@@ -25,7 +25,7 @@ from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, kernel
 
 FLAGSHIP = registry.load("learned", lean=0.0)
-FREE = Rule(worth=0.002, sure=0.0, wait=0.3)
+FREE = Rule(worth=0.002, sure=0.0, wait=0.3, learnt=2)
 """Changes members more often than the usual one, so that there is something to compare."""
 
 DIALS: list[dict[str, float]] = [{"sleep": 1e6}, {}, {"second": 100.0}, {"wait": 0.5}, {"lean": 1.0}, {"sleep": 0.3}]

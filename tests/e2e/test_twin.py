@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from wattflow.live.looking import USUAL
 from wattflow.runtime import messages as m
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
@@ -71,15 +72,15 @@ def done(server: Connection, count: int) -> None:
         time.sleep(0.05)
 
 
-def test_a_server_looks_ahead_once_two_workflows_have_ended_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_server_looks_ahead_once_enough_workflows_have_ended_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     server = up(home)
     try:
-        for number in range(2):
+        for number in range(USUAL.learnt):
             submit(server, number, 2, 0.2)
-        done(server, 2)
+        done(server, USUAL.learnt)
         assert "looking ahead" not in (home.folder / "server.log").read_text()
-        submit(server, 2, 6, 2.0)
+        submit(server, USUAL.learnt, 6, 2.0)
         line = said(home, "looking ahead")
         assert "instead of fifo from now on" in line
         assert server.call("GET", "/v1/status")["policy"] == "fifo"  # what was asked for
@@ -87,6 +88,6 @@ def test_a_server_looks_ahead_once_two_workflows_have_ended_and_goes_on_after_a_
         call("down", "--home", str(home.folder))
     server = up(home)
     try:
-        done(server, 3)
+        done(server, USUAL.learnt + 1)
     finally:
         call("down", "--home", str(home.folder))

@@ -73,14 +73,14 @@ class Rule:
         sure: Standard errors, over the draws that all members share, by which a saving must exceed ``worth``.
         worse: A member that would have taken so much more than the reference until now is given up.
         learnt: Workflows without whose end a look back says nothing. (Members that were chosen before were what cost
-            most, on seeds on which no threshold had been chosen.)
+            most, on seeds on which no threshold had been chosen; after two the worst of 60 streams lost 8 %.)
     """
 
     wait: float = 0.02
     worth: float = 0.02
     sure: float = 2.0
     worse: float = 0.005
-    learnt: int = 2
+    learnt: int = 4
 
     def keeps(self, one: Look, reference: Look) -> bool:
         """Whether nobody waits longer, the last not either, no more are late and as much is done."""

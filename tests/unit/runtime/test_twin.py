@@ -22,7 +22,7 @@ from wattflow.store.writer import Writer
 
 from .test_recovery import Hand
 
-GREEDY = Rule(worth=-1.0, wait=100.0, worse=100.0)
+GREEDY = Rule(worth=-1.0, wait=100.0, worse=100.0, learnt=2)
 """Changes to whoever looks best, borne out or not."""
 
 
