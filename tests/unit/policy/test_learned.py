@@ -82,7 +82,8 @@ def broken(path: Path, kind: str) -> Path:
         "pickle": {"theta": np.array([{}], dtype=object)},
     }  # fmt: skip
     if kind in wrong:
-        np.savez(path, **{**parts, **wrong[kind]})  # type: ignore[arg-type]
+        made = {**parts, **wrong[kind]}
+        np.savez(path, theta=made["theta"], layout=made["layout"], card=made["card"])
     elif kind == "lacks":
         np.savez(path, theta=parts["theta"])
     elif kind == "array":
