@@ -31,7 +31,9 @@ def group(source: Path) -> str:
 
 
 def draw(path: Path, sources: Sequence[Path] | None = None) -> None:
-    """Gain over the flagship and joules against it on the scenarios kept for choosing, over minutes of training.
+    """Gain over the reference and joules against it on the scenarios kept for choosing, over minutes of training.
+
+    The reference is what a run began with: the portfolio's setting for a fold, the flagship for all applications.
 
     One colour and one line of the legend for each fold, below the plots; thin lines are its seeds.
     """
@@ -53,7 +55,7 @@ def draw(path: Path, sources: Sequence[Path] | None = None) -> None:
             (line,) = axes.plot(minutes, values, linewidth=1.2, alpha=0.8, marker=".", markersize=4, **style)
         lines.setdefault(name, line)
         counts[name] = counts.get(name, 0) + 1
-    for axes, title in ((left, "reward beyond the flagship's, %"), (right, "joules against the flagship, %")):
+    for axes, title in ((left, "reward beyond the reference's, %"), (right, "joules against the reference, %")):
         axes.axhline(0.0, color="black", linewidth=0.8)
         axes.set(xlabel="minutes of training", title=title)
     if lines:
