@@ -11,6 +11,9 @@ import typer
 from wattflow.cli import options as o
 from wattflow.cli.screen import print_tables, progress_bar, remark
 
+PARTS = "parts-kept"
+"""Folder of parts that are done, beside the results; removed with its end."""
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -47,14 +50,14 @@ def experiment(
     if told := lab.expected(chosen):
         remark(told, quiet)
     with progress_bar(quiet, lines=True) as progress:
-        outcome = lab.run(chosen, progress, place / "parts")
+        outcome = lab.run(chosen, progress, place / PARTS)
     typer.echo(f"{chosen.name}: {chosen.about}\nsource: {chosen.source}\n")
     print_tables([_table(sheet) for sheet in outcome.sheets])
     for note in outcome.notes:
         typer.echo(f"- {note}")
     for path in lab.write(chosen, outcome, place):
         remark(f"written: {path}", quiet)
-    shutil.rmtree(place / "parts", ignore_errors=True)
+    shutil.rmtree(place / PARTS, ignore_errors=True)
     for figure in outcome.figures:
         typer.echo(str(figure))
 

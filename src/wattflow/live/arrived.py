@@ -28,11 +28,13 @@ _OPEN = (WAITING, READY, PLACED, PARKED, UNKNOWN)
 _LEAST_S = 1e-3
 _TOGETHER = 64
 """Tasks without a workflow that are read and forgotten together."""
+_SPARE = 64
+"""Attempts that may be remembered beyond twice those that run, before lost ones are looked for."""
 _TENTH = 10
 """A workflow that grows task by task is read again when it has changed as often as a tenth of its tasks."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Part:
     """A workflow, or some tasks without one that came together.
 
@@ -96,7 +98,11 @@ class Arrived:
             self._place(engine, placed["attempt"], placed["task"])
         ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
         if len(ended):
-            self._close(engine, ended["task"].tolist())
+            self._close_loose(ended["task"].tolist())
+        if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
+            self._close_flows(engine)
+        if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
+            self._drop_lost(engine)
 
     def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> None:
         """The events that the step folded, in its order: kinds after kinds."""
@@ -190,18 +196,31 @@ class Arrived:
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
-    def _close(self, engine: Engine, ended: Sequence[int]) -> None:
-        """Tasks without a workflow that have ended, and workflows whose last task has."""
+    def _close_loose(self, ended: Sequence[int]) -> None:
+        """Tasks without a workflow that have ended."""
         for task in ended:
             part, i = self._of_task.get(task, (None, 0))
-            if part is None or part.gone[i]:
-                continue
-            if part.flow is None:
+            if part is not None and part.flow is None and not part.gone[i]:
                 part.gone[i] = True
                 self.ended += 1
-            elif int(engine.state.workflows["generation"][part.flow[0]]) != part.flow[1]:
+
+    def _close_flows(self, engine: Engine) -> None:
+        """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
+        generations = engine.state.workflows["generation"]
+        for flow, part in list(self._of_flow.items()):
+            if int(generations[flow[0]]) != flow[1]:
+                del self._of_flow[flow]
                 part.gone[:] = True
                 self.ended += 1
+
+    def _drop_lost(self, engine: Engine) -> None:
+        """Attempts of which no end was told: lost with their nodes, or preempted."""
+        generations = engine.state.attempts["generation"]
+        self._running = {
+            attempt: one
+            for attempt, one in self._running.items()
+            if int(generations[p.row_of(attempt)]) & p.GENERATION_MASK == (attempt >> p.ROW_BITS) & p.GENERATION_MASK
+        }
 
     def workload(self, engine: Engine, left: Floats) -> Workload | None:
         """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.

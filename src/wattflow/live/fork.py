@@ -24,7 +24,7 @@ from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 
-VERSION = 2
+VERSION = 3
 Kind = TypeVar("Kind", bound=Tables)
 _STATE_SCRATCH = ("timers", "actions", "ended", "candidates", "cost", "gang", "scratch", "placed", *State.UNSAVED)
 _DESK_SCRATCH = ("events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")

@@ -36,6 +36,7 @@ from wattflow.policy.base import Policy
 from wattflow.sim.simulate import Simulation
 
 log = logging.getLogger(__name__)
+Mark = tuple[str, tuple[tuple[str, float], ...]]
 MEMBERS = (
     "wattflow",
     "learned",
@@ -81,8 +82,8 @@ class Question:
             return self.rule.back(
                 self.present, self.wanted, lambda i: hindsight(workload, cluster, self.members[i])
             )  # fmt: skip
-        except WattflowError as error:
-            log.warning("no look back, so the reference stays: %s", error)
+        except Exception as error:  # looking is optional: what goes wrong in it must end nobody's work
+            log.warning("no look back, so the reference stays: %s", error, exc_info=_unexpected(error))
             return 0
 
 
@@ -130,7 +131,7 @@ class Twin:
         self._executor = executor
         self._answer: Future[int] | None = None
         self._next_s = -math.inf
-        self._used: str | None = None
+        self._used: Mark | None = None
 
     @classmethod
     def beside(cls, reference: str | Policy, as_run: Callable[[Policy], Policy] = lambda policy: policy) -> Twin:
@@ -168,9 +169,10 @@ class Twin:
             self._answer = self._ask(engine)
         if self._answer is None or not self._answer.done():
             return None
-        chosen, self._answer = self.members[self._answer.result()], None
-        self._used = chosen.name
-        if chosen.name == engine.policy.name:
+        answer, self._answer = self._answer, None
+        chosen = self.members[answer.result()]
+        self._used = _mark(chosen)
+        if _mark(chosen) == _mark(engine.policy):
             return None
         log.info("looking ahead: %s instead of %s from now on", chosen.name, engine.policy.name)
         return chosen
@@ -178,21 +180,20 @@ class Twin:
     def _is_point(self, engine: Engine, now_s: float) -> bool:
         """Whether to look now; before there is anything to look back on, only whether the reference is in use."""
         if self.arrived.ended < self.rule.learnt:
-            return engine.policy.name != self.members[0].name
-        if now_s < self._next_s or int(engine.state.counts.open[0]) == 0:
+            return _mark(engine.policy) != _mark(self.members[0])
+        if now_s < self._next_s or int(engine.state.counts.open[0]) == 0 or not engine.nodes:
             return False
         self._next_s = now_s + self.every_s
         return True
 
     def _follow(self, engine: Engine) -> None:
         """Who chooses another policy than the twin's says which one is the reference from now on."""
-        name = engine.policy.name
-        if name == self._used:
+        mark = _mark(engine.policy)
+        if mark == self._used:
             return
-        told, self._used = self._used is not None, name
-        names = [member.name for member in self.members]
-        if told or name not in names:  # at a start it may be what a twin of before chose
-            others = tuple(member for member in self.members[1:] if member.name != name)
+        told, self._used = self._used is not None, mark
+        if told or mark not in map(_mark, self.members):  # at a start it may be what a twin of before chose
+            others = tuple(member for member in self.members[1:] if member.name != engine.policy.name)
             self.members = (engine.policy, *others)
             self._answer = None
 
@@ -200,7 +201,11 @@ class Twin:
         """Look ahead; what it takes to look back is done elsewhere."""
         if self.arrived.ended < self.rule.learnt or len(self.members) == 1:
             return AtOnce().submit(int)
-        question, _ = self.look(engine)
+        try:
+            question, _ = self.look(engine)
+        except Exception as error:
+            log.warning("no look ahead, so the reference stays: %s", error, exc_info=_unexpected(error))
+            return AtOnce().submit(int)
         if question.present == 0 and not question.wanted:
             return AtOnce().submit(int)
         if self._executor is None:
@@ -219,8 +224,8 @@ class Twin:
     def look(self, engine: Engine) -> tuple[Question, tuple[Forecast, ...]]:
         """Everybody's forecast, and what a look back is to be asked."""
         found = tuple(roll(engine, self.members, self.until_s(engine), self.seeds, self.spread))
-        names = [member.name for member in self.members]
-        present = names.index(engine.policy.name) if engine.policy.name in names else 0
+        marks = [_mark(member) for member in self.members]
+        present = marks.index(_mark(engine.policy)) if _mark(engine.policy) in marks else 0
         stays, wanted = self.rule.ahead(present, [each.looks for each in found])
         seen = None
         if stays or wanted:
@@ -237,6 +242,16 @@ class Twin:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
+
+
+def _mark(policy: Policy) -> Mark:
+    """What tells a policy from another: a driver may change its numbers under the same name."""
+    return policy.name, tuple(policy.params.items())
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    """For the log: where it came from, unless it is a message of ours."""
+    return None if isinstance(error, WattflowError) else error
 
 
 def hindsight(workload: Workload, cluster: Cluster, policy: Policy) -> Look:

@@ -25,6 +25,7 @@ from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.pulse import Pulse
+from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
@@ -186,8 +187,15 @@ def allowed(request: Request, *roles: str) -> Identity:
     return identity
 
 
+def _is_agents(request: Request) -> bool:
+    """Whether it is a request that only agents make."""
+    return request.url.path.startswith(("/v1/agents", "/v1/nodes", "/v1/attempts", "/v1/objects"))
+
+
 async def _refused(request: Request, error: Exception) -> Response:
-    status = 422 if isinstance(error, InvalidInput) else 503 if isinstance(error, StoreTrouble) else 409
+    """Trouble of the server's own is 503. An agent waits for the next start then; clients are told a fault at once."""
+    waits = isinstance(error, StoreTrouble) or (isinstance(error, Broken) and _is_agents(request))
+    status = 422 if isinstance(error, InvalidInput) else 503 if waits else 409
     return JSONResponse({"error": str(error)}, status)
 
 

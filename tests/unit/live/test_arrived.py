@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wattflow.clusters import load_cluster
-from wattflow.live import EDGE, FINISHED, SEAL, STARTED, TASK, Engine
+from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
 from wattflow.live.arrived import Arrived
 from wattflow.live.roll import draw_left
 from wattflow.model.workflow import Variant
@@ -116,3 +116,47 @@ def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
     step(engine, arrived, 9.0)
     assert arrived.ended == 2  # the chain has a task left
     assert len(np.unique(kept(engine, arrived).workflow)) == 3
+
+
+def test_two_open_workflows_grow_beside_each_other() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    shape, flows = engine.shape(SHAPE), [engine.workflow(), engine.workflow()]
+    for flow, tasks in zip(flows, (3, 2), strict=True):
+        for _ in range(tasks):
+            engine.put(TASK, shape, workflow=flow, estimate_s=5.0)
+    step(engine, arrived, 0.0)
+    engine.put(TASK, shape, workflow=flows[1], estimate_s=7.0)
+    step(engine, arrived, 1.0)
+    assert len(arrived) == 2 and sorted(kept(engine, arrived).estimate_s.tolist()) == [5.0] * 5 + [7.0]
+
+
+def test_a_workflow_that_is_sealed_after_its_last_end_is_over_too() -> None:
+    engine, arrived, now = Engine("fifo", load_cluster("mixed")), Arrived(), 0.0
+    shape = engine.shape(SHAPE)
+    for number, estimate_s in enumerate((5.0, 777.0)):
+        flow = engine.workflow(tag=number)
+        engine.put(TASK, shape, workflow=flow, estimate_s=estimate_s)
+        (attempt,) = step(engine, arrived, now)
+        if number == 0:
+            engine.put(FINISHED, attempt)
+            step(engine, arrived, now + 1.0)
+            engine.put(SEAL, flow)
+            step(engine, arrived, now + 2.0)
+            assert arrived.ended == 1
+        now += 10.0
+    assert kept(engine, arrived).estimate_s.tolist() == [5.0, 777.0]  # its row is the second one's by now
+
+
+def test_attempts_that_are_lost_with_their_node_are_not_remembered_for_ever() -> None:
+    engine, arrived, now = Engine("fifo", load_cluster("mixed"), max_retries=1_000_000), Arrived(), 0.0
+    engine.put(TASK, engine.shape(SHAPE), workflow=engine.workflow(), estimate_s=5.0)
+    placed = engine.step(now).placements
+    arrived.note(engine, now)
+    for _ in range(200):
+        (one,) = placed
+        engine.put(NODE, one.node, state=int(Power.DOWN))
+        placed = engine.step(now).placements
+        arrived.note(engine, now)
+        engine.put(NODE, one.node, state=int(Power.ON))
+        now += 1.0
+    assert len(arrived._running) <= 70

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wattflow.clusters import load_cluster
-from wattflow.live import FINISHED, STARTED, TASK, Engine
+from wattflow.live import FINISHED, GONE, STARTED, TASK, Engine
 from wattflow.live import twin as twins
 from wattflow.live.looking import USUAL, Look, Rule
 from wattflow.live.roll import roll
@@ -20,6 +20,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 MEMBERS = ("wattflow", "wattflow:wait=3", "scp-eft:sleep=120", "least-energy:sleep=30")
@@ -74,7 +75,7 @@ def test_until_enough_workflows_have_ended_the_reference_stays() -> None:
     engine.step(now)
     assert twin.arrived.ended == 1 and twin.consider(engine, now) is None
     engine.use("wattflow")  # as one of before had chosen; what is known of it now says nothing
-    twin._used = "wattflow"
+    twin._used = twins._mark(engine.policy)
     found = twin.consider(engine, now)
     assert found is not None and found.name == "fifo"
     engine.use(found)
@@ -132,7 +133,7 @@ def test_planning_points_come_at_intervals_and_only_with_open_tasks(monkeypatch:
     answers = []
     for at in (0.0, 10.0, 31.0):
         answers.append(twin.consider(engine, at) is not None)
-        twin._used = "fifo"  # the driver of this test does not listen
+        twin._used = twins._mark(engine.policy)  # the driver of this test does not listen
     assert answers == [True, False, True]
     assert len(seen) == 2
 
@@ -165,6 +166,33 @@ def test_who_chooses_another_policy_says_which_one_is_the_reference() -> None:
     engine.use("fifo")
     found = again.consider(engine, 2.0)
     assert found is not None and found.name == "least-energy"
+
+
+def test_other_numbers_under_the_same_name_are_another_reference() -> None:
+    engine, twin = loaded(2), Twin(("wattflow", "wattflow:wait=3"), executor=AtOnce())
+    assert twin.consider(engine, 0.0) is None
+    engine.use(registry.load("wattflow", wait=1.0))  # as a scheduler whose settings are read again
+    twin.consider(engine, 1.0)
+    assert twin.members[0].params["wait"] == 1.0 and len(twin.members) == 2
+
+
+def test_what_goes_wrong_in_a_look_leaves_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, twin = loaded(2), Twin(("wattflow", "eft"), 0.0, rule=Rule(learnt=0), executor=AtOnce())
+
+    def fails(*_: object) -> None:
+        raise ValueError("a fault in looking")
+
+    monkeypatch.setattr(twins, "roll", fails)
+    assert [twin.consider(engine, t) for t in (0.0, 1.0)] == [None, None]
+
+
+def test_nobody_looks_ahead_without_a_node() -> None:
+    engine = loaded(2)
+    twin = Twin(("wattflow", "eft"), 0.0, rule=Rule(learnt=0), executor=AtOnce())
+    for node in engine.nodes.values():
+        engine.put(GONE, node)
+    engine.step(1.0)
+    assert engine.counts["open"] and not twin._is_point(engine, 2.0)
 
 
 def test_looking_ahead_changes_nothing() -> None:

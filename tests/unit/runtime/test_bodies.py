@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from wattflow.runtime.messages import Submission, Task, Variant
-from wattflow.server import bodies
+from wattflow.runtime.records import Broken
+from wattflow.server import app, bodies
 
 KINDS = {"application/msgpack": msgspec.msgpack.encode, "application/json": msgspec.json.encode}
 
@@ -55,3 +56,9 @@ def test_nonsense_is_refused(data: bytes) -> None:
     for kind in KINDS:
         with pytest.raises(HTTPException, match="not a Submission"):
             decoded(data, kind)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/agents/sync", 503), ("/v1/nodes", 503), ("/v1/submissions", 409)])
+def test_a_fault_of_the_server_makes_agents_wait_and_is_told_to_clients(path: str, status: int) -> None:
+    request = Request({"type": "http", "method": "POST", "headers": [], "path": path})
+    assert asyncio.run(app._refused(request, Broken("a turn failed"))).status_code == status
