@@ -159,11 +159,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 break
     made = json.loads(given.out.read_text()) if given.out.is_file() else {}
     made |= {str(fold): told(fold, np.array(rows)) for fold, rows in found.items() if rows}
-    for fold in folds:
-        _log.info("fold %d: %s", fold, made[str(fold)][f"{streams.LOADS[0]:g}"])
-    _log.info("%d scenarios in %.0f s", sum(map(len, found.values())), time.time() - began)
     with whole_file(given.out) as draft:
         draft.write_text(json.dumps(made, indent=1) + "\n")
+    for fold in folds:
+        _log.info("fold %d: %s", fold, made.get(str(fold), {}).get(f"{streams.LOADS[0]:g}", "no scenario in the time"))
+    _log.info("%d scenarios in %.0f s", sum(map(len, found.values())), time.time() - began)
 
 
 if __name__ == "__main__":

@@ -360,7 +360,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """What the ended ones saw last, as Gymnasium wants it of SAME_STEP: no rows."""
         seen = np.full(self.num_envs, None, object)
         for i in np.flatnonzero(over).tolist():
-            seen[i] = self._last_seen
+            seen[i] = self._last_seen.copy()
         mask = np.zeros_like(self._mask)
         mask[over, 0] = True
         info = {"action_mask": mask, "_action_mask": over}

@@ -81,6 +81,8 @@ class Progress:
     price: float = 2.0
     origin: dict[str, Any] = field(default_factory=dict)
     """What training began with, where that was not the flagship."""
+    began: int = 0
+    """The generation from which on the mean is taken."""
 
 
 def start(seed: int = LOOKS, net: str = "mlp") -> Progress:
@@ -177,7 +179,6 @@ class Trainer:
     def __init__(self, settings: EvolutionSettings, workers: int = 1, progress: Progress | None = None) -> None:
         self.settings = settings
         self.progress = progress or start(LOOKS, settings.net)
-        self.began = self.progress.generation
         self.size = len(self.progress.theta)
         self.pool = ThreadPoolExecutor(workers)
         self.use(self._stage())
@@ -273,7 +274,7 @@ class Trainer:
         mask = movable(now.generation < self.settings.warm, self.size)
         if not self.settings.adam:
             now.theta = now.theta + mask * (self.settings.rate * slope - self.settings.decay * now.theta)
-            share = (1.0 + LATER) / (t - self.began + LATER)
+            share = (1.0 + LATER) / (t - now.began + LATER)
             now.mean = now.mean + share * (now.theta - now.mean)
             return
         now.first = 0.9 * now.first + 0.1 * slope
@@ -347,8 +348,9 @@ def gone_on_from(path: Path) -> Progress:
     spent = {"seconds": told["wall_s"], "cpu_s": told["cpu_s"], "simulations": told["simulations"]}
     origin = {"from": path.name, "from_generations": told["generations"], "from_gain": told["gain"]}
     return Progress(
-        theta, zeros.copy(), zeros.copy(), theta.copy(), told["generations"], best=theta.copy(), origin=origin, **spent
-    )
+        theta, zeros.copy(), zeros.copy(), theta.copy(), told["generations"], best=theta.copy(), origin=origin,
+        began=told["generations"], **spent,
+    )  # fmt: skip
 
 
 def settings_of(path: Path) -> dict[str, Any]:

@@ -40,7 +40,7 @@ LATER = 1.000001
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """Joules in one scenario, ours by policy as they count; ``best_j`` is inf where annealing found nothing in time.
+    """Joules in one scenario, ours by policy as they count; ``best_j`` is the least of annealing and those in time.
 
     ``later`` names those of ours that ended later than the portfolio.
     """

@@ -19,6 +19,7 @@ the portfolio's setting is used. A driver that does not ask at arrivals uses the
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,18 +29,20 @@ from typing import Any
 import numpy as np
 
 from wattflow.model.cluster import Cluster
+from wattflow.model.errors import WattflowError
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.plan import erring, following, rehearsal, sleeping
 from wattflow.plan.annealing import Game, Schedule, Standing
 from wattflow.plan.following import Course
 from wattflow.plan.offers import Floats, Longs
-from wattflow.plan.scene import Scene, scene, standing
+from wattflow.plan.scene import Scene, rows_of, scene, standing
 from wattflow.policy import wattflow
 from wattflow.policy.base import Policy, beforehand, looking_back
 from wattflow.sim import simulate
 from wattflow.sim.outlook import Outlook, Seen
 
+log = logging.getLogger(__name__)
 DRAWS = 4
 TRIES = 2
 """How often the walk is repeated with a tighter limit where the plan, looked at, is later than it says."""
@@ -181,7 +184,7 @@ class Planner:
         costs = {}
         for i in kept:
             mine = theirs if i == 0 else [self.look(courses[i], left_s) for left_s in drawn]
-            energy = np.mean([math.log(a.energy_j / b.energy_j) for a, b in zip(mine, theirs, strict=True)])
+            energy = np.mean([_ratio(a.energy_j, b.energy_j) for a, b in zip(mine, theirs, strict=True)])
             over = np.mean([self.over(a, float(b.end_s.max())) for a, b in zip(mine, theirs, strict=True)])
             late = self.over(looks[i], self.limit.last_s) > ON_TIME
             costs[i] = (late * as_estimated[i] + float(energy) + rehearsal.fine(float(over) - TOLERATED), i)
@@ -191,7 +194,12 @@ class Planner:
     def _cost(self, look: Seen, reference_j: float, last_s: float) -> float:
         over = self.over(look, last_s)
         late = 1.0 + rehearsal.fine(over) if over > ON_TIME else 0.0
-        return math.log(look.energy_j / reference_j) + late
+        return _ratio(look.energy_j, reference_j) + late
+
+
+def _ratio(ours_j: float, theirs_j: float) -> float:
+    """Logarithm; work that takes no time takes no joules."""
+    return math.log(max(1e-9, ours_j) / max(1e-9, theirs_j))
 
 
 def prepare(
@@ -206,14 +214,31 @@ def prepare(
     sleep_after_s = state.classes.sleep_after_s.copy()
     given = {k: v for k, v in policy.params.items() if k in wattflow.DIAL.defaults and v != wattflow.DIAL.defaults[k]}
     dials = dict(wattflow.DIAL.defaults) | given
-    course, rows = following.by_settings(dials), np.arange(len(state.tasks))
+    course, rows = following.by_settings(dials), np.zeros(0, np.int64)
     if known:
         usual = {**rehearsal.reference(policy.params["load"], name), **given}
+        rows = rows_of(state, len(known))  # what was planned for them before is planned anew, or not at all
         course, seen = following.by_settings(usual), scene(state, known, cluster, now_s)
         if seen is not None:
             tries = [{**dials, **given} for dials in rehearsal.settings(name)]
-            course, rows = Planner(policy, state, cluster, seen, usual).best(tries), seen.rows
+            course = _best(policy, state, cluster, seen, usual, tries)
     following.put(state, cluster, rows, course, sleep_after_s)
+
+
+def _best(
+    policy: Policy,
+    state: Any,
+    cluster: Cluster,
+    seen: Scene,
+    usual: Mapping[str, float],
+    tries: Sequence[Mapping[str, float]],
+) -> Course:
+    """The course to take; the portfolio's setting where a task has no place that a plan could give it."""
+    try:
+        return Planner(policy, state, cluster, seen, usual).best(tries)
+    except WattflowError as error:
+        log.info("nothing is planned: %s", error)
+        return following.by_settings(usual)
 
 
 @looking_back
@@ -249,7 +274,9 @@ def policy_of(name: str) -> Policy:
 
 
 def _unplanned(state: Any, cluster: Cluster) -> None:
-    prepare(state, cluster, PLANNED)
+    """With the dials that the State has been given: a driver may have been told others than the usual ones."""
+    told = dict(zip(PLANNED.params, np.asarray(state.params).tolist(), strict=False))
+    prepare(state, cluster, replace(PLANNED, params=told))
 
 
 PLANNED = replace(
@@ -264,4 +291,5 @@ PLANNED = replace(
     tailor=tailored,
     tailor_next=next_at,
     terms={},
+    limits={**wattflow.LIMITS, "load": (0.0, 1.0), "search": (1.0, 1e9), "spread": (0.0, 2.0)},
 )

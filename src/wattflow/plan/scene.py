@@ -67,6 +67,11 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
     return Scene(now_s, _as_one(parts, cluster), np.concatenate(rows), work_s)
 
 
+def rows_of(state: Any, count: int) -> Longs:
+    """Tasks of the first workflows by arrival."""
+    return np.concatenate([np.zeros(0, np.int64), *_rows(state, count)])
+
+
 def _rows(state: Any, count: int) -> list[Longs]:
     """Tasks of the first workflows by arrival, each in its own order."""
     owner = np.asarray(state.tasks["workflow"])
@@ -106,7 +111,7 @@ def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) 
         variant = state.variants[int(attempts["variant"][row])]
         node[i] = int(attempts["node"][row])
         option[i] += int(variant["origin"]) * game.offered.levels + int(variant["frequency"])
-    fixed = (states >= PLACED) & (node >= 0)
+    fixed = (states >= DONE) | ((states == PLACED) & (node >= 0))  # what was cancelled has no node, and needs none
     awake_s, sleeps = _nodes(state, now_s)
     end_s = np.where(states == PLACED, np.maximum(end_s, now_s), now_s)
     return Standing(now_s, fixed, np.maximum(node, 0), option, end_s, awake_s, sleeps, due_s)

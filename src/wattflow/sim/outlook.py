@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import DONE, MICRO, WAITING, State
+from wattflow.engine.tables import DONE, MICRO, ON, STARTED, WAITING, WAITS, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
@@ -51,6 +51,8 @@ class Outlook:
         self._state, self._rows = state.copy(), rows
         self._state.clock["now"] = now_s
         self._functions = bind.bind(policy, self._state)
+        attempts = self._state.attempts
+        attempts["stage"] = np.where(_wait_for_node(self._state), WAITS, STARTED)
         tasks, known = self._state.tasks, np.zeros(len(state.tasks), np.bool_)
         known[rows] = True
         still = np.asarray(tasks["state"]) < DONE
@@ -87,7 +89,7 @@ def left(state: State, spread: float, seed: int) -> Floats:
     """See `Outlook.left`. Those that run share their node as they do now, and fetched what they need at first."""
     estimate = np.nan_to_num(np.asarray(state.tasks["estimate"]).astype(np.float64), nan=1.0)
     drawn = estimate * np.exp(spread * np.random.default_rng([seed, 23]).standard_normal(len(estimate)))
-    attempts = state.attempts[np.asarray(state.attempts["task"]) >= 0]
+    attempts = state.attempts[(np.asarray(state.attempts["task"]) >= 0) & ~_wait_for_node(state)]
     node, placed_s = np.asarray(attempts["node"]), np.asarray(attempts["placed"])
     busy = np.bincount(node, weights=np.asarray(attempts["cores_u"]) / MICRO, minlength=len(state.nodes))
     for i, task in enumerate(np.asarray(attempts["task"]).tolist()):
@@ -101,6 +103,14 @@ def left(state: State, spread: float, seed: int) -> Floats:
         part = rate * ran_s / whole_s if math.isfinite(whole_s) and whole_s > 0.0 else 0.0
         drawn[task] = max(drawn[task] - part * estimate[task], LEAST_LEFT * estimate[task])
     return drawn
+
+
+def _wait_for_node(state: State) -> NDArray[np.bool_]:
+    """Attempts whose node is not awake yet: nothing of them is done."""
+    attempts = state.attempts
+    on = np.asarray(state.nodes["power_state"])[np.asarray(attempts["node"])] == ON
+    begun: NDArray[np.bool_] = np.asarray(attempts["started"]) >= np.asarray(attempts["placed"])
+    return (np.asarray(attempts["task"]) >= 0) & ~on & ~begun
 
 
 def _fetch_s(state: State, task: int, node: int, together: int) -> float:

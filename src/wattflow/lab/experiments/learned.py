@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import learned_rivals, learned_searches, learned_tables
 from wattflow.lab.experiments.learned_notes import notes, own_notes
@@ -21,6 +22,7 @@ from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.learn import curves, evaluate, hindsight, own_folder, parts, portfolio
 from wattflow.learn.evaluate import ATTENTION, NETWORK, OURS, REHEARSED, Place, Plan, Row
 from wattflow.learn.hindsight import Searched
+from wattflow.policy import weights
 
 POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 12.0, 2.0, 1.0, 12.0, 80.0
 """Seconds of one core for a scenario and seed of 600 tasks (searches: for a stream), to tell how long it takes."""
@@ -125,7 +127,8 @@ def _folder(settings: LearnedSettings) -> Path | None:
         return None
     files = sorted(Path(settings.folder).rglob("*.json*")) if settings.folder else []
     stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return Path(settings.kept) / parts.mark(settings.plan, stats)
+    clusters = [repr(load_cluster(name)) for name in settings.clusters]
+    return Path(settings.kept) / parts.mark(settings.plan, stats, clusters, weights.current().tobytes())
 
 
 def places(settings: LearnedSettings) -> list[Place]:
