@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +9,10 @@ import pytest
 
 from wattflow import generate
 from wattflow.clusters import load_cluster
-from wattflow.model.cluster import Cluster
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.plan import erring, following, joining, planned, rehearsal
-from wattflow.plan.offers import Floats
+from wattflow.plan import following, joining, planned, rehearsal
 from wattflow.policy import wattflow
-from wattflow.policy.base import Policy, beforehand, looking_back
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.outlook import Outlook
 from wattflow.sim.simulate import Simulation
@@ -115,35 +111,3 @@ def test_nodes_sleep_when_a_plan_does_not_need_them() -> None:
     assert not [row for row in asleep if row[1] == 0]
     late = following.orders({number: np.array([[60.0, 70.0]])}, CLUSTER, 0.0, frozenset({number}))
     assert late[0][:2] != (0.0, number) and (60.0 - node.sleep.wake_s, number, 1) in late
-
-
-def test_ended_tasks_show_how_far_estimates_err() -> None:
-    one, other = stream(1), stream(2)
-    none = [np.full(len(part), np.nan) for part in (one, other)]
-    assert erring.spread(0.2, [one, other], none) == 0.2
-    ended = [none[0].copy(), none[1]]
-    ended[0][:12] = one.estimate_s[:12]
-    assert erring.spread(0.2, [one, other], ended) == pytest.approx(0.2 * np.sqrt(erring.WORTH / (erring.WORTH + 12)))
-    ended[0][:12] *= np.exp(0.2 * np.array([1.0, -1.0] * 6))
-    assert erring.spread(0.2, [one, other], ended) == pytest.approx(0.2)
-    assert erring.spread(0.0, [one, other], ended) == pytest.approx(0.2 * np.sqrt(12 / (erring.WORTH + 12)))
-    ended[0][:12] *= 100.0
-    assert erring.spread(0.2, [one, other], ended) == erring.MOST
-
-
-def test_at_an_arrival_only_tasks_that_have_ended_have_shown_their_runtimes() -> None:
-    seen = []
-
-    def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, ended_s: Sequence[Floats] = ()) -> Policy:
-        seen.append((len(known), ended_s))
-        return replace(policy, tailor=None, tailor_next=None)
-
-    asked = replace(USUAL, tailor=looking_back(beforehand(tailored)), tailor_next=planned.next_at)
-    workload = stream(1, 2, apart_s=20.0)
-    run = simulate(workload, CLUSTER, asked, seed=3, options=SimOptions(runtime_error=0.3))
-    assert [count for count, _ in seen] == [1, 2] and not seen[0][1]
-    first, second = seen[1][1]
-    there, done = workload.workflow == 0, run.end_s_by_task() < 20.0
-    assert 0 < done.sum() < there.sum()
-    assert first == pytest.approx(np.where(done, workload.runtime_s, np.nan)[there], nan_ok=True)
-    assert np.isnan(second).all()
