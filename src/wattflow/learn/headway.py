@@ -7,7 +7,7 @@ before it arrives. Annealing knows the whole stream and its true runtimes; the p
 end later than the portfolio does, so neither may ours: one that does counts as having saved nothing. Where one of ours
 found fewer joules in time than annealing, these are the best there are: nobody closes more than the whole gap.
 
-The planning policy is judged as it comes: it takes estimates to err by 20 % until tasks that have ended show otherwise.
+The planning policy is judged as it comes: it takes estimates to err by 20 %.
 Aside, to show what the rest is due to, it is told that its estimates are true (``spread`` = 0), which they are here,
 and all workflows at the first arrival.
 """

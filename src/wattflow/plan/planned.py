@@ -5,12 +5,11 @@ workflow would end under it is the limit. Then annealing (`annealing`, ``search`
 under two lines of watts) looks for the fewest joules within the limit: order, node, variant, frequency, sleep; what has
 begun stays where it is, and nothing is known of what will arrive. Where no plan keeps every workflow's limit, the last
 one's has to do. Plans, the portfolio's setting and those that rehearsals try are looked at from the State as it is
-(`sim.outlook`), as estimated and with runtimes drawn round their estimates. Of those that end no later than the
-portfolio would, the one with the fewest joules is followed until the next arrival (`following`).
+(`sim.outlook`), as estimated and with runtimes drawn round their estimates (σ = ``spread``). Of those that end no later
+than the portfolio would, the one with the fewest joules is followed until the next arrival (`following`).
 
-``spread`` says how far estimates are thought to err (σ of the logarithm) before any task has ended; those that have
-ended show it (`erring`). Told 0, the policy trusts them at first: it saves more where they are right, and is late where
-they are not (docs/learned.md has figures of both).
+``spread`` says how far estimates err. Told 0, the policy trusts them: it saves more where they are right, and is late
+where they are not (docs/learned.md has figures of both).
 
 Evaluations are counted, not timed: same workflows, cluster and numbers, same plan. Two or three seconds for 200 open
 tasks. With more than 16 open workflows or 600 tasks, gangs, serverless nodes, or estimates or watts that are not known,
@@ -32,13 +31,13 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.plan import erring, following, rehearsal, sleeping
+from wattflow.plan import following, rehearsal, sleeping
 from wattflow.plan.annealing import Game, Schedule, Standing
 from wattflow.plan.following import Course
 from wattflow.plan.offers import Floats, Longs
 from wattflow.plan.scene import Scene, rows_of, scene, standing
 from wattflow.policy import wattflow
-from wattflow.policy.base import Policy, beforehand, looking_back
+from wattflow.policy.base import Policy, beforehand
 from wattflow.sim import simulate
 from wattflow.sim.outlook import Outlook, Seen
 
@@ -241,15 +240,10 @@ def _best(
         return following.by_settings(usual)
 
 
-@looking_back
 @beforehand
-def tailored(
-    policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all", ended_s: Sequence[Floats] = ()
-) -> Policy:
+def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
     """The policy that plans what is open now."""
     fitted = replace(policy, tailor=None, tailor_next=None)
-    if ended_s:
-        fitted = fitted.with_params(spread=erring.spread(policy.params["spread"], known, ended_s))
     return replace(fitted, prepare=partial(prepare, policy=fitted, known=tuple(known), name=name))
 
 
@@ -270,7 +264,7 @@ def next_at(policy: Policy, seen: int) -> int:
 
 def policy_of(name: str) -> Policy:
     """The policy with the settings of a fold."""
-    return replace(PLANNED, tailor=looking_back(beforehand(partial(tailored, name=name))))
+    return replace(PLANNED, tailor=beforehand(partial(tailored, name=name)))
 
 
 def _unplanned(state: Any, cluster: Cluster) -> None:

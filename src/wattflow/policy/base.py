@@ -54,16 +54,6 @@ def beforehand(tailor: Any) -> Any:
     return tailor
 
 
-def looking_back(tailor: Any) -> Any:
-    """Say that a tailor is also to be given ``ended_s``: for each workflow, its tasks' runtimes as they turned out.
-
-    Seconds on a node of speed 1, as a driver finds them from starts, ends, speeds and how crowded nodes were; nan for
-    tasks that have not ended.
-    """
-    tailor.looking_back = True
-    return tailor
-
-
 @dataclass(slots=True)
 class Committed:
     """What a planner may know beside the workflow that arrives.

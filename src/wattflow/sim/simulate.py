@@ -135,7 +135,7 @@ class Simulation:
     def _tailor_again(self, asked: tailoring.Tailoring) -> None:
         """Let the policy see what has arrived since, and go on with its numbers."""
         started = time.perf_counter()
-        self.policy = asked.ask(asked.next_s, tailoring.ended_s(self.state, self.workload))
+        self.policy = asked.ask(asked.next_s)
         with np.errstate(over="ignore"):
             tailoring.put_in(self.policy, self.state, self.world, self.cluster, self._sleep_after_s)
         self.plan_seconds += time.perf_counter() - started

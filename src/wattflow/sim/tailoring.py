@@ -1,8 +1,7 @@
 """Policies that fit themselves to what arrives, in a simulation: when they are asked, and how their answer is put in.
 
 A policy's ``tailor`` is asked at the first arrival and, where it says when (``tailor_next``), again after so many
-more. It is given the workflows that have arrived by then, as they are estimated; one that is `looking_back` also the
-runtimes of their tasks that have ended; and nothing else.
+more. It is given the workflows that have arrived by then, as they are estimated, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattflow.engine.tables import DONE, ON
+from wattflow.engine.tables import ON
 from wattflow.kernel.jit import jit as entry
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
@@ -37,45 +35,27 @@ class Tailoring:
         self._workflows = arrivals.workflows(known)
         self._ahead = next(self._workflows, None)
         self._arrived: list[Workload] = []
-        self._tasks: list[NDArray[np.int64]] = []
         self._submit_s = np.sort(known.workflow_submit_s[np.unique(known.workflow)])
         self._beforehand = getattr(policy.tailor, "beforehand", False)
-        self._back = getattr(policy.tailor, "looking_back", False)
 
     @property
     def until_s(self) -> float:
         return math.nextafter(self.next_s, -math.inf) if self._beforehand and self.next_s < math.inf else self.next_s
 
-    def ask(self, now_s: float, ended_s: NDArray[np.float64] | None = None) -> Policy:
-        """The policy for those that have arrived by now; ``ended_s`` of all tasks, nan of those that have not ended."""
+    def ask(self, now_s: float) -> Policy:
+        """The policy for those that have arrived by now."""
         while self._ahead is not None and self._ahead[1].workflow_submit_s[0] <= now_s:
-            self._tasks.append(self._ahead[0])
             self._arrived.append(self._ahead[1])
             self._ahead = next(self._workflows, None)
         seen, wanted = len(self._arrived), 0
         if self._policy.tailor_next is not None:
             wanted = max(seen + 1, self._policy.tailor_next(self._policy, seen))
         self.next_s = float(self._submit_s[wanted - 1]) if 0 < wanted <= len(self._submit_s) else math.inf
-        if not self._back or ended_s is None:
-            return self._tailor(self._policy, self._arrived, self._cluster)
-        backward: Any = self._tailor
-        found: Policy = backward(
-            self._policy, self._arrived, self._cluster, ended_s=[ended_s[tasks] for tasks in self._tasks]
-        )
-        return found
+        return self._tailor(self._policy, self._arrived, self._cluster)
 
     def first(self) -> Policy:
         """The policy to begin with."""
         return self.ask(float(self._submit_s[0]) if len(self._submit_s) else 0.0)
-
-
-def ended_s(state: Any, workload: Workload) -> NDArray[np.float64]:
-    """Seconds of tasks that have ended, on a node of speed 1; nan of all others.
-
-    Starts, ends, levels and sharing of an ended task give just what its runtime was: none of it is drawn here.
-    """
-    done = np.asarray(state.tasks["state"])[: len(workload)] == DONE
-    return np.where(done, workload.runtime_s, np.nan)
 
 
 def put_in(policy: Policy, state: Any, world: Any, cluster: Cluster, sleep_after_s: Any) -> None:
@@ -106,4 +86,4 @@ def recheck(state, world):
                 sleep.check_later(state, world, n, max(now, row.idle_since + after_s))
 
 
-__all__ = ["Tailoring", "ended_s", "put_in", "recheck", "set_numbers"]
+__all__ = ["Tailoring", "put_in", "recheck", "set_numbers"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,16 +9,21 @@ import pytest
 
 from wattflow import generate
 from wattflow.clusters import load_cluster
-from wattflow.model.cluster import Cluster
+from wattflow.engine.tables import WAKING
+from wattflow.live import TASK, Engine
+from wattflow.model.cluster import Cluster, Node, Sleep
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import PowerProfile
 from wattflow.model.run import Run
+from wattflow.model.workflow import Task, Variant, Workflow
 from wattflow.model.workload import Workload
-from wattflow.plan import erring, following, joining, planned, rehearsal
-from wattflow.plan.offers import Floats
-from wattflow.policy import wattflow
-from wattflow.policy.base import Policy, beforehand, looking_back
+from wattflow.plan import following, joining, planned, rehearsal
+from wattflow.policy import registry, wattflow
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.outlook import Outlook
 from wattflow.sim.simulate import Simulation
+
+GIB = 1 << 30
 
 CLUSTER = load_cluster("mixed")
 POLICY = planned.PLANNED.with_params(search=1500.0, spread=0.0)
@@ -117,33 +121,50 @@ def test_nodes_sleep_when_a_plan_does_not_need_them() -> None:
     assert late[0][:2] != (0.0, number) and (60.0 - node.sleep.wake_s, number, 1) in late
 
 
-def test_ended_tasks_show_how_far_estimates_err() -> None:
-    one, other = stream(1), stream(2)
-    none = [np.full(len(part), np.nan) for part in (one, other)]
-    assert erring.spread(0.2, [one, other], none) == 0.2
-    ended = [none[0].copy(), none[1]]
-    ended[0][:12] = one.estimate_s[:12]
-    assert erring.spread(0.2, [one, other], ended) == pytest.approx(0.2 * np.sqrt(erring.WORTH / (erring.WORTH + 12)))
-    ended[0][:12] *= np.exp(0.2 * np.array([1.0, -1.0] * 6))
-    assert erring.spread(0.2, [one, other], ended) == pytest.approx(0.2)
-    assert erring.spread(0.0, [one, other], ended) == pytest.approx(0.2 * np.sqrt(12 / (erring.WORTH + 12)))
-    ended[0][:12] *= 100.0
-    assert erring.spread(0.2, [one, other], ended) == erring.MOST
+def live_node(name: str, cores: int = 4, threads: int = 1) -> Node:
+    return Node(
+        name, cores, 16 * GIB, threads_per_core=threads, sleep=Sleep(watts=5.0, enter_s=2.0, wake_s=60.0),
+        power=PowerProfile.from_form("linear", cores * threads, 50.0, 150.0),
+    )  # fmt: skip
 
 
-def test_at_an_arrival_only_tasks_that_have_ended_have_shown_their_runtimes() -> None:
-    seen = []
+def flow(name: str, tasks: int, cores: float = 1.0) -> Workflow:
+    some = [Task(f"t{i}", f"t{i}", "f", runtime_s=30.0, variants=(Variant(cores=cores),)) for i in range(tasks)]
+    return Workflow(name, tuple(some))
 
-    def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, ended_s: Sequence[Floats] = ()) -> Policy:
-        seen.append((len(known), ended_s))
-        return replace(policy, tailor=None, tailor_next=None)
 
-    asked = replace(USUAL, tailor=looking_back(beforehand(tailored)), tailor_next=planned.next_at)
-    workload = stream(1, 2, apart_s=20.0)
-    run = simulate(workload, CLUSTER, asked, seed=3, options=SimOptions(runtime_error=0.3))
-    assert [count for count, _ in seen] == [1, 2] and not seen[0][1]
-    first, second = seen[1][1]
-    there, done = workload.workflow == 0, run.end_s_by_task() < 20.0
-    assert 0 < done.sum() < there.sum()
-    assert first == pytest.approx(np.where(done, workload.runtime_s, np.nan)[there], nan_ok=True)
-    assert np.isnan(second).all()
+def test_a_live_engine_keeps_its_pins_and_its_dials() -> None:
+    engine = Engine("planned:late=777", Cluster("c", (live_node("a"), live_node("b"))))
+    shape, b = engine.shape((Variant(cores=4.0, memory_bytes=GIB),)), engine.nodes["b"]
+    engine.put(TASK, shape, estimate_s=100.0, node=b)
+    (first,) = engine.step(0.0).placements
+    engine.put(TASK, shape, estimate_s=100.0, node=b)
+    assert first.node == b and not engine.step(1.0).placements  # it waits for b, though a is free
+    engine.node(live_node("new"))
+    assert not engine.step(2.0).placements
+    assert engine.state.params[list(planned.PLANNED.params).index("late")] == 777.0
+
+
+def test_what_no_plan_can_place_runs_as_the_portfolio_would() -> None:
+    work = Workload.of([flow("w", 1, cores=6.0)])
+    run = simulate(work, Cluster("c", (live_node("a", threads=2),)), planned.PLANNED)
+    assert run.attempts["outcome"].tolist() == [0]
+
+
+@pytest.mark.parametrize("dial", ["search=0", "search=inf", "spread=-1", "load=2"])
+def test_its_own_dials_have_limits(dial: str) -> None:
+    with pytest.raises(InvalidInput, match="out of range"):
+        registry.load(f"planned:{dial}")
+
+
+def test_a_look_knows_that_a_node_is_waking() -> None:
+    cluster = Cluster("c", (live_node("a"), live_node("b")))
+    work = Workload.of([flow("one", 8), replace(flow("two", 8), submit_s=300.0)])
+    policy = wattflow.WATTFLOW
+    end_s = simulate(work, cluster, policy).end_s_by_task()
+    simulation = Simulation(work, cluster, policy)
+    simulation.advance(330.0)
+    assert (np.asarray(simulation.state.nodes["power_state"]) == WAKING).any()
+    outlook = Outlook(simulation.state, cluster, np.arange(16), policy, 330.0)
+    seen = outlook.look(lambda _: None, outlook.left(0.0, 0))
+    assert seen.end_s[8:] == pytest.approx(end_s[8:])
