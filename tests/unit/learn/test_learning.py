@@ -41,11 +41,12 @@ def test_the_reference_scores_nothing_and_late_seconds_cost(small: Scenario) -> 
     assert Judge(small, 3, Wish(wait=1.0)).penalty(slow) == 0.0
 
 
+@pytest.mark.parametrize("adam", [True, False])
 def test_training_starts_at_the_flagship_and_goes_on_where_it_stopped(
-    small: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adam: bool
 ) -> None:
     monkeypatch.setattr(scenarios, "draw", lambda seed, *_: small)
-    settings = evolve.EvolutionSettings(pool=2, chosen_on=1, directions=2, tries=1, longest_s=60.0)
+    settings = evolve.EvolutionSettings(pool=2, chosen_on=1, directions=2, tries=1, longest_s=60.0, adam=adam)
     monkeypatch.setattr(evolve, "teaches", lambda one: True)
     trainer = evolve.Trainer(settings)
     first = trainer.choosing[0]
@@ -55,7 +56,8 @@ def test_training_starts_at_the_flagship_and_goes_on_where_it_stopped(
     trainer.generation()
     again = evolve.Trainer(settings, progress=evolve.resume(tmp_path / "half.npz"))
     again.generation()
-    assert again.progress.theta.tobytes() == trainer.progress.theta.tobytes()
+    for name in ("theta", "mean"):
+        assert getattr(again.progress, name).tobytes() == getattr(trainer.progress, name).tobytes()
     assert trainer.compare()["best"] >= 0.0
 
 
