@@ -16,7 +16,7 @@ from wattflow.generate import Recipe
 from wattflow.learn import scenarios
 from wattflow.learn.foresight import Foresight
 from wattflow.live.looking import Rule
-from wattflow.live.twin import AtOnce, Twin
+from wattflow.live.twin import AtOnce, Twin, _mark
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.plan import joining
@@ -80,7 +80,7 @@ class Told(Replay):
             self.answers[at_s] = self.number(found)
             if self.members[chosen].name != before.name:  # as the simulator went on, whatever the twin says
                 self.engine.use(self.members[chosen])
-                self.twin._used = self.members[chosen].name
+                self.twin._used = _mark(self.members[chosen])
                 self.events[at_s]
         self.until(self.run.start_s + self.run.makespan_s)
 
