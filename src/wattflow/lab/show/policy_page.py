@@ -32,6 +32,8 @@ MEANINGS = {
     "spare": "how much longer a late task may take at once than by waiting for room elsewhere; inf: any",
     "load": "share of the owned cores that is usually wanted",
     "sure": "standard errors of saving before the portfolio's setting is left; 0: the best in the mean",
+    "search": "plans that annealing looks at from each of its starts",
+    "spread": "how far estimates err, σ of the logarithm; 0 trusts them",
     "margin": "part of the critical path that a task is due earlier, for what estimates leave out",
     "overlap": "transfers planned as the simulator runs them (0) or as the papers do (1)",
     "smt": "a task per core (0), per hardware thread (1), or the better of both (−1)",
