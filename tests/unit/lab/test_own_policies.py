@@ -49,3 +49,9 @@ def test_check_policy_lists_a_nan_instead_of_stopping_there() -> None:
     with pytest.raises(BrokenPolicy, match="breaks its contract") as error:
         check_policy(score)
     assert str(error.value).count("NaN") >= 2
+
+
+def test_all_is_every_policy_but_those_that_search_for_long() -> None:
+    named, everything = chosen_policies("all", "kubernetes")
+    assert everything and set(registry.names()) - set(named) == {"planned"}
+    assert "planned" in chosen_policies(["planned"], "kubernetes")[0]

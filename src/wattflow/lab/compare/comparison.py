@@ -201,6 +201,10 @@ def compare(
     return Comparison(cluster, baseline, tuple(sources), usable, chosen, points, results.runs, notes, setup.about())
 
 
+ASKED_FOR = ("planned",)
+"""Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
+
+
 def chosen_policies(
     policies: Sequence[str | Policy] | str | Policy, baseline: str
 ) -> tuple[dict[str, str | Policy], bool]:
@@ -212,7 +216,8 @@ def chosen_policies(
     everything = asked == ["all"]
     own = _own(asked, known)
     named: dict[str, str | Policy] = {}
-    for policy in (baseline, *(known if everything else asked)):
+    usual = [name for name in known if name not in ASKED_FOR]
+    for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
         if name not in known and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
