@@ -19,6 +19,7 @@ from wattflow.learn import portfolio, streams
 from wattflow.learn.portfolio import Result
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Drawn, Judge, Wish
+from wattflow.plan import measured
 from wattflow.policy import registry, wattflow
 
 WIDTH = 0.07
@@ -59,9 +60,6 @@ class BarJudge(Judge):
 
     def penalty(self, found: Result) -> float:
         """About the chance that a scenario like this breaks the bound, and something for newly missed deadlines."""
-        slower = max(
-            getattr(found, name) / max(1e-9, getattr(self.baseline, name)) for name in ("mean_s", "p95_s", "makespan_s")
-        )
-        beyond = math.log(slower / (portfolio.BOUND + self.wish.wait)) / WIDTH
+        beyond = math.log(measured.slower(found, self.baseline) / (portfolio.BOUND + self.wish.wait)) / WIDTH
         step = 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, beyond))))
         return step + (LATE if found.missed - self.punctual.missed else 0.0)

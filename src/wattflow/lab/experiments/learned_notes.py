@@ -9,9 +9,9 @@ from wattflow.learn.evaluate import Place
 
 HELD_OUT = (
     "Joules are simulated. Each application is judged with weights trained without it and without any of these "
-    "clusters. Presets are not unseen in every way: dials of learned were chosen on streams on the preset mixed, the "
-    "settings that rehearsed tries and the portfolio's on streams on all three, of other applications. The random "
-    "clusters were used for choosing nothing: their column is what is known of clusters never seen.",
+    "clusters. Presets are not unseen in every way: the settings that rehearsed tries and the portfolio's were "
+    "chosen on streams on all three, of other applications, and dials of learned are the portfolio's, moved. The "
+    "random clusters were used for choosing nothing: their column is what is known of clusters never seen.",
     "rehearsed: the flagship with dials chosen, when 1, 2, 4, 8, … workflows have arrived, by simulating streams of "
     "these at the usual load, which the portfolio is tuned for too; the settings it tries were chosen without the "
     "application, and the portfolio is tuned over all of them. The constants of its fine were chosen on training "
@@ -77,7 +77,8 @@ def _network(there: Sequence[Place]) -> str:
     where = sorted({f"fold {place.fold} at {place.load:g}" for place in off})
     told = f"; so it is in {len(off)} of {len(there)} scenarios ({', '.join(where)})" if off else ""
     return (
-        "learned: dials below the network were chosen for each fold and load on training applications; one candidate "
-        "is the portfolio's own best setting with the network switched off (lean = 0), and the row is the portfolio's "
-        f"where that won{told}. network: the same weights with the flagship's own dials and lean = 1 in every scenario."
+        "learned: dials below the network were chosen for each fold and load on training applications; where none of "
+        "those with the network keeps the bound as often as the portfolio's own setting, that one, with the network "
+        f"switched off (lean = 0), may be chosen{told}. "
+        "network: the same weights with the flagship's own dials and lean = 1 in every scenario."
     )
