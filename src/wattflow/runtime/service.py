@@ -42,6 +42,8 @@ from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
+STOP_S = 15.0
+"""Longest wait for a driver that is told to stop."""
 PIECE = 16
 """Tasks of one submission that are taken in before others have a turn of the loop."""
 STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
@@ -102,7 +104,8 @@ class Service:
         self._closed = True
         self.waking.close()
         self._alarm.cancel()
-        await self.driver.stop()
+        with self.aside.guard("end of driver", self.driver.name):
+            await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
         loop = asyncio.get_running_loop()
@@ -243,7 +246,8 @@ class Service:
         else:
             self.decider.put(FAILED, end.fence, retry=verdict.again)
         if verdict.again:
-            self._back_in_queue(task, now_s)
+            task.state, task.ready_s = "waiting", now_s
+            self.ledger.task_state(task)
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
@@ -488,10 +492,6 @@ class Service:
         """Task and number of an attempt, open or lately over."""
         attempt = self.attempts.get(fence)
         return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
-
-    def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
-        task.state, task.ready_s = "waiting", now_s
-        self.ledger.task_state(task)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]
