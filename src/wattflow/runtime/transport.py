@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import msgspec
@@ -11,6 +12,8 @@ from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.messages import Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
+
+PIECE = 1 << 20
 
 
 class Unreachable(WattflowError):
@@ -126,7 +129,8 @@ class HttpTransport:
 
     async def put(self, data: bytes) -> str:
         """Keep an object."""
-        answer = msgspec.msgpack.decode(await self._post("/v1/objects", data))
+        body = data if len(data) <= PIECE else _pieces(data)
+        answer = msgspec.msgpack.decode(await self._call("POST", "/v1/objects", body))
         return str(answer["object"])
 
     async def close(self) -> None:
@@ -136,7 +140,7 @@ class HttpTransport:
     async def _post(self, path: str, body: bytes) -> bytes:
         return await self._call("POST", path, body)
 
-    async def _call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    async def _call(self, method: str, path: str, body: bytes | AsyncIterator[bytes] | None = None) -> bytes:
         import aiohttp
 
         try:
@@ -153,6 +157,13 @@ class HttpTransport:
                 raise denied
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    """A large body bit by bit: sent as one it would hold the agent's loop, and a silent agent is a lost one."""
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+        await asyncio.sleep(0)
 
 
 def _reason(data: bytes) -> str:
