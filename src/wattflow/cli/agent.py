@@ -55,6 +55,9 @@ def agent(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
+    from wattflow.runtime.lineage import Lineage
+
+    lineage = Lineage(where)
     sharing = cast(Sharing, gpu_sharing)
 
     import asyncio  # as the rest: it is not loaded for --help
@@ -69,6 +72,7 @@ def agent(
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
                           preload=tuple(preload.split(",")), executors=found,
                           keep_alive_s=keep_alive_s)  # fmt: skip
+        made.boot = lineage.boot()
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import json
 import logging
 import os
 import signal
@@ -13,8 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import processes
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
@@ -134,8 +132,8 @@ def serve(
     finally:
         house.service.writer.close()
         house.database.dispose()  # the last one to close a store copies its log back
-        with contextlib.suppress(OSError):
-            settings.home.server_file.unlink()
+        if (settings.home.server() or {}).get("pid") == os.getpid():
+            settings.home.server_file.unlink(missing_ok=True)
         for number, handler in before.items():
             signal.signal(number, handler)
     if house.service.writer.message is not None:
@@ -168,8 +166,8 @@ class _Server(_server_class()):  # type: ignore[misc]
         host, port = self._listener.getsockname()[:2]
         scheme = "https" if self.config.ssl_certfile else "http"
         shown = f"[{host}]" if ":" in host else host
-        about: dict[str, object] = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
+        about: dict[str, object] = {"url": f"{scheme}://{shown}:{port}"}
         if self.config.ssl_certfile:
             about["ca"] = str(Path(self.config.ssl_certfile).absolute())
-        write_text(self._home.server_file, json.dumps(about))
+        processes.mark(self._home.server_file, os.getpid(), **about)
         log.info("the server is ready at %s", about["url"])
