@@ -31,6 +31,7 @@ from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.outbox import Outbox, Output
 from wattflow.runtime.texts import plain
+from wattflow.runtime.tidying import sweep_folders, trim_own_log
 from wattflow.runtime.transport import Denied, Transport, Unreachable
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ CACHED_OBJECTS = 256
 KNOWN_FENCES, KNOWN_ENDS = 65_536, 4096
 WARM_UP_TRIES = 5
 TRY_AGAIN_S = 0.2
+TIDY_EVERY_S = 600.0
 NAME_TAKEN_S = 15.0
 """An agent whose node's name is another's asks for so long; then it ends and says so."""
 
@@ -104,6 +106,7 @@ class Agent:
         self._away = Away(log, "the server")
         self._clock, self._load = Clock(), load or LoadReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._at_work: dict[int, str] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._ends: OrderedDict[int, m.Ended] = OrderedDict()
@@ -120,7 +123,8 @@ class Agent:
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
         await self._announce()
-        self._loops = [asyncio.create_task(self._for_ever(one)) for one in (self._poll, self._report, self._watch)]
+        loops = (self._poll, self._report, self._watch, self._tidy)
+        self._loops = [asyncio.create_task(self._for_ever(one)) for one in loops]
 
     async def _warm_up(self) -> None:
         """Make processes possible. A zygote that is killed while it starts is started again, a few times."""
@@ -216,6 +220,14 @@ class Agent:
             self._outbox.windows.extend([window] if window is not None else [])
             self._news.set()
 
+    async def _tidy(self) -> None:
+        """Let go of what piles up: work folders of workflows that are long over, this process's own log."""
+        gone = await asyncio.to_thread(sweep_folders, self._folder, frozenset(self._at_work.values()))
+        if gone:
+            log.warning("%d work folders that nobody used for long are removed", gone)
+        await asyncio.to_thread(trim_own_log)
+        await asyncio.sleep(TIDY_EVERY_S)
+
     async def _turn(self, sync: m.Sync) -> bool:
         """One request; False when the server could not be reached."""
         try:
@@ -306,6 +318,7 @@ class Agent:
         self._seen[lease.fence] = None
         while len(self._seen) > KNOWN_FENCES:
             self._seen.popitem(last=False)
+        self._at_work[lease.fence] = lease.workflow
         self._tasks[lease.fence] = asyncio.create_task(self._attempt(lease))
 
     def _stop(self, fence: int) -> None:
@@ -324,6 +337,7 @@ class Agent:
         finally:
             tell.cancel()
             self._tasks.pop(lease.fence, None)
+            self._at_work.pop(lease.fence, None)
         self._tell_end(end)
 
     def _tell_end(self, end: m.Ended) -> None:

@@ -242,6 +242,8 @@ def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(keeping, "FIRST_S", 0.01)
 
     class Mortal:
+        boot = "0"
+
         async def run(self) -> None:
             lives.append(1)
             if len(lives) < 3:

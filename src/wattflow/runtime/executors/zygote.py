@@ -13,6 +13,7 @@ the blobs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import io
 import json
@@ -32,6 +33,7 @@ LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HEAD = struct.Struct("!I")
+_PRCTL = ctypes.CDLL(None).prctl
 MESSAGE_BYTES = 128 * 1024
 RESULT_BYTES = 1 << 30
 """Largest result that is taken: the server keeps no larger object."""
@@ -189,13 +191,30 @@ def _exec(header: dict[str, Any]) -> None:
 def limit(limits: dict[str, Any]) -> None:
     """Enter control groups, or set what the process itself can limit."""
     for path in limits.get("groups", ()):
-        with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
-            file.write(str(os.getpid()))
+        _join(path)
+    for path in limits.get("hold", ()):
+        with contextlib.suppress(OSError):
+            _join(path)
     if limits.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
         os.sched_setaffinity(0, limits["cpus"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _join(path: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
+        file.write(str(os.getpid()))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent does: an agent or zygote that is killed leaves nothing behind.
+
+    A change of user takes the order back: call this after it.
+    """
+    _PRCTL(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it died before the order stood
+        os._exit(1)
 
 
 def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
@@ -210,6 +229,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
         os.close(fd)
     limit(request.get("limits", {}))
     os.environ.update(request.get("env", {}))
+    die_with(request["parent"])
     # Text goes out line by line, so that logs can be followed.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
@@ -221,6 +241,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
 
 def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
+    die_with(os.getppid())
     control = socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
@@ -254,6 +275,7 @@ def main(control_fd: int, preload: list[str]) -> None:
             if request["op"] == "load":
                 _hold(control, request["function"], fds)
                 continue
+            request["parent"] = os.getpid()
             pid = os.fork()
             if pid == 0:
                 os.close(wake_read)
