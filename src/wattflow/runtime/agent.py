@@ -43,7 +43,7 @@ KNOWN_FENCES, KNOWN_ENDS = 65_536, 4096
 WARM_UP_TRIES = 5
 TRY_AGAIN_S = 0.2
 TIDY_EVERY_S = 600.0
-NAME_TAKEN_S = 15.0
+NAME_TAKEN_S = 8.0
 """An agent whose node's name is another's asks for so long; then it ends and says so."""
 
 
