@@ -127,6 +127,20 @@ def test_a_server_that_was_paused_loses_nobody(place: Place) -> None:
         assert numbers(futures) == [[1], [1]] and place.lost() == before
 
 
+def test_an_agent_that_was_cut_off_goes_on_with_what_it_runs(place: Place, tmp_path: Path) -> None:
+    before = place.lost()
+    once = eval("lambda path: (open(path, 'a').write('x'), __import__('time').sleep(7), 5)[2]")
+    with place.client() as client:
+        future = client.submit(once, str(tmp_path / "begun"))
+        until(lambda: (tmp_path / "begun").exists())
+        agent = place.agent
+        os.kill(agent, signal.SIGSTOP)
+        until(lambda: place.lost() == before + 1)
+        os.kill(agent, signal.SIGCONT)
+        assert future.result(60) == 5 and (tmp_path / "begun").read_text() == "x"
+        assert [attempt["outcome"] for attempt in future.attempts()] == ["node_lost", "done"]
+
+
 def test_up_after_a_killed_server_goes_on_with_the_agent_that_is_there(place: Place) -> None:
     agent = place.agent
     with place.client() as client:

@@ -142,7 +142,8 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id."""
+    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id; ``adopts`` is that of an
+    attempt that was given up while the node was silent, and that this one goes on with where it still runs."""
 
     fence: Fence
     task: int
@@ -154,6 +155,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     device: int = -1
     share: float = 0.0
     inputs: list[Blob] = []
+    adopts: Fence | None = None
 
 
 class Device(Struct, frozen=True, omit_defaults=True):

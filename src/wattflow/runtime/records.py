@@ -37,6 +37,7 @@ class TaskRecord:
         failures: Attempts that ended badly by its own doing.
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
+        lost: Its last attempt, where that was lost with its node and may still run there.
     """
 
     id: int
@@ -54,6 +55,7 @@ class TaskRecord:
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
+    lost: AttemptRecord | None = None
 
 
 @dataclass(slots=True)
@@ -143,17 +145,28 @@ class AttemptRecord:
     released: bool = False
     stopping: bool = False
 
+    @staticmethod
+    def device_of(placement: Placement) -> int:
+        """The first device of a placement; -1 for none."""
+        return (placement.devices & -placement.devices).bit_length() - 1
+
     @classmethod
     def begun(
-        cls, task: TaskRecord, placement: Placement, node: str, inputs: Sequence[Blob], now_s: float
+        cls,
+        task: TaskRecord,
+        placement: Placement,
+        node: str,
+        inputs: Sequence[Blob],
+        now_s: float,
+        adopts: int | None = None,
     ) -> AttemptRecord:
         """The task's next attempt, with the lease that the node gets."""
         task.attempts += 1
         task.state = "running"
         lease = Lease(
             fence=placement.attempt, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
-            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
-            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
+            spec=task.spec, variant=placement.variant, device=cls.device_of(placement),
+            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs), adopts=adopts,
         )  # fmt: skip
         return cls(placement.attempt, task, task.attempts, node, now_s, lease)
 
