@@ -190,12 +190,11 @@ def _end_server(place: Home) -> None:
     about = place.server()
     if about is None:
         return
-    end_s = time.monotonic() + END_S
     with contextlib.suppress(Unreachable, Denied, NotRunning):
         asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         asked.call("POST", "/v1/shutdown")
-        while place.server() is not None and time.monotonic() < end_s:
-            time.sleep(0.05)
+        if processes.wait(about, END_S):
+            return
     processes.end(place.server_file, PATIENCE_S / 2)
 
 
