@@ -19,7 +19,7 @@ from wattflow.predict.observations import Floats
 
 _MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
 _LEAST_NOISE, _CLIP = 0.03, 3.0
-_REFRESH, _LEAST_KNOWN = 0.25, 1e-3
+_LOOK, _WIDEST = 0.25, 1e4
 _RATE_LEAST, _RATE_FIRST, _FACTOR_MOST, _LEAST_WIDTH, _BELIEVED = 0.05, 16, 3.0, 1e-3, 0.5
 
 
@@ -44,15 +44,16 @@ class RecursiveLeastSquares:
         self.weight += gain * (y - float(x @ self.weight))
         self.covariance = (self.covariance - np.outer(gain, px)) / self.forgetting
         self._since += 1
-        if self._since * (1.0 - self.forgetting) >= _REFRESH:
-            self._refresh()
+        if self._since * (1.0 - self.forgetting) >= _LOOK:
+            self._since = 0
+            self._bound()
 
-    def _refresh(self) -> None:
-        """Forget no further than to a thousandth of what was known at first. Without this the variance of what no
+    def _bound(self) -> None:
+        """Forget no further than to a ten-thousandth of what was known at first. Else the variance of what no
         observation tells about (a slope where no size is given) grows until it overflows: covariance windup."""
-        kept = 1.0 - self.forgetting**self._since
-        known = np.linalg.inv((self.covariance + self.covariance.T) / 2) + np.diag(kept * _LEAST_KNOWN / self._prior)
-        self.covariance, self._since = np.linalg.inv(known), 0
+        if (self.covariance.diagonal() > _WIDEST * self._prior).any():
+            known = np.linalg.inv((self.covariance + self.covariance.T) / 2) + np.diag(1.0 / (_WIDEST * self._prior))
+            self.covariance = np.linalg.inv(known)
 
     def grow(self, variance: Floats) -> None:
         """Add coefficients with these prior variances."""
