@@ -42,9 +42,6 @@ def scheduler(
     config: Annotated[Path | None, typer.Option("--config", help="TOML file; docs/kube.md describes its keys.")] = None,
     kubeconfig: Kubeconfig = None,
     policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
-    twin: Annotated[
-        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
-    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
     frame: Annotated[
         str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
@@ -78,8 +75,6 @@ def scheduler(
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
-    if twin:
-        chosen = dataclasses.replace(chosen, twin=True)
     if port >= 0:
         chosen = dataclasses.replace(chosen, port=port)
     if frame:
@@ -87,7 +82,6 @@ def scheduler(
         words += ["--config", str(config)] if config is not None else []
         words += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
         words += ["--policy", policy] if policy else []
-        words += ["--twin"] if twin else []
         part = _part(frame, chosen, -1 if broker else placer, broker)
         if placer < 0 and not broker and not check:
             return part.start_all(words)

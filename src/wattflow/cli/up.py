@@ -42,9 +42,6 @@ def up(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
-    twin: Annotated[
-        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
-    ] = False,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
     ] = False,
@@ -113,8 +110,6 @@ def up(
         _check_policy(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
-    if twin and policy.split(":")[0] == "rehearsed":
-        raise InvalidInput("--twin", "`rehearsed` chooses by simulation itself, beside no others: leave --twin out")
     typed_policy = policy
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
@@ -137,7 +132,6 @@ def up(
                "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
-    command += ["--twin"] if twin else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),

@@ -28,7 +28,6 @@ class SchedulerSettings:
         score_limit: Feasible nodes scored per decision.
         publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
-        twin: Whether other policies are tried by simulation at planning points, and the best is used.
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
@@ -69,7 +68,6 @@ class SchedulerSettings:
     release_s: float = 30.0
     patience_s: float = 600.0
     profiles: bool = True
-    twin: bool = False
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
@@ -137,7 +135,6 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "node_cap_w",
                 "cluster_cap_w",
                 "profiles",
-                "twin",
                 "publish",
                 "resize",
                 "resize_after_s",

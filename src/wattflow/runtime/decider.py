@@ -22,7 +22,6 @@ from wattflow.runtime import messages as m
 
 if TYPE_CHECKING:
     from wattflow.live.rehearsing import Rehearsing
-    from wattflow.live.twin import Twin
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -43,10 +42,10 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0, twin: Twin | Rehearsing | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, rehearsing: Rehearsing | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = policy
-        self.twin = twin
+        self.rehearsing = rehearsing
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
@@ -118,13 +117,13 @@ class Decider:
         self._note("use", policy)
 
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a twin may choose another policy for what comes next, which is at once."""
+        """Fold and decide; a rehearsal may choose other dials for what comes next, which is at once."""
         self._note("step", now_s)
         step = self.engine.step(now_s)
-        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
         if chosen is not None:
             self.engine.use(chosen)
-            self._note("twin", chosen.name)
+            self._note("twin", chosen.name)  # the entry is named as journals of 0.1.0 have it
             return replace(step, wake_at=now_s)
         return step
 

@@ -24,24 +24,13 @@ _NODE = msgspec.msgpack.Decoder(tuple[int, m.Node])
 _BLOB = msgspec.msgpack.Decoder(m.Blob)
 
 
-def restore(
-    database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
-) -> Service:
-    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
+def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str) -> Service:
+    """Go on where the last service stopped, or begin."""
     decider, after, last_s = rebuilt(database, folder, policy)
     if policy.split(":")[0] == "rehearsed":
         from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
 
-        decider.twin = Rehearsing(policy)
-    elif twin:
-        from wattflow.live.twin import Twin
-
-        beside = Twin.beside(policy)
-        for member in beside.members:
-            if member.ready is not None:
-                member.ready()
-        decider.twin = beside
-        decider.twin.warm()
+        decider.rehearsing = Rehearsing(policy)
     if after == 0:
         decider.began_with(policy)
     decider.room()

@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     settings = ServerSettings(
-        home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
+        home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key,
@@ -149,7 +149,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
-    parser.add_argument("--twin", action="store_true")
     parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")

@@ -43,7 +43,6 @@ def open_house(
     tokens = open_tokens(home)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
-        settings.twin,
     )  # fmt: skip
     return House(service, database, kept, tokens, home.folder, settings.keep_s)
 

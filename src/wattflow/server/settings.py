@@ -18,13 +18,11 @@ class ServerSettings:
         store: URL of a database; the home's own file where None.
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
-        twin: Whether other policies are tried by simulation at planning points.
         keep_s: How long ended workflows are kept.
     """
 
     home: Home
     policy: str = "least-energy"
-    twin: bool = False
     store: str | None = None
     objects: str | None = None
     host: str = "127.0.0.1"
