@@ -10,6 +10,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
+from wattflow.kernel.hooks import ancestry
 from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
 from wattflow.kernel.memory import block
 
@@ -112,7 +113,7 @@ class Tables:
             fields = tuple(
                 (name, _item(table.dtype), table.ndim) for name, table in zip(self.NAMES, tables, strict=True)
             )
-            self._kinds[key] = TablesType(type(self).__name__, fields)
+            self._kinds[key] = TablesType(ancestry(type(self)), fields)
         return self._kinds[key]
 
     def replace(self, **tables: Any) -> None:

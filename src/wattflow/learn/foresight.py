@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.engine import agenda
 from wattflow.engine.build import build_state
-from wattflow.engine.tables import DONE, PLACED, READY, STARTED, WAITS
+from wattflow.engine.tables import DONE, PLACED, READY, STARTED
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.learn.portfolio import Result
@@ -30,10 +31,10 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import learned, placing
 from wattflow.policy.base import Policy
-from wattflow.sim import SimOptions, adopt, clocks, kernel
+from wattflow.sim import SimOptions, adopt, kernel
 from wattflow.sim.simulate import _grow
 from wattflow.sim.tailoring import recheck
-from wattflow.sim.world import RUN, RUNS, TIMER, WAKE, WAKE_UP
+from wattflow.sim.world import RUNS
 
 Floats = NDArray[np.float64]
 
@@ -145,8 +146,7 @@ class Foresight(Trial):
         """
         attempts = self.simulation.state.attempts
         runs = self.simulation.world.runs[: len(attempts)]
-        attempts["started"] = np.where(runs["stage"] == RUN, runs["start"], np.nan)
-        attempts["stage"] = np.where(runs["stage"] == WAKE, WAITS, STARTED)
+        attempts["started"] = np.where(attempts["stage"] == STARTED, runs["start"], np.nan)
 
     def _roll(self, member: Member, left: Floats) -> Look:
         """Until all that is open has ended. What idles afterwards does so until the next arrival, which nobody knows.
@@ -160,7 +160,7 @@ class Foresight(Trial):
         now = float(state.clock.now[0])
         self._only_arrived(state, now)
         world.pulse["last_end"] = now
-        adopt.adopt(state.handle(), world.handle())
+        adopt.take_over(state, world)
         step = kernel.kernel(state, world, sim.functions)
         while step(state.handle(), world.handle(), sim.functions, math.inf, 1 << 40) == kernel.GROW:
             _grow(state, world, SimOptions())
@@ -242,7 +242,7 @@ class Foresight(Trial):
 @jit.jit
 def decide_again(state: Any, world: Any) -> None:
     """Let the kernel decide at this instant once more."""
-    clocks.push_event(world, state.clock[0].now, TIMER, WAKE_UP, 0, 0)
+    agenda.push(state, state.clock[0].now, agenda.LOOK, 0, 0)
 
 
 __all__ = ["Foresight", "Member"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wattflow.engine import fold, queue, reports, structure, timers
+from wattflow.engine import agenda, fold, life, queue, reports, structure
 from wattflow.engine.tables import GIVE_UP, PARKED, READY, RETRY, UNKNOWN
 from wattflow.kernel.jit import inner
 
@@ -78,7 +78,7 @@ def _arrive_later(state, desk, task):
     """A new task arrives in this step, after all other events, or at its release."""
     words = desk.words[0]
     if state.tasks[task].release > state.clock[0].now:
-        timers.push(state, state.tasks[task].release, timers.RELEASE, task, state.marks[task].generation)
+        agenda.push(state, state.tasks[task].release, agenda.RELEASE, task, state.marks[task].generation)
     else:
         desk.arrivals[words.arriving] = task
         words.arriving += 1
@@ -150,9 +150,9 @@ def _fold_attempt(state, event, a, priority):
         return
     w = state.tasks[state.attempts[a].task].workflow
     if kind == FINISHED:
-        reports.finished(state, a, priority)
+        life.finished(state, None, a, priority)
     elif kind == FAILED:
-        reports.failed(state, a, RETRY if event.a == 1 else GIVE_UP, priority)
+        life.failed(state, None, a, 0, RETRY if event.a == 1 else GIVE_UP, priority)
     elif kind == REFUSED:
         reports.refused(state, a, event.x, priority)
     elif kind == PREEMPT:
@@ -231,19 +231,19 @@ def _due(state, desk, priority):
         what = timer.what
         who = timer.who
         generation = timer.generation
-        if what == timers.RELEASE:
+        if what == agenda.RELEASE:
             if words.arriving >= desk.arrivals.size:
                 return
             if state.marks[who].generation == generation:
                 desk.arrivals[words.arriving] = who
                 words.arriving += 1
-        elif what == timers.PARK:
+        elif what == agenda.PARK:
             if state.marks[who].generation == generation and state.tasks[who].state == PARKED:
                 reports.unpark(state, who)
-        elif what == timers.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
-            reports.fall_asleep(state, who)
-        timers.pop(state)
-        if what == timers.WARM and state.nodes[who].pos >= 0:
+        elif what == agenda.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
+            life.fall_asleep(state, None, who)
+        agenda.pop(state)
+        if what == agenda.WARM and state.nodes[who].pos >= 0:
             reports.warmed(state, who, generation)  # may look at its node later: the room of this timer is free
 
 

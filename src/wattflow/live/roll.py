@@ -157,6 +157,7 @@ class _Stage:
         parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
         state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
         state.tasks.release[parked] = state.marks["until"][parked]
+        build.make_event_room(state)  # here, so that all copies have one size
         self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
@@ -203,7 +204,7 @@ def _one(
     before = int(state.counts.open[0])
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
-        adopt.adopt(state.handle(), made.handle())
+        adopt.take_over(state, made)
         _advance(copy, state, made, until_s)
         if math.isfinite(until_s):
             state.clock["now"] = until_s
@@ -254,7 +255,7 @@ def _world(copy: Engine) -> World:
     return World(
         pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=arrivals,
         runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
-        events=record_table(world.EVENTS, build.event_capacity(state)), nodes=record_table(world.NODES, nodes),
+        nodes=record_table(world.NODES, nodes),
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
