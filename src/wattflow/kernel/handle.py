@@ -50,6 +50,8 @@ class Tables:
     NAMES: ClassVar[tuple[str, ...]] = ()
     UNSAVED: ClassVar[tuple[str, ...]] = ()
     """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
+    DEFAULTS: ClassVar[dict[str, float]] = {}
+    """What a column ("table.column") holds in a file from before it was there, where that is not 0."""
     _kinds: ClassVar[dict[Any, TablesType]] = {}
 
     if TYPE_CHECKING:
