@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, READY, WAITING, State
+from wattflow.engine.tables import PARKED, PLACED, READY, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
@@ -101,7 +101,8 @@ def roll(
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
     """Median and σ of the logarithm of every task's runtime."""
     estimate = np.asarray(state.tasks["estimate"]).astype(np.float64)
-    known = np.isfinite(estimate) & (estimate > 0) & np.isin(np.asarray(state.tasks["state"]), (0, 1, 2, PARKED))
+    open_now = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED, PARKED))
+    known = np.isfinite(estimate) & (estimate > 0) & open_now
     median = np.where(known, estimate, float(estimate[known].mean()) if known.any() else 1.0)
     if not callable(interval):
         return median, np.full(len(median), float(interval))
@@ -214,7 +215,7 @@ def _one(
     tasks, end = done["task"], done["end_s"]
     response = float(np.mean(end - np.maximum(state.tasks["release"][tasks], 0.0))) if len(done) else math.nan
     late = float(np.count_nonzero(end > state.extra["deadline"][tasks]))
-    still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, 2))
+    still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
     remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
     look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))

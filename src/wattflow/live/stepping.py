@@ -7,12 +7,21 @@ import math
 import numpy as np
 
 from wattflow.engine import agenda, decide, fold, life, queue, release, reports, rows, structure, view
-from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
+from wattflow.engine.kinds import ATTEMPT_ID, FULL, NODE_ID, WORKFLOW_ID
+from wattflow.engine.tables import (
+    ACT_CAP,
+    ACT_FREQUENCY,
+    ACT_SLEEP,
+    ACT_STOP,
+    ACT_TIMER,
+    ACT_WAKE,
+    ACT_WARM,
+    ON,
+    WAITING,
+)
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
-
-_NODE_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 3, 5
 
 
 def fold_events(state, desk, functions, now):
@@ -44,7 +53,7 @@ def _list_placements(state, desk):
         words.placements += 1
         node = attempt.node
         needs = state.variants[attempt.variant]
-        row.attempt = rows.make_id(_ATTEMPT_ID, a, attempt.generation)
+        row.attempt = rows.make_id(ATTEMPT_ID, a, attempt.generation)
         row.task = structure.task_id(state, attempt.task)
         row.node = _node_id(state, node)
         row.tag = state.marks[attempt.task].tag
@@ -59,7 +68,7 @@ def _list_placements(state, desk):
 
 @inner
 def _node_id(state, node):
-    return rows.make_id(_NODE_ID, node, state.node_marks[node].generation)
+    return rows.make_id(NODE_ID, node, state.node_marks[node].generation)
 
 
 @inner
@@ -72,11 +81,11 @@ def _list_actions(state, desk):
         row = desk.actions[words.actions]
         row.kind = action.kind
         row.value = action.value
-        if action.kind == 5:
+        if action.kind == ACT_STOP:
             a = action.node
             if state.attempts[a].task < 0:
                 continue  # it ended in the same step
-            row.who = rows.make_id(_ATTEMPT_ID, a, state.attempts[a].generation)
+            row.who = rows.make_id(ATTEMPT_ID, a, state.attempts[a].generation)
         else:
             row.who = _node_id(state, action.node)
         words.actions += 1
@@ -190,7 +199,7 @@ def open_workflow(state, submit, deadline, tag):
         return np.int64(-1)
     state.workflows[w].deadline = deadline
     state.workflows[w].tag = tag
-    return rows.make_id(_WORKFLOW_ID, w, state.workflows[w].generation)
+    return rows.make_id(WORKFLOW_ID, w, state.workflows[w].generation)
 
 
 def requeue(state, functions, tasks):
@@ -217,7 +226,7 @@ def requeue(state, functions, tasks):
 
 def add_lane(state, earlier, later):
     """A plan has one task of a workflow wait for another; False when the table of edges is full."""
-    return structure.add_edge(state, earlier, later, 0.0) != structure.FULL
+    return structure.add_edge(state, earlier, later, 0.0) != FULL
 
 
 def recheck(state):

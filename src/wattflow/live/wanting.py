@@ -25,6 +25,7 @@ from wattflow.engine import (
 )
 from wattflow.engine.choose import BAD as BAD_SCORE
 from wattflow.engine.choose import FULL, NO_FIT, TAKEN
+from wattflow.engine.kinds import NODE_ID
 from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.jit import inner
@@ -37,7 +38,6 @@ NONE = -1
 """As a choice: the task waits (or, jointly, all do)."""
 NOTHING, GROW, BAD = -1, -2, -3
 """In place of a task: nothing wants a decision any more; attempt rows ran out; a cost is no number."""
-_NODE_ID = 1
 ROW = np.dtype([
     ("cost", "f8"), ("task", "i8"), ("node", "i8"), ("alike", "i4"), ("kind", "i4"), ("variant", "i4"),
     ("origin", "i4"), ("device", "i4"), ("node_row", "i4"), ("task_row", "i4"), ("unused", "i4"),
@@ -69,7 +69,7 @@ def _row(state, ask, n, kind, node):
     row.task_row = -1
     row.variant = 0
     row.origin = -1
-    row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
+    row.node = rows.make_id(NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
     row.node_row = node
     row.device = -1
     row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
@@ -103,7 +103,7 @@ def _place_rows(state, ask, task, variant, found, n):
         row = shown[r]
         row.cost = cost[c]
         row.task = identity
-        row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
+        row.node = rows.make_id(NODE_ID, node, marks[node].generation)
         row.alike = all_groups[nodes[node].group].count
         row.kind = PLACE
         row.variant = variant
