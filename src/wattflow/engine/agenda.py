@@ -1,4 +1,7 @@
-"""Times that a live engine must come back for, as a heap: releases, parked tasks, sleep time-outs."""
+"""What comes at a time: one heap of State, for the simulator's events and for what a live engine comes back for.
+
+Rows stand in the order of (time, order of their kind within an instant, sequence).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,30 @@ from wattflow.kernel import heaps
 from wattflow.kernel.jit import inner
 
 RELEASE, PARK, SLEEP, WARM, LOOK = 0, 1, 2, 3, 4
+STAGE_END, TIME_UP, WAKE_DONE, FALL_DONE, LOST, BACK, NOTICE, RAMP, ROUND = range(5, 14)
+FINISH, FAIL, OTHER = 0, 1, 2
+"""Orders within an instant."""
+
+
+@inner
+def order(what):
+    """When within its instant an event of a kind is folded: ends of stages, time limits, all others as they came."""
+    if what == STAGE_END:
+        return FINISH
+    return FAIL if what == TIME_UP else OTHER
 
 
 @inner
 def _before(state, a, b):
     first = state.timers[a]
     second = state.timers[b]
-    return first.time < second.time or (first.time == second.time and first.sequence < second.sequence)
+    if first.time != second.time:
+        return first.time < second.time
+    mine = order(first.what)
+    other = order(second.what)
+    if mine != other:
+        return mine < other
+    return first.sequence < second.sequence
 
 
 @inner
@@ -33,7 +53,7 @@ _enter, _drop_first = heaps.of_rows(_before, _move)
 
 @inner
 def push(state, at_s, what, who, generation):
-    """Come back at a time. There must be room for two: `Engine` sees to it before each step."""
+    """Come back at a time. There must be room for two: who steps or advances sees to it before."""
     counts = state.counts[0]
     clock = state.clock[0]
     at = counts.timer_n
