@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from wattflow.kube import accounting, carbon, gpus, objects, sleeping
+from wattflow.kube.aside import Aside
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -30,7 +31,7 @@ from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
-from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.power import GROUP, NodePowerProfile, Watts
 from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
@@ -38,6 +39,7 @@ from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
+from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
@@ -80,6 +82,7 @@ class Scheduler:
     raiser: Raiser | None = None
     shadow: Shadow | None = None
     note_of: Callable[[str], dict[str, object]] = lambda uid: {}
+    aside: Aside = field(init=False)
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,14 +127,18 @@ class Scheduler:
             self.sleeper = Sleeper(
                 self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s
             )
-        wake = self._wake.set
+        wake, aside = self._wake.set, Aside(self.binder, self.metrics, settings.mode == "schedule")
+        self.aside = aside
+        on_node, on_pod = aside.guarded("Node", self._on_node), aside.guarded("Pod", self._on_pod)
         self.mirrors = [
-            Mirror(self.client, "/api/v1/nodes", objects.Node, self._on_node, after_batch=wake),
+            Mirror(self.client, "/api/v1/nodes", objects.Node, on_node, after_batch=wake, aside=aside.told),
             Mirror(self.client, "/api/v1/namespaces", objects.Namespace, self.book.on_namespace, after_batch=wake),
-            Mirror(self.client, "/api/v1/pods", objects.Pod, self._on_pod, after_batch=wake),
+            Mirror(self.client, "/api/v1/pods", objects.Pod, on_pod, after_batch=wake, aside=aside.told),
         ]
         if settings.profiles:
-            self.mirrors.insert(0, Mirror(self.client, GROUP, NodePowerProfile, self._on_profile, after_batch=wake))
+            kind, told = NodePowerProfile, aside.told
+            found = Mirror(self.client, GROUP, kind, self._on_profile, after_batch=wake, aside=told, optional=True)
+            self.mirrors.insert(0, found)
         if self.role is not None:
             self._join_frame(self.role)
 
@@ -172,6 +179,7 @@ class Scheduler:
             self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
+            self.aside.unread("Pod", pod.metadata)
 
     def _released(self) -> None:
         # at the loop's next turn, so that pods are not looked at from within a look at them

@@ -19,8 +19,8 @@ import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.power import PREFIX
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
