@@ -166,6 +166,8 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
+            if scheduler.claims is not None and scheduler.may_bind:
+                await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
 
 
