@@ -12,16 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import objects, process, settings, sleeping
+from wattflow.kube import accounting, objects, process, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.client import Client
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decider import Wanted
 from wattflow.kube.filters import snapshot
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.sleeping import ASLEEP, Sleeper
 from wattflow.live.protocol import Power
+from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput
 
 from .making import node, pod
@@ -362,3 +364,20 @@ def test_workflows_tell_what_is_coming() -> None:
     assert decider.coming_m(150.0) == 1100, "one task of 1.1 cores waits for the one that runs"
     decider.ended("uid-wf-a")
     assert decider.coming_m(150.0) == 0, "its pod is due now; it is no news any more"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimates_s", [(None, None, None), (30.0, 30.0, 30.0), (None, 30.0, 30.0)])
+def test_pods_of_unknown_length_wake_as_many_nodes_as_they_need(estimates_s: tuple[float | None, ...]) -> None:
+    decider = EngineDecider("wattflow", sleep_of=lambda one: Sleep(10.0, 120.0, 30.0))
+    for i in range(4):
+        add(decider, node(f"n{i}"))
+    decider.step(0.0)
+    for i in range(4):
+        decider.powered(f"n{i}", Power.ASLEEP)
+    decider.step(1.0)
+    for i, estimate_s in enumerate(estimates_s):
+        one = pod(f"p{i}", cpu="4")
+        decider.want(Wanted(one, accounting.pod_requests(one), None, estimate_s))
+    woken = [name for now_s in (2.0, 3.0, 10.0, 60.0, 100.0) for name in decider.step(now_s).wake]
+    assert len(set(woken)) == 3, "none waits for a pod that may never end while nodes sleep"
