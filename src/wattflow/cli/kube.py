@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wattflow.cli import kube_nodes
 from wattflow.cli.guard import guarded
 from wattflow.cli.live import check_address, given_token
 from wattflow.cli.screen import check_folder, remark
@@ -314,6 +315,35 @@ def register(
     asyncio.run(main())
 
 
+def sleep(
+    what: Annotated[str, typer.Argument(metavar="on|off|status", help="Whether nodes may sleep.")] = "status",
+    namespace: kube_nodes.LeaseNamespace = "wattflow",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say which nodes sleep; switch sleep off for all (what sleeps is woken and stays on), or on again.
+
+    Example: wattflow kube sleep off
+    """
+    typer.echo(kube_nodes.sleep(_access(kubeconfig), what, namespace))
+
+
+def claims(
+    namespace: kube_nodes.LeaseNamespace = "wattflow",
+    release_expired: Annotated[
+        bool, typer.Option("--release-expired", help="Take off claims whose scheduler is gone; deploy/claims runs it.")
+    ] = False,
+    silent_s: Annotated[
+        float, typer.Option("--silent", min=30, help="Seconds without renewal after which a lease's owner is gone.")
+    ] = 120.0,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say which claims on nodes have lost their owner, and release them.
+
+    Example: wattflow kube claims --release-expired
+    """
+    typer.echo(kube_nodes.claims(_access(kubeconfig), namespace, release_expired, silent_s))
+
+
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
     """``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
@@ -336,6 +366,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "scheduler": scheduler,
     "explain": explain,
     "status": status,
+    "sleep": sleep,
+    "claims": claims,
     "meter": meter,
     "collect": collect,
     "register": register,

@@ -95,8 +95,8 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
             try:
                 await client.call("GET", path, query={"limit": "1"})
             except ApiError as error:
-                what = "is not installed" if error.code == 404 else f"cannot be read ({error})"
-                found.append(Problem(path, f"{what}; {mend}"))
+                if error.code != 404:  # what is not installed is done without, and looked for again
+                    found.append(Problem(path, f"cannot be read ({error}); {mend}"))
     return found
 
 
@@ -131,10 +131,13 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
     if flows is not None:
+        told = scheduler.aside.told
+        flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
+        template, workflow = flows.on_template, flows.on_workflow
         scheduler.mirrors[:0] = [
-            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
-            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, flows.on_template),
-            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, flows.on_workflow),
+            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, workflow, aside=told, optional=True),
         ]
     return scheduler
 
@@ -155,6 +158,8 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
+            if scheduler.claims is not None and scheduler.may_bind:
+                await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.kube.allowance import windows
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
@@ -77,6 +78,12 @@ class SchedulerSettings:
     sleep_w: float = 10.0
     wake_s: float = 120.0
     enter_s: float = 30.0
+    min_on: int = 0
+    headroom_cores: float = 0.0
+    cooldown_s: float = 0.0
+    switches_per_hour: int = 0
+    never: str = ""
+    dry_run: bool = False
 
     @property
     def lease(self) -> str:
@@ -143,7 +150,21 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
-        ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
+        (
+            "sleep",
+            (
+                "hook",
+                "sleep_w",
+                "wake_s",
+                "enter_s",
+                "min_on",
+                "headroom_cores",
+                "cooldown_s",
+                "switches_per_hour",
+                "never",
+                "dry_run",
+            ),
+        ),
         ("shared", ("claim", "settle_s", "release_s", "patience_s")),
     ):
         table = root.table(section)
@@ -165,6 +186,10 @@ def _read(root: StrictTable) -> SchedulerSettings:
     beyond = settings.hook or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
+    try:
+        windows(settings.never)
+    except InvalidInput as error:
+        root.problem("sleep", str(error))
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings
