@@ -110,7 +110,6 @@ class Ledger:
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
         """Joules of an attempt. Nothing waits for them, and no turn is taken for them."""
-        self.counts.energy_j[energy.provenance] += energy.energy_j
         self._aside(Change.ATTEMPT_ENERGY, {
             "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
             "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,

@@ -24,11 +24,12 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
@@ -67,6 +68,7 @@ class Service:
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.joules = Joules(self.nodes, self.ledger, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
@@ -240,14 +242,12 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (key := self._key_of(joules.fence)) is None:
-            return
-        self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
-        self.ledger.attempt_energy(*key, joules.energy)
+        if (trace := self._trace_of(joules.fence)) is not None:
+            self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
-        self.ledger.window(node, window)
+        self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
@@ -262,8 +262,8 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        key = self._key_of(fence)
-        return self.logs.put(*key, offset, data) if key is not None else None
+        trace = self._trace_of(fence)
+        return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
 
@@ -479,10 +479,10 @@ class Service:
         ended_s = self._sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
 
-    def _key_of(self, fence: int) -> tuple[int, int] | None:
-        """Task and number of an attempt, open or lately over."""
+    def _trace_of(self, fence: int) -> Trace | None:
+        """An attempt, open or lately over."""
         attempt = self.attempts.get(fence)
-        return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
+        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
         task.state, task.ready_s = "waiting", now_s
