@@ -12,6 +12,9 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.messages import Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
 
+BUSY = 429
+"""Too many requests: trying again, later, helps."""
+
 
 class Unreachable(WattflowError):
     """The server does not answer; trying again may help."""
@@ -135,7 +138,8 @@ class HttpTransport:
                     return data
                 told = _reason(data)
                 message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
-                raise Denied(message) if 400 <= answer.status < 500 else Unreachable(message)
+                final = 400 <= answer.status < 500 and answer.status != BUSY
+                raise Denied(message) if final else Unreachable(message)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
 

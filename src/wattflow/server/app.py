@@ -33,6 +33,7 @@ from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
 from wattflow.server.hot import Hot
+from wattflow.server.rates import Rates
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
 from wattflow.store.database import StoreTrouble
@@ -162,6 +163,7 @@ class Door:
 
     def __init__(self, app: FastAPI, house: House) -> None:
         self._app, self._house, self._hot = app, house, Hot(_refused, _http)
+        self._rates = Rates()
         self._open = {"/healthz": _healthy, "/readyz": _ready}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -177,10 +179,9 @@ class Door:
             await probe(self._house)(scope, receive, send)
             return
         identity = self.identify(scope)
-        if identity is None:
-            response = JSONResponse({"error": "a token is needed: authorization: Bearer …"}, 401,
-                                    {"www-authenticate": "Bearer"})  # fmt: skip
-            await response(scope, receive, send)
+        refusal = self._refusal(scope, identity)
+        if identity is None or refusal is not None:
+            await (refusal or _unknown())(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
@@ -193,6 +194,17 @@ class Door:
         token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
         return self._house.tokens.user_of(token) if token else None
 
+    def _refusal(self, scope: Any, identity: Identity | None) -> Response | None:
+        """Refuse who asks too often. A connection that showed a valid token is no stranger's from then on."""
+        if identity is not None and (known := scope.get("state", {}).get("known")) is not None:
+            known()
+        who, role = (identity.id, identity.role) if identity else (str((scope.get("client") or [""])[0]), "")
+        if self._rates.takes(who, role):
+            return None
+        headers = {"retry-after": "1"} | ({} if identity else {"connection": "close"})
+        said = "too many requests; wait a second" + ("" if identity else ", and bring a token")
+        return JSONResponse({"error": said}, 429, headers)
+
     def _counted(self, send: Any, request: str) -> Any:
         """Count the answer by its status, and give it the request's id."""
         requests = self._house.requests
@@ -204,6 +216,11 @@ class Door:
             await send(message)
 
         return counted
+
+
+def _unknown() -> Response:
+    said = {"error": "a token is needed: authorization: Bearer …"}
+    return JSONResponse(said, 401, {"www-authenticate": "Bearer"})
 
 
 def _healthy(_: House) -> Response:

@@ -21,6 +21,7 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
+from wattflow.server.connections import Connections, protocol
 from wattflow.server.settings import ServerSettings
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
 from wattflow.store.database import StoreTrouble, open_store
@@ -104,10 +105,11 @@ def serve(
     house = open_house(settings, driver, objects, writing)
     app = make_app(house)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, proxy_headers=False,
+        app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
+        log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=64 * 1024, server_header=False,
+        server_header=False,
     )  # fmt: skip
     server = _Server(config, settings.home, listener)
 
