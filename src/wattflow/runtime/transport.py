@@ -21,7 +21,18 @@ class Unreachable(WattflowError):
 
 
 class Denied(WattflowError):
-    """The server answered that it will not; trying again will not help."""
+    """The server answered that it will not; trying again will not help.
+
+    Attributes:
+        status: HTTP's number for why, where that is known.
+    """
+
+    status: int = 0
+
+    @property
+    def of_me(self) -> bool:
+        """Whether it is the one who asks that the server does not want, not what was asked."""
+        return self.status in (401, 403, 409)
 
 
 class Transport(Protocol):
@@ -138,8 +149,11 @@ class HttpTransport:
                     return data
                 told = _reason(data)
                 message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
-                final = 400 <= answer.status < 500 and answer.status != BUSY
-                raise Denied(message) if final else Unreachable(message)
+                if not 400 <= answer.status < 500 or answer.status in (408, BUSY):
+                    raise Unreachable(message)
+                denied = Denied(message)
+                denied.status = answer.status
+                raise denied
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
 

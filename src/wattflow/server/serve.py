@@ -31,6 +31,8 @@ from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess
 
 log = logging.getLogger(__name__)
+END_WITHIN_S = 20.0
+"""A server that was told to end does so within this long, whatever hangs in it: what is committed is right."""
 
 
 def open_house(
@@ -77,6 +79,18 @@ def _end_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _end_within(seconds: float) -> None:
+    """End this process by force where it has not ended by then."""
+
+    def end() -> None:
+        log.critical("told to end %g s ago and still here; ending by force", seconds)
+        os._exit(3)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 def open_tokens(home: Home, database: sa.Engine) -> Tokens:
     """Open the store's tokens. The home has one of each role: made at the first start and after it was revoked, told
     to the store again where that was made anew or restored from a time before."""
@@ -115,13 +129,16 @@ def serve(
 
     def shut_down() -> None:
         server.should_exit = True
+        if own_process:
+            _end_within(END_WITHIN_S)
 
+    own_process = threading.current_thread() is threading.main_thread()  # else it is somebody else's to end
     house.shut_down = house.service.on_fault = shut_down
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
     # Only the main thread may say what a signal does; a server in another one is ended by `shut_down`.
-    meant = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    meant = (signal.SIGTERM, signal.SIGINT) if own_process else ()
     before = {number: signal.signal(number, lambda *_: None) for number in meant}
     try:
         server.run(sockets=[listener])
@@ -150,6 +167,10 @@ class _Server(_server_class()):  # type: ignore[misc]
     def __init__(self, config: object, home: Home, listener: socket.socket) -> None:
         super().__init__(config)
         self._home, self._listener = home, listener
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, frame)
+        _end_within(END_WITHIN_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
