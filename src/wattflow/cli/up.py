@@ -104,6 +104,9 @@ def up(
     preload: Annotated[
         str, typer.Option("--preload", help="Modules that the local agent holds ready, with commas between.")
     ] = "cloudpickle",
+    tasks_as: Annotated[
+        str, typer.Option("--tasks-as", metavar="WHO", help="auto, self, users, podman:IMAGE or apptainer:IMAGE.")
+    ] = os.environ.get("WATTFLOW_TASKS_AS", "auto"),
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
@@ -131,6 +134,9 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     if log_form not in ("text", "json"):
         raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
+    from wattflow.runtime.executors import privileges
+
+    apart = privileges.choose(tasks_as)
     keep_s = _duration(keep)
     place.make()
     _end(place, LEARNER, _LEARNER)  # of a server that was killed
@@ -160,9 +166,11 @@ def up(
     _wait_for_server(place, process, quiet)
     if agent and driver == "agents":
         _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
-                                             "--preload", preload])  # fmt: skip
+                                             "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
+    if agent and driver == "agents":
+        remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
 
 

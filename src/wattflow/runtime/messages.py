@@ -147,7 +147,8 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id."""
+    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id, ``owner`` whose
+    workflow it is."""
 
     fence: Fence
     task: int
@@ -159,6 +160,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     device: int = -1
     share: float = 0.0
     inputs: list[Blob] = []
+    owner: str = ""
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
@@ -231,11 +233,12 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Warm(Struct, frozen=True, omit_defaults=True):
-    """An order to hold a function ready: its objects, one for each variant that has its own."""
+    """An order to hold an owner's function ready: its objects, one for each variant that has its own."""
 
     function_name: Name
     objects: list[Hash]
     python: str
+    owner: str = ""
 
 
 class Warmed(Struct, frozen=True, omit_defaults=True):

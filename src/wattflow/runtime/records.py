@@ -179,6 +179,7 @@ class AttemptRecord:
             fence=placement.attempt, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
             spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
             share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
+            owner=task.workflow.owner,
         )  # fmt: skip
         return cls(placement.attempt, task, task.attempts, node, now_s, lease)
 

@@ -106,7 +106,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
             judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
                   attempt["node"])  # fmt: skip
         service.tasks[task.id] = task
-        service.warming.seen(spec)
+        service.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
@@ -138,7 +138,7 @@ def _attempt(service: Service, row: Found) -> None:
     lease = m.Lease(
         fence=row["fence"], task=task.id, number=row["number"], node=row["node"], workflow=task.workflow.id,
         spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
-        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
+        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents], owner=task.workflow.owner,
     )  # fmt: skip
     record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"],
                            row["cold_s"] or 0.0)  # fmt: skip

@@ -309,7 +309,7 @@ class Service:
         self.next_task += 1
         for parent in self._parents(task):
             self.decider.put(EDGE, parent.engine, engine)
-        self.warming.seen(spec)
+        self.warming.seen(spec, workflow.owner)
         self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)

@@ -87,9 +87,13 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
         return AgentsDriver(float(options.get("lost_after_s", 3.0)), _power_hook(options))
     if name == "local":
         from wattflow.runtime.drivers.local import LocalDriver
+        from wattflow.runtime.executors import privileges
         from wattflow.runtime.node_agent import make_agent
 
-        return LocalDriver(objects, lambda transport: make_agent(transport, settings.home.folder / "agent"))
+        apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
+        logging.getLogger(__name__).warning("%s", apart.about)
+        folder = settings.home.folder / "agent"
+        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart))
     if name == "simulated":
         from wattflow.clusters import load_cluster
         from wattflow.runtime.drivers.simulated import SimulatedDriver

@@ -13,6 +13,7 @@ the blobs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import io
 import json
@@ -31,6 +32,8 @@ from typing import Any
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
 RESULT_BYTES = 1 << 30
@@ -198,6 +201,18 @@ def limit(limits: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def become(who: dict[str, Any] | None) -> None:
+    """Become somebody else, for good, and be unable to gain privileges by any program that is run."""
+    if who is not None and os.getuid() == 0:
+        os.setgroups(who["groups"])
+        os.setgid(who["gid"])
+        os.setuid(who["uid"])
+        os.chdir(who["home"])
+        os.environ["HOME"] = who["home"]
+        PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
+    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
 def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -209,6 +224,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
     for fd in fds[1:]:
         os.close(fd)
     limit(request.get("limits", {}))
+    become(request.get("become"))
     os.environ.update(request.get("env", {}))
     # Text goes out line by line, so that logs can be followed.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
