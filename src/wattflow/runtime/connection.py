@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.runtime.transport import Denied, Unreachable
+from wattflow.runtime.transport import BUSY, Denied, Unreachable
 
 MSGPACK = "application/msgpack"
+BUSY_S, BUSY_TRIES = 0.5, 20
 
 
 class Connection:
@@ -35,7 +36,15 @@ class Connection:
         return msgspec.msgpack.decode(self.raw(method, path, data)[0], type=type)
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, dict[str, str]]:
-        """The answer's bytes and headers."""
+        """The answer's bytes and headers. A server that is asked too often is asked again a little later."""
+        for _ in range(BUSY_TRIES):
+            try:
+                return self._once(method, path, body)
+            except _Busy:
+                time.sleep(BUSY_S)
+        return self._once(method, path, body)
+
+    def _once(self, method: str, path: str, body: bytes | None) -> tuple[bytes, dict[str, str]]:
         for again in (True, False):
             try:
                 connection = self._http or self._open()
@@ -85,11 +94,15 @@ class Connection:
         return self._http
 
 
+class _Busy(Unreachable):
+    """The server answered that it is asked too often."""
+
+
 def _error(status: int, data: bytes) -> WattflowError:
     try:
         message = str(msgspec.json.decode(data)["error"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = data[:300].decode(errors="replace")
-    if status == 507 or status >= 500:
-        return Unreachable(f"the server answered {status}: {message}")
+    if status == BUSY or status >= 500:
+        return (_Busy if status == BUSY else Unreachable)(f"the server answered {status}: {message}")
     return Denied(message if status != 401 else f"the server does not know this token ({message})")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +11,9 @@ from msgspec import Meta, Struct
 
 INLINE_BYTES = 64 * 1024
 """Payloads and results up to this size ride in messages; larger ones are objects."""
+
+FOLDER_BYTES = 200
+"""Of a folder's name; file systems take 255."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
@@ -171,7 +176,8 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id."""
+    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id, ``owner`` whose
+    workflow it is."""
 
     fence: Fence
     task: int
@@ -183,6 +189,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     device: int = -1
     share: float = 0.0
     inputs: list[Blob] = []
+    owner: str = ""
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
@@ -264,11 +271,12 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Warm(Struct, frozen=True, omit_defaults=True):
-    """An order to hold a function ready: its objects, one for each variant that has its own."""
+    """An order to hold an owner's function ready: its objects, one for each variant that has its own."""
 
     function_name: Name
     objects: list[Hash]
     python: str
+    owner: str = ""
 
 
 class Warmed(Struct, frozen=True, omit_defaults=True):
@@ -325,6 +333,19 @@ class Outcomes(Struct, frozen=True):
     outcomes: list[Outcome]
     last: int
     open: int
+
+
+def folder_name(name: str) -> str:
+    """The folder of something with a user's name: the name itself where that can be one, else its hash.
+
+    ``.`` and ``..`` are other folders, and a name of 200 letters may have more bytes than a folder's may.
+    """
+    plain = re.fullmatch(r"[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*", name) is not None
+    try:
+        fits = len(name.encode()) <= FOLDER_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    return name if plain and fits else f"_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 pack = msgspec.msgpack.Encoder().encode

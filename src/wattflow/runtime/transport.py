@@ -12,13 +12,27 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.messages import Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
 
+BUSY = 429
+"""Too many requests: trying again, later, helps."""
+
 
 class Unreachable(WattflowError):
     """The server does not answer; trying again may help."""
 
 
 class Denied(WattflowError):
-    """The server answered that it will not; trying again will not help."""
+    """The server answered that it will not; trying again will not help.
+
+    Attributes:
+        status: HTTP's number for why, where that is known.
+    """
+
+    status: int = 0
+
+    @property
+    def of_me(self) -> bool:
+        """Whether it is the one who asks that the server does not want, not what was asked."""
+        return self.status in (401, 403, 409)
 
 
 class Transport(Protocol):
@@ -135,7 +149,11 @@ class HttpTransport:
                     return data
                 told = _reason(data)
                 message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
-                raise Denied(message) if 400 <= answer.status < 500 else Unreachable(message)
+                if not 400 <= answer.status < 500 or answer.status in (408, BUSY):
+                    raise Unreachable(message)
+                denied = Denied(message)
+                denied.status = answer.status
+                raise denied
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from wattflow.energy.virtual import DEMO_CURVE
@@ -22,6 +23,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.drivers.keeping import Keeper
 from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
@@ -50,22 +52,20 @@ class SimulatedDriver(AgentsDriver):
         if lacking := sorted({name for node in cluster.nodes for name in facts.unplayed(node)}):
             log.warning("cluster %s is played without what it says of %s", cluster.name, ", ".join(lacking))
         self._calls: ProcessExecutor | None = None
-        self._running: list[asyncio.Task[None]] = []
+        self._keeper = Keeper()
 
     async def start(self, sink: Sink) -> None:
-        """Start what plays the nodes."""
+        """Start what plays the nodes; what ends by a fault is started again."""
         await super().start(sink)
-        self._calls = ProcessExecutor(Zygote(), CALLS_AT_ONCE)
-        await self._calls.start()
-        agents = [self._agent(node, self._calls) for node in self._nodes.values()]
-        self._running = [asyncio.create_task(agent.run()) for agent in agents]
+        self._calls = calls = ProcessExecutor(Zygote(), CALLS_AT_ONCE)
+        await calls.start()
+        for node in self._nodes.values():
+            self._keeper.keep(node.name, partial(self._agent, node, calls), sink.aside)
 
     async def stop(self) -> None:
         """End everything that plays."""
         await super().stop()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._keeper.stop()
         if self._calls is not None:
             await self._calls.close()
 

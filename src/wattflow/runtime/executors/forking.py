@@ -15,6 +15,7 @@ from typing import Any
 
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group
+from wattflow.runtime.executors.privileges import Privileges
 
 ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
@@ -32,9 +33,20 @@ class Process:
     def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
         self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
         self.pid: int | None = None
+        self.joins: list[str] = []
+        self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_reason: tuple[str, str] | None = None
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def begun(self, pid: int) -> None:
+        """It is there; into its control groups it is brought from here where it may not join them itself."""
+        self.pid = pid
+        for path in self.joins:
+            with contextlib.suppress(OSError):
+                Path(path).write_text(str(pid))
+        if not self.forked.done():
+            self.forked.set_result(None)
 
     def kill(self, outcome: str, reason: str) -> None:
         """End it with everything it started. The first reason stands."""
@@ -59,10 +71,23 @@ class Process:
 
 
 class Zygote:
-    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
+    """One environment's zygote: starts it, forks through it, starts it again when it dies.
 
-    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
+    Args:
+        privileges: Whom its children become.
+        owner: The one user whose code it loads itself, and whom it therefore is; None where it loads nobody's.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        preload: Sequence[str] = ("cloudpickle",),
+        privileges: Privileges | None = None,
+        owner: str | None = None,
+    ) -> None:
         self.python, self.preload = python, tuple(preload)
+        self.privileges = privileges or Privileges()
+        self.owner = owner
         self.version = ""
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -81,9 +106,14 @@ class Zygote:
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()
+            alone = self.owner is not None and not self.privileges.contained
+            who = self.privileges.become(self.owner or "") if alone else None
+            changed = {"user": who["uid"], "group": who["gid"], "extra_groups": who["groups"],
+                       "cwd": who["home"]} if who else {}  # fmt: skip
             self._process = await asyncio.create_subprocess_exec(
-                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                *self.privileges.command(self.python, ZYGOTE, theirs.fileno(), self.preload),
                 pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+                env=None if self.privileges.contained else self.privileges.environment(), **changed,
             )  # fmt: skip
             theirs.close()
             self._control = ours
@@ -118,8 +148,8 @@ class Zygote:
             raise Unfit(loaded["reason"])
         return float(loaded["seconds"])
 
-    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> Process:
-        """A new child, its channel open."""
+    async def fork(self, limits: dict[str, Any], group: Group | None, owner: str = "") -> Process:
+        """A new child of an owner's, its channel open."""
         if self._control is None:
             await self.start()
         self._number += 1
@@ -129,7 +159,10 @@ class Zygote:
         os.set_blocking(pipe, False)
         process = Process(self._number, ours, pipe, group)
         self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
+        who = self.privileges.become(owner)
+        if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
+            process.joins = limits.pop("groups", [])
+        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "become": who}).encode()
         try:
             await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
         except OSError:
@@ -155,6 +188,8 @@ class Zygote:
         """A child that was not made after all: its end is known, nobody will tell it."""
         self._children.pop(process.number, None)
         process.kill("failed", "the zygote of its environment died")
+        if not process.forked.done():
+            process.forked.set_result(None)
         if not process.ended.done():
             process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
 
@@ -185,7 +220,7 @@ class Zygote:
         if process is None:
             return
         if message["op"] == "forked":
-            process.pid = message["pid"]
+            process.begun(message["pid"])
             if process.stop_reason is not None:
                 process.kill(*process.stop_reason)
         else:

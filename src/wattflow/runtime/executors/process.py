@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -12,15 +11,45 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import Process, Zygote
 from wattflow.runtime.executors.limits import Groups, Places, process_limits
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
+HEADER_BYTES = 1 << 20
+_Moment = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class Header(Struct, frozen=True):
+    """What a child says of a call, ahead of its bytes. A task can write on its channel too, so nothing is taken on
+    trust: what is no such header ends the attempt, not the agent."""
+
+    sizes: Annotated[list[Annotated[int, Meta(ge=0, le=2**62)]], Meta(max_length=8)]
+    ok: bool = False
+    log: bool = False
+    refused: bool = False
+    reason: str | None = None
+    started_s: _Moment = 0.0
+    ended_s: _Moment = 0.0
+    cpu_s: _Moment = 0.0
+    cpu_end_s: _Moment = 0.0
+    load_s: _Moment = 0.0
+
+
+_HEADER = msgspec.json.Decoder(Header)
+Answer = tuple[Header, bytes]
+
+
+class BadFrame(Exception):
+    """A child sent what is no answer, or more than is taken; the message says what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +60,11 @@ class Work:
         blobs: Function, call, then results of parents; empty for a command.
         cpus, memory_bytes: Limits; 0 for none.
         on_log: Takes output as it comes.
+        owner: Whose it is; processes that are used again, and functions held warm, are one owner's.
     """
 
     fence: int
+    owner: str = ""
     command: Sequence[str] | None = None
     python: str = ""
     function: str = ""
@@ -72,8 +103,10 @@ class Finish:
 class _Worker:
     """A child that is used again. Calls are answered in order; only the first of the pending ones runs."""
 
-    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.process, self.reader, self.writer = process, reader, writer
+    def __init__(
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: str
+    ) -> None:
+        self.process, self.reader, self.writer, self.owner = process, reader, writer, owner
         self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
         self.gone = False
@@ -102,11 +135,17 @@ class ProcessExecutor:
 
     def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None, keep_s: float = KEEP_S) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
-        self.templates = Templates(lambda: Zygote(zygote.python, zygote.preload), keep_s)
+        made = zygote.privileges
+        self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def privileges(self) -> Privileges:
+        """Whom tasks run as here."""
+        return self.zygote.privileges
 
     async def start(self) -> None:
         """Make the zygote ready."""
@@ -160,8 +199,10 @@ class ProcessExecutor:
         group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
         pinned = self._places.take(work.cpus) if group is None else ()
         try:
-            zygote = await self.templates.zygote(work.function) or self.zygote
-            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
+            zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
+            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
+            if process.joins:
+                await process.forked
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
@@ -187,12 +228,12 @@ class ProcessExecutor:
             if group is not None and self._groups is not None:
                 self._groups.give_back(group)
 
-    def _keep_warm(self, work: Work, answer: tuple[dict[str, Any], bytes] | None) -> None:
+    def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
-        if answer is not None and answer[0]["ok"] and answer[0]["load_s"] >= COLD_S:
-            self.templates.warm_later(work.function, work.blobs[0])
+        if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
+            self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
-    async def _talk(self, process: Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
+    async def _talk(self, process: Process, work: Work) -> Answer | None:
         """Send the call, read the answer; None when the child ended without one."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
@@ -204,6 +245,8 @@ class ProcessExecutor:
             )
             try:
                 return await _answer(reader)
+            except BadFrame as error:
+                process.kill("failed", str(error))
             finally:
                 transport.close()
         return None
@@ -212,7 +255,7 @@ class ProcessExecutor:
 
     async def _reused(self, work: Work) -> Finish:
         while True:
-            worker = await self._worker(work.function)
+            worker = await self._worker(work.function, work.owner)
             answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
             worker.send(work, answer)
             timer = self._watch(worker, work)
@@ -231,18 +274,27 @@ class ProcessExecutor:
         reason = f"ran longer than its {work.timeout_s:g} s"
         return asyncio.get_running_loop().call_later(work.timeout_s, self.stop, work.fence, "time_limit", reason)
 
-    async def _worker(self, function: str) -> _Worker:
-        """The least busy one, of those one that knows the function; a new one while there are fewer than allowed and
-        none is idle (or none of the idle ones knows a function that is held warm)."""
-        template = await self.templates.zygote(function)
-        alive = [worker for worker in self._workers if not worker.gone]
+    async def _worker(self, function: str, owner: str) -> _Worker:
+        """The owner's least busy one, of those one that knows the function; a new one while there are fewer than
+        allowed and none is idle (or none of the idle ones knows a function that is held warm).
+
+        What one user's calls leave behind in a process is never met by another's: an idle worker of somebody else
+        makes room, and an owner without any gets one in any case.
+        """
+        template = await self.templates.zygote(function, owner)
+        alive = [worker for worker in self._workers if not worker.gone and worker.owner == owner]
         best = min(alive, key=lambda worker: (len(worker.pending), function not in worker.known), default=None)
         fits = best is not None and not best.pending and (template is None or function in best.known)
         if best is not None and (fits or len(alive) >= self._most):
             return best
-        process = await (template or self.zygote).fork({}, None, {})
+        others = [worker for worker in self._workers if not worker.gone and worker.owner != owner]
+        if len(alive) + len(others) >= self._most:
+            for idle in [worker for worker in others if not worker.pending][:1]:
+                idle.gone = True
+                idle.process.kill("cancelled", "its place was needed for another user")
+        process = await (template or self.zygote).fork({}, None, owner)
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
-        worker = _Worker(process, reader, writer)
+        worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
         task = asyncio.create_task(self._listen(worker))
         self._tasks.add(task)
@@ -261,16 +313,20 @@ class ProcessExecutor:
         try:
             while (got := await _answer(worker.reader)) is not None:
                 header, result = got
-                if header.get("log"):
+                if header.log:
                     on_log(result)
                     continue
                 process.drain(on_log)
-                worker.cpu_before_s = header["cpu_end_s"]
+                worker.cpu_before_s = header.cpu_end_s
+                if not worker.pending:
+                    raise BadFrame("its process answered a call that nobody made")
                 _, answer, sent_s = worker.pending.popleft()
                 if not answer.done():
                     # Time behind other calls is a queue's, not a cold start's.
                     answer.set_result(_told(header, result, max(sent_s, worker.ended_s)))
-                worker.ended_s = header["ended_s"]
+                worker.ended_s = header.ended_s
+        except BadFrame as error:
+            process.kill("failed", str(error))
         finally:
             loop.remove_reader(process.pipe)
             self._bury(worker)
@@ -296,11 +352,18 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
+async def _answer(reader: asyncio.StreamReader) -> Answer | None:
+    """The next frame; None where the channel ends. Raises `BadFrame`."""
     try:
         size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
-        header = json.loads(await reader.readexactly(size))
-        return header, await reader.readexactly(sum(header["sizes"]))
+        if size > HEADER_BYTES:
+            raise BadFrame("its process wrote what is no answer on its channel")
+        header = _HEADER.decode(await reader.readexactly(size))
+        if (following := sum(header.sizes)) > child.RESULT_BYTES:
+            raise BadFrame(child.too_large(following))
+        return header, await reader.readexactly(following)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
     except (asyncio.IncompleteReadError, OSError):
         return None
 
@@ -315,18 +378,16 @@ def _limited(work: Work) -> bool:
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
-def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:
+def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     """A child's own account of its call."""
-    outcome = "done" if header["ok"] else "refused" if header.get("refused") else "failed"
+    outcome = "done" if header.ok else "refused" if header.refused else "failed"
     return Finish(
-        outcome, header["started_s"], header["ended_s"], max(0.0, header["started_s"] - asked_s), header["cpu_s"],
-        result=result or None, reason=header.get("reason"),
+        outcome, header.started_s, header.ended_s, max(0.0, header.started_s - asked_s), header.cpu_s,
+        result=result or None, reason=header.reason,
     )  # fmt: skip
 
 
-def _finish(
-    work: Work, asked_s: float, process: Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
-) -> Finish:
+def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
     """What the child said, what the kernel said, and why it was stopped, as one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()

@@ -13,6 +13,7 @@ the blobs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import io
 import json
@@ -31,8 +32,12 @@ from typing import Any
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
+RESULT_BYTES = 1 << 30
+"""Largest result that is taken: the server keeps no larger object."""
 
 
 # ---- the child -----------------------------------------------------------------------------------------------------
@@ -92,6 +97,8 @@ def serve(channel: socket.socket) -> None:
         came, cpu = time.monotonic(), time.process_time()
         began, problem = _load(header, blobs[0], functions)
         answer, result = problem or _call(header, blobs, functions)
+        if len(result) > RESULT_BYTES:
+            answer, result = {"ok": False, "reason": too_large(len(result))}, b""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -141,9 +148,20 @@ def call_once(header: dict[str, Any], blobs: list[bytes]) -> Answer:
     return problem or _call(header, blobs, functions)
 
 
+def too_large(size: int) -> str:
+    """Say that a result cannot be kept."""
+    return f"its result has {size} bytes; at most {RESULT_BYTES} are kept: write it to a file, or return parts"
+
+
 def _failed(error: BaseException) -> Answer:
-    traceback.print_exc()
-    reason = f"{type(error).__name__}: {error}"[:2000]
+    with contextlib.suppress(Exception):  # the output may be closed
+        traceback.print_exc()
+    try:
+        said = str(error)
+    except Exception as worse:  # a __str__ of the task's own
+        said = f"(its text raises {type(worse).__name__})"
+    # Lone surrogates stand for bytes of a file name; no message could carry them.
+    reason = f"{type(error).__name__}: {said[:2000]}".encode("utf-8", "backslashreplace").decode()
     try:
         return {"ok": False, "reason": reason}, _dump(error)
     except Exception:
@@ -183,6 +201,18 @@ def limit(limits: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def become(who: dict[str, Any] | None) -> None:
+    """Become somebody else, for good, and be unable to gain privileges by any program that is run."""
+    if who is not None and os.getuid() == 0:
+        os.setgroups(who["groups"])
+        os.setgid(who["gid"])
+        os.setuid(who["uid"])
+        os.chdir(who["home"])
+        os.environ["HOME"] = who["home"]
+        PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
+    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
 def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -194,6 +224,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
     for fd in fds[1:]:
         os.close(fd)
     limit(request.get("limits", {}))
+    become(request.get("become"))
     os.environ.update(request.get("env", {}))
     # Text goes out line by line, so that logs can be followed.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
