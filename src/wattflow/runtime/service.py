@@ -29,7 +29,7 @@ from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, Attempts, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
@@ -102,10 +102,8 @@ class Service:
         await self.driver.stop()
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: call_in(loop, settle, [done]))
-        await asyncio.wait_for(done, 30)
+        if self.writer.alive:  # else nothing more can be written: another server may have the store
+            await asyncio.wait_for(on_disk(self.writer), 30)
         self.logs.close()
 
     def now(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import sqlalchemy as sa
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
 from wattflow.store import layout, schema
 from wattflow.store.writing import settings
+
+PROCESS = f"wattflow-{uuid.uuid4().hex[:16]}"
+"""This process, as a PostgreSQL server knows its connections."""
 
 
 class StoreTrouble(WattflowError):
@@ -64,7 +68,10 @@ def _engine(url: str | Path) -> sa.Engine:
             import psycopg  # noqa: F401
         except ImportError:
             raise MissingExtra("PostgreSQL needs psycopg: pip install 'wattflow[postgres]'") from None
-        return sa.create_engine("postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True)
+        about = {"application_name": PROCESS}
+        return sa.create_engine(
+            "postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True, connect_args=about
+        )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})

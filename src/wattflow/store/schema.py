@@ -121,3 +121,12 @@ snapshot_pieces = sa.Table(
     sa.Column("piece", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )  # fmt: skip
+
+servers = sa.Table(
+    "servers", metadata,
+    sa.Column("url", sa.Text, primary_key=True),
+    sa.Column("process", sa.Text, nullable=False),
+    sa.Column("active", sa.Integer, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("seen_s", sa.Float, nullable=False),
+)  # fmt: skip
