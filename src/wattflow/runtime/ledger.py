@@ -8,6 +8,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.runtime.texts import storable
 from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
@@ -109,12 +110,12 @@ class Ledger:
                                 "seen_s": seen_s})  # fmt: skip
 
     def _put(self, change: Change, row: Row) -> None:
-        self._batch.append((change, row))
+        self._batch.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _aside(self, change: Change, row: Row) -> None:
         if not self._late:
             asyncio.get_running_loop().call_soon(self._write_late)
-        self._late.append((change, row))
+        self._late.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _write_late(self) -> None:
         late, self._late = self._late, []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement
@@ -34,7 +34,9 @@ class TaskRecord:
     Attributes:
         engine: Its id in the engine.
         parents: Ids of the tasks whose results it wants, in the order of ``spec.results``.
-        failures: Attempts that ended badly by its own doing; lost nodes do not count.
+        failures: Attempts that ended badly by its own doing.
+        refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
+        history: The latest bad ends, in words.
     """
 
     id: int
@@ -49,6 +51,9 @@ class TaskRecord:
     failures: int = 0
     result: Blob | None = None
     reason: str | None = None
+    refusals: int = 0
+    losses: int = 0
+    history: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -107,6 +112,15 @@ class WorkflowRecord:
         if not isinstance(budget_j, float) or self.spent_j <= budget_j or self.state != "open":
             return None
         return f"the energy budget of {budget_j:g} J is used up ({self.spent_j:.4g} J)"
+
+    def over(self) -> bool:
+        """Whether nothing more comes and all that came has ended, for the first time."""
+        return self.sealed and self.open == 0 and self.state == "open"
+
+    def close(self, states: Container[str], now_s: float) -> None:
+        """Close it, given the states that its tasks ended in."""
+        self.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
+        self.about["ended_s"] = now_s
 
     def told(self) -> None:
         """Wake whoever waits for outcomes."""

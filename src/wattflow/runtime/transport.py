@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ LONGEST_S = 45.0
 """For an answer to anything but a turn."""
 SILENT_AFTER_S = 4.0
 """A turn's answer that is later than asked for by this much does not come: others may serve by now."""
+PIECE = 1 << 20
 
 
 class Unreachable(WattflowError):
@@ -24,7 +26,18 @@ class Unreachable(WattflowError):
 
 
 class Denied(WattflowError):
-    """The server answered that it will not; trying again will not help."""
+    """The server answered that it will not; trying again will not help.
+
+    Attributes:
+        status: HTTP's number for why, where that is known.
+    """
+
+    status: int = 0
+
+    @property
+    def of_me(self) -> bool:
+        """Whether it is the one who asks that the server does not want, not what was asked."""
+        return self.status in (401, 403, 409)
 
 
 class Transport(Protocol):
@@ -138,7 +151,8 @@ class HttpTransport:
 
     async def put(self, data: bytes) -> str:
         """Keep an object."""
-        answer = msgspec.msgpack.decode(await self._post("/v1/objects", data))
+        body = data if len(data) <= PIECE else _pieces(data)
+        answer = msgspec.msgpack.decode(await self._call("POST", "/v1/objects", body))
         return str(answer["object"])
 
     async def close(self) -> None:
@@ -148,7 +162,9 @@ class HttpTransport:
     async def _post(self, path: str, body: bytes) -> bytes:
         return await self._call("POST", path, body)
 
-    async def _call(self, method: str, path: str, body: bytes | None = None, within_s: float = LONGEST_S) -> bytes:
+    async def _call(
+        self, method: str, path: str, body: bytes | AsyncIterator[bytes] | None = None, within_s: float = LONGEST_S
+    ) -> bytes:
         import aiohttp
 
         server, limit = self._addresses.current, aiohttp.ClientTimeout(total=within_s, connect=5)
@@ -158,13 +174,22 @@ class HttpTransport:
                 if answer.status < 300:
                     return data
                 message = f"{server}{path.split('?')[0]} answered {answer.status}: {_reason(data)}"
-                if 400 <= answer.status < 500:
-                    raise Denied(message)
-                self._addresses.failed(server)
-                raise Unreachable(message)
+                if not 400 <= answer.status < 500 or answer.status in (408, 429):
+                    self._addresses.failed(server)
+                    raise Unreachable(message)
+                denied = Denied(message)
+                denied.status = answer.status
+                raise denied
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._addresses.failed(server, silent=isinstance(error, TimeoutError))
             raise Unreachable(f"{server}: {type(error).__name__} {error}".strip()) from None
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    """A large body bit by bit: sent as one it would hold the agent's loop, and a silent agent is a lost one."""
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+        await asyncio.sleep(0)
 
 
 def _reason(data: bytes) -> str:

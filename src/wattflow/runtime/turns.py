@@ -28,16 +28,21 @@ class UnderWay:
     step: Step
     now_s: float
     leases: list[AttemptRecord] = field(default_factory=list)
+    taken: int = 0
+    wake_at: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.wake_at = self.step.wake_at
 
     @property
     def all_placed(self) -> bool:
-        """Whether every placement has its lease."""
-        return len(self.leases) >= len(self.step.placements)
+        """Whether every placement was taken."""
+        return self.taken >= len(self.step.placements)
 
     def next_placements(self, most: int) -> Sequence[Placement]:
-        """Those that come next."""
-        done = len(self.leases)
-        return self.step.placements[done : done + most]
+        """Take those that come next."""
+        taken, self.taken = self.taken, self.taken + most
+        return self.step.placements[taken : taken + most]
 
 
 def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:

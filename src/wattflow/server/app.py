@@ -228,8 +228,8 @@ async def _housekeeping(house: House) -> None:
                 await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
-        except (sa.exc.SQLAlchemyError, OSError) as error:
-            log.warning("housekeeping: %s", error)
+        except Exception as error:
+            house.service.aside.put("round of", "housekeeping", error)
 
 
 def _expire(house: House, before_s: float) -> None:

@@ -30,6 +30,8 @@ from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess
 
 log = logging.getLogger(__name__)
+END_WITHIN_S = 20.0
+"""A server that was told to end does so within this long, whatever hangs in it: what is committed is right."""
 
 
 def open_house(
@@ -104,6 +106,18 @@ def _end_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _end_within(seconds: float) -> None:
+    """End this process by force where it has not ended by then."""
+
+    def end() -> None:
+        log.critical("told to end %g s ago and still here; ending by force", seconds)
+        os._exit(3)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 def open_tokens(home: Home) -> Tokens:
     """The home's tokens; one of each role is made at the first start."""
     tokens = Tokens(home.tokens)
@@ -140,6 +154,7 @@ def serve(
 
     def shut_down() -> None:
         server.should_exit = True
+        _end_within(END_WITHIN_S)
 
     house.shut_down = house.service.on_fault = shut_down
     _settle_memory()
@@ -179,6 +194,10 @@ class _Server(_server_class()):  # type: ignore[misc]
     def __init__(self, config: object, settings: ServerSettings, url: str, house: House) -> None:
         super().__init__(config)
         self._settings, self._url, self._house = settings, url, house
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, frame)
+        _end_within(END_WITHIN_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

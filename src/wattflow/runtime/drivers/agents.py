@@ -105,7 +105,7 @@ class AgentsDriver:
         for lease in leases:
             agent = self._agents.get(lease.node)
             if agent is None:
-                self.sink.ended(Ended(fence=lease.fence, outcome="refused", reason="its node has gone"))
+                self.sink.ended(Ended(fence=lease.fence, outcome="node_lost", reason="its node has gone"))
                 continue
             agent.leases[lease.fence] = lease
             self._where[lease.fence] = lease.node
@@ -233,16 +233,17 @@ class AgentsDriver:
         """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.seen_s = self.sink.now()
-        if sync.load is not None:
-            self.sink.load(sync.node, sync.load)
-        for window in sync.windows:
-            self.sink.window(sync.node, window)
         for number, tell in enumerate(self._news_of(agent, sync), start=1):
-            tell()
+            with self.sink.aside.guard("news of node", sync.node):
+                tell()
             if number % PIECE == 0:
                 await asyncio.sleep(0)
 
     def _news_of(self, agent: _Agent, sync: Sync) -> Iterator[Callable[[], None]]:
+        if sync.load is not None:
+            yield partial(self.sink.load, sync.node, sync.load)
+        for window in sync.windows:
+            yield partial(self.sink.window, sync.node, window)
         for fence, started_s, cold_s in sync.started:
             yield partial(self.sink.started, fence, started_s, cold_s)
         for end in sync.ended:
