@@ -44,6 +44,8 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
+    if server is not None:
+        check_address(server)
     token = given_token(token_file) if token_file is not None else place.token(role)
     return Connection(server or place.addresses(), token, place.ca() if server is None else None)
 
@@ -60,6 +62,9 @@ def check_address(server: str) -> None:
     """Refuse what is no address of a server before anything tries to reach it."""
     if not re.fullmatch(r"https?://[^\s/,]+/?(,https?://[^\s/,]+/?)*", server):
         raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
+    from wattflow.runtime.clear_text import check_server
+
+    check_server(server)
 
 
 def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:

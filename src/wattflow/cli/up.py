@@ -27,6 +27,7 @@ POLICY = "least-energy"
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Files with the numbers of the processes beside the server."""
 _LEARNER = "wattflow.server.learning"
@@ -79,6 +80,10 @@ def up(
     ] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    clear_text: Annotated[
+        bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
+    ] = False,
+    log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
     gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
@@ -130,6 +135,8 @@ def up(
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
+    if log_form not in ("text", "json"):
+        raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
     keep_s = _duration(keep)
     place.make()
     _end(place, LEARNER, _LEARNER)  # of a server that was killed
@@ -137,7 +144,8 @@ def up(
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port, standby=standby)
+    settings = ServerSettings(home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text,
+                              standby=standby)  # fmt: skip
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
@@ -146,6 +154,8 @@ def up(
     command += ["--upgrade"] if upgrade else []
     command += ["--standby"] if standby else []
     command += ["--twin"] if twin else []
+    command += ["--log", log_form]
+    command += ["--clear-text"] if clear_text else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
@@ -194,7 +204,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
 def _spawn(
     command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    with log.open("ab") as file:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
             env={**os.environ, **(more or {})},
@@ -232,7 +242,7 @@ def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
-    process = _spawn(command, place.folder / "agent.log")
+    process = _spawn(command, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
     (place.folder / AGENT).write_text(str(process.pid))
 
 

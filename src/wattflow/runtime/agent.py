@@ -364,7 +364,7 @@ class Agent:
                        "WATTFLOW_NODE": lease.node}  # fmt: skip
         folder = None
         if spec.command is not None:
-            folder = self._folder / lease.workflow
+            folder = self._folder / m.folder_name(lease.workflow)
             folder.mkdir(parents=True, exist_ok=True)
         isolate = spec.isolate or spec.command is not None
         work = Work(

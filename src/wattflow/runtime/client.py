@@ -24,6 +24,7 @@ from urllib.parse import quote
 from wattflow.model import units
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
+from wattflow.runtime.clear_text import check_server
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_result
@@ -103,6 +104,8 @@ class Client(concurrent.futures.Executor):
         patience: str | float = "5min",
     ) -> None:
         home = Home.of()
+        if server is not None:
+            check_server(server)
         self._server = server or home.addresses()
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)

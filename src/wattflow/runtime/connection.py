@@ -12,9 +12,10 @@ import msgspec
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.addresses import Addresses
-from wattflow.runtime.transport import Denied, Unreachable
+from wattflow.runtime.transport import BUSY, Denied, Unreachable
 
 MSGPACK = "application/msgpack"
+BUSY_S, BUSY_TRIES = 0.5, 20
 
 
 SEVERAL_S = 7.0
@@ -47,7 +48,15 @@ class Connection:
         return msgspec.msgpack.decode(self.raw(method, path, data)[0], type=type)
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, dict[str, str]]:
-        """The answer's bytes and headers."""
+        """The answer's bytes and headers. A server that is asked too often is asked again a little later."""
+        for _ in range(BUSY_TRIES):
+            try:
+                return self._once(method, path, body)
+            except _Busy:
+                time.sleep(BUSY_S)
+        return self._once(method, path, body)
+
+    def _once(self, method: str, path: str, body: bytes | None) -> tuple[bytes, dict[str, str]]:
         for left in reversed(range(1 + len(self.addresses))):
             try:
                 connection = self._http or self._open()
@@ -107,11 +116,15 @@ class Connection:
         return self._http
 
 
+class _Busy(Unreachable):
+    """The server answered that it is asked too often."""
+
+
 def _error(status: int, data: bytes) -> WattflowError:
     try:
         message = str(msgspec.json.decode(data)["error"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = data[:300].decode(errors="replace")
-    if status == 507 or status >= 500:
-        return Unreachable(f"the server answered {status}: {message}")
+    if status == BUSY or status >= 500:
+        return (_Busy if status == BUSY else Unreachable)(f"the server answered {status}: {message}")
     return Denied(message if status != 401 else f"the server does not know this token ({message})")

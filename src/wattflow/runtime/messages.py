@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +11,9 @@ from msgspec import Meta, Struct
 
 INLINE_BYTES = 64 * 1024
 """Payloads and results up to this size ride in messages; larger ones are objects."""
+
+FOLDER_BYTES = 200
+"""Of a folder's name; file systems take 255."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
@@ -315,6 +320,19 @@ class Outcomes(Struct, frozen=True):
     outcomes: list[Outcome]
     last: int
     open: int
+
+
+def folder_name(name: str) -> str:
+    """The folder of something with a user's name: the name itself where that can be one, else its hash.
+
+    ``.`` and ``..`` are other folders, and a name of 200 letters may have more bytes than a folder's may.
+    """
+    plain = re.fullmatch(r"[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*", name) is not None
+    try:
+        fits = len(name.encode()) <= FOLDER_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    return name if plain and fits else f"_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 pack = msgspec.msgpack.Encoder().encode

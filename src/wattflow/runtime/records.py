@@ -129,6 +129,24 @@ class WorkflowRecord:
 
 
 @dataclass(slots=True)
+class Trace:
+    """What is remembered of an attempt when it is over: its joules and last lines come after its end.
+
+    Attributes:
+        energy_j: Joules that were told of it so far; a second report replaces the first.
+    """
+
+    task: int
+    number: int
+    node: str
+    placed_s: float
+    owner: str
+    project: str
+    function: str
+    energy_j: float = 0.0
+
+
+@dataclass(slots=True)
 class AttemptRecord:
     """An attempt that is placed and not over.
 
@@ -148,6 +166,13 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+    trace: Trace = field(init=False)
+
+    def __post_init__(self) -> None:
+        flow = self.task.workflow
+        project = str(flow.about.get("project") or "")
+        function = self.task.spec.function_name
+        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
 
     @classmethod
     def begun(
@@ -164,45 +189,23 @@ class AttemptRecord:
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
 
 
-class Attempts(dict[int, AttemptRecord]):
-    """Attempts that are open, by fence; the engine's ids lead there, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of_engine: dict[int, int] = {}
-
-    def add(self, attempt: AttemptRecord) -> None:
-        """An attempt is placed."""
-        self[attempt.fence] = attempt
-        self._of_engine[attempt.engine] = attempt.fence
-
-    def remove(self, attempt: AttemptRecord) -> None:
-        """An attempt is over."""
-        del self[attempt.fence]
-        del self._of_engine[attempt.engine]
-
-    def of_engine(self, engine: int) -> AttemptRecord | None:
-        """The attempt that the engine knows by this id."""
-        return self.get(self._of_engine.get(engine, -1))
-
-
 class Recent:
-    """Task and number of the latest attempts that are over: joules and last lines come after an end."""
+    """Traces of the latest attempts that are over."""
 
     def __init__(self, most: int = 65_536) -> None:
         self._most = most
-        self._keys: dict[int, tuple[int, int]] = {}
+        self._traces: dict[int, Trace] = {}
 
     def add(self, attempt: AttemptRecord) -> None:
         """An attempt is over."""
-        self._keys[attempt.fence] = (attempt.task.id, attempt.number)
-        if len(self._keys) > self._most:
-            for fence in list(self._keys)[: self._most // 2]:
-                del self._keys[fence]
+        self._traces[attempt.fence] = attempt.trace
+        if len(self._traces) > self._most:
+            for fence in list(self._traces)[: self._most // 2]:
+                del self._traces[fence]
 
-    def get(self, fence: int) -> tuple[int, int] | None:
+    def get(self, fence: int) -> Trace | None:
         """Which one it was; None for one that is long over or unknown."""
-        return self._keys.get(fence)
+        return self._traces.get(fence)
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

@@ -74,6 +74,7 @@ def _fill(service: Service, database: sa.Engine) -> None:
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])
         service.nodes.add(spec, engine, row["state"])
+        service.joules.plausible.seen_until(spec.name, reads.last_window_s(database, spec.name))
     for row in reads.workflows(database, state="open", most=1_000_000):
         _workflow(service, database, row)
     for row in reads.open_attempts(database):

@@ -22,16 +22,18 @@ from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.actions import Actions
+from wattflow.runtime.attempts import Attempts
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Attempts, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
@@ -73,6 +75,7 @@ class Service:
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.joules = Joules(self.nodes, self.ledger, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
@@ -187,14 +190,14 @@ class Service:
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
-        log.info("node %s is here", node.name)
+        log.info("node %s is here", node.name, extra={"node": node.name})
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
         if (known := self.nodes.get(node)) is None or known.state == "down":
             return
         self._finish_turn()
-        log.warning("node %s is lost: %s", node, reason)
+        log.warning("node %s is lost: %s", node, reason, extra={"node": node})
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
@@ -250,14 +253,12 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (key := self._key_of(joules.fence)) is None:
-            return
-        self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
-        self.ledger.attempt_energy(*key, joules.energy)
+        if (trace := self._trace_of(joules.fence)) is not None:
+            self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
-        self.ledger.window(node, window)
+        self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
@@ -272,8 +273,8 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        key = self._key_of(fence)
-        return self.logs.put(*key, offset, data) if key is not None else None
+        trace = self._trace_of(fence)
+        return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
 
@@ -487,10 +488,10 @@ class Service:
         ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
 
-    def _key_of(self, fence: int) -> tuple[int, int] | None:
-        """Task and number of an attempt, open or lately over."""
+    def _trace_of(self, fence: int) -> Trace | None:
+        """An attempt, open or lately over."""
         attempt = self.attempts.get(fence)
-        return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
+        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]

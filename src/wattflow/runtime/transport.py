@@ -19,6 +19,8 @@ LONGEST_S = 45.0
 SILENT_AFTER_S = 4.0
 """A turn's answer that is later than asked for by this much does not come: others may serve by now."""
 PIECE = 1 << 20
+BUSY = 429
+"""Too many requests: trying again, later, helps."""
 
 
 class Unreachable(WattflowError):
@@ -174,7 +176,7 @@ class HttpTransport:
                 if answer.status < 300:
                     return data
                 message = f"{server}{path.split('?')[0]} answered {answer.status}: {_reason(data)}"
-                if not 400 <= answer.status < 500 or answer.status in (408, 429):
+                if not 400 <= answer.status < 500 or answer.status in (408, BUSY):
                     self._addresses.failed(server)
                     raise Unreachable(message)
                 denied = Denied(message)

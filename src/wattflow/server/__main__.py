@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import json_logs
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
@@ -24,12 +25,15 @@ from wattflow.store.writing import WritingProcess
 def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; 2 when the server cannot start."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    if options.driver != "local":  # whose tasks are forked here, with this mask
+        os.umask(0o077)
+    json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key, standby=options.standby, keep_journal_bytes=options.keep_journal_bytes,
+        clear_text=options.clear_text,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -160,6 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--clear-text", action="store_true")
+    parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 
 

@@ -20,8 +20,9 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
+from wattflow.server.connections import Connections, protocol
 from wattflow.server.settings import ServerSettings, address_of
-from wattflow.server.tokens import ROLES, Tokens, write_secret
+from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.objects import Objects, open_objects
@@ -49,7 +50,7 @@ def open_house(
     database = open_store(settings.store or home.store, upgrade=settings.upgrade)
     claim = _claim(database, settings, url)
     kept = objects or open_objects(settings.objects or home.objects)
-    tokens = open_tokens(home)
+    tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
         settings.twin,
@@ -118,13 +119,18 @@ def _end_within(seconds: float) -> None:
     timer.start()
 
 
-def open_tokens(home: Home) -> Tokens:
-    """The home's tokens; one of each role is made at the first start."""
-    tokens = Tokens(home.tokens)
-    for role in ROLES:
+def open_tokens(home: Home, database: sa.Engine) -> Tokens:
+    """Open the store's tokens. The home has one of each role: made at the first start and after it was revoked, told
+    to the store again where that was made anew or restored from a time before."""
+    tokens = Tokens(database)
+    tokens.adopt_file(home.tokens)
+    for role in HOME_ROLES:
         path = home.token_file(role)
-        if not path.exists():
-            write_secret(path, tokens.make(role, role))
+        kept = path.read_text().strip() if path.exists() else ""
+        if kept and not tokens.knows(kept):
+            tokens.adopt(kept, Identity(role, role))
+        elif not kept or tokens.user_of(kept) is None:
+            write_secret(path, tokens.make(role, role)[0])
     return tokens
 
 
@@ -145,23 +151,26 @@ def serve(
     house = open_house(settings, driver, objects, writing, url)
     app = make_app(house)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, proxy_headers=False,
+        app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
+        log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=64 * 1024, server_header=False,
+        server_header=False,
     )  # fmt: skip
     server = _Server(config, settings, url, house)
 
     def shut_down() -> None:
         server.should_exit = True
-        _end_within(END_WITHIN_S)
+        if own_process:
+            _end_within(END_WITHIN_S)
 
+    own_process = threading.current_thread() is threading.main_thread()  # else it is somebody else's to end
     house.shut_down = house.service.on_fault = shut_down
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
     # Only the main thread may say what a signal does; a server in another one is ended by `shut_down`.
-    meant = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    meant = (signal.SIGTERM, signal.SIGINT) if own_process else ()
     before = {number: signal.signal(number, lambda *_: None) for number in meant}
     try:
         server.run(sockets=[listener])

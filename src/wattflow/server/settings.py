@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.clear_text import check_listening
 from wattflow.runtime.home import Home
 
 
@@ -22,6 +23,7 @@ class ServerSettings:
         keep_s: How long ended workflows are kept.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         standby: Wait until no other server works on the store, then take over.
+        clear_text: Whether other machines may send their tokens over plain HTTP.
     """
 
     home: Home
@@ -37,10 +39,12 @@ class ServerSettings:
     upgrade: bool = False
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    clear_text: bool = False
 
 
 def listen(settings: ServerSettings) -> socket.socket:
     """The socket, taken before anything else is done, so that a port in use costs nothing."""
+    check_listening(settings.host, settings.tls_cert is not None, settings.clear_text)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
