@@ -22,6 +22,7 @@ from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.actions import Actions
+from wattflow.runtime.attempts import Attempts
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
@@ -34,11 +35,12 @@ from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
+from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -68,7 +70,7 @@ class Service:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self.attempts: dict[int, AttemptRecord] = {}
+        self.attempts, self.fences = Attempts(), Fences()
         self.recent, self.aside = Recent(), decider.aside
         self.nodes = Nodes()
         self.learning = Learning(decider)
@@ -110,10 +112,8 @@ class Service:
             await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: call_in(loop, settle, [done]))
-        await asyncio.wait_for(done, 30)
+        if self.writer.alive:  # else nothing more can be written: another server may have the store
+            await asyncio.wait_for(on_disk(self.writer), 30)
         self.logs.close()
 
     def now(self) -> float:
@@ -220,7 +220,7 @@ class Service:
             return
         attempt.started_s = self.clock.sane(started_s, attempt.placed_s)
         self.learning.began(attempt, cold_s)
-        self.decider.put(STARTED, fence)
+        self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
         self._soon()
 
@@ -232,7 +232,7 @@ class Service:
         if end.outcome == "done":
             self._end_attempt(attempt, end)
             attempt.task.result = end.result
-            self.decider.put(FINISHED, end.fence)
+            self.decider.put(FINISHED, attempt.engine)
             with self.aside.guard("lesson of attempt", end.fence):
                 self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
@@ -246,9 +246,9 @@ class Service:
         verdict = judge(task, end, attempt.node, attempt.stopping)
         task.reason, task.result = verdict.reason, end.result
         if end.outcome == "refused" and verdict.again:
-            self.decider.put(REFUSED, end.fence, until_s=now_s + verdict.wait_s)
+            self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
         else:
-            self.decider.put(FAILED, end.fence, retry=verdict.again)
+            self.decider.put(FAILED, attempt.engine, retry=verdict.again)
         if verdict.again:
             task.state, task.ready_s = "waiting", now_s
             self.ledger.task_state(task)
@@ -431,8 +431,8 @@ class Service:
         node = self.nodes.by_engine(placement.node)
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
-        attempt = AttemptRecord.begun(task, placement, node.spec.name, inputs, now_s)
-        self.attempts[attempt.fence] = attempt
+        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s)
+        self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
         return attempt
@@ -484,7 +484,7 @@ class Service:
         return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        del self.attempts[attempt.fence]
+        self.attempts.remove(attempt)
         self.recent.add(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
