@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
+from wattflow.runtime.drivers.agents import NameTaken
 from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
@@ -40,6 +42,8 @@ CACHED_OBJECTS = 256
 KNOWN_FENCES, KNOWN_ENDS = 65_536, 4096
 WARM_UP_TRIES = 5
 TRY_AGAIN_S = 0.2
+NAME_TAKEN_S = 15.0
+"""An agent whose node's name is another's asks for so long; then it ends and says so."""
 
 
 class Executor(Protocol):
@@ -127,7 +131,7 @@ class Agent:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
-        await self._until_it_works(lambda: self._transport.announce(self.node, self.boot))
+        await self._announce()
         self._loops = [asyncio.create_task(self._for_ever(one)) for one in (self._poll, self._report, self._watch)]
 
     async def _warm_up(self) -> None:
@@ -171,7 +175,7 @@ class Agent:
             try:
                 await once()
             except Exception as error:
-                if isinstance(error, Denied) and error.of_me:
+                if isinstance(error, NameTaken) or (isinstance(error, Denied) and error.of_me):
                     raise
                 self.aside.put("turn of the agent's loop", once.__name__.lstrip("_"), error)
                 await asyncio.sleep(TRY_AGAIN_S)
@@ -229,7 +233,7 @@ class Agent:
         try:
             orders = await self._transport.sync(sync)
             if orders.announce:
-                await self._transport.announce(self.node, self.boot)
+                await self._announce()
         except Unreachable as error:
             self._away.failed(error)
             await asyncio.sleep(TRY_AGAIN_S)
@@ -254,13 +258,20 @@ class Agent:
             load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
         return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
 
-    async def _until_it_works(self, call: Callable[[], object]) -> None:
+    async def _announce(self) -> None:
+        """Say what this node is, for as long as it takes to reach the server. A name that another agent has is asked
+        for a while longer: that one may be dead and not given up yet."""
+        taken_until_s = time.monotonic() + NAME_TAKEN_S
         while True:
             try:
-                await call()  # type: ignore[misc]
+                await self._transport.announce(self.node, self.boot)
                 self._away.answered()
                 return
-            except Unreachable as error:
+            except (Unreachable, NameTaken, Denied) as error:
+                if isinstance(error, Denied) and error.status != 409:
+                    raise
+                if not isinstance(error, Unreachable) and time.monotonic() > taken_until_s:
+                    raise
                 self._away.failed(error)
                 await asyncio.sleep(TRY_AGAIN_S)
 
