@@ -71,6 +71,25 @@ def test_every_task_has_a_process_of_its_own_unless_told() -> None:
     on_executor(body)
 
 
+def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_used() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        first = value(await executor.run(call(1, os.getpid)))
+        spares = await _spares(executor)
+        assert first not in spares and executor.zygote.children == 0
+        os.kill(spares[0], 9)
+        while not executor.zygote._spares[0].ended.done():
+            await asyncio.sleep(0.01)
+        assert executor.zygote.children == 0
+        assert value(await executor.run(call(2, os.getpid))) == spares[1]
+
+    async def _spares(executor: ProcessExecutor) -> list[int]:
+        while len(executor.zygote._spares) < 2 or any(spare.pid is None for spare in executor.zygote._spares):
+            await asyncio.sleep(0.01)
+        return [spare.pid for spare in executor.zygote._spares if spare.pid is not None]
+
+    on_executor(body)
+
+
 def test_an_error_carries_its_type_and_trace() -> None:
     logged: list[bytes] = []
 

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
 LOAD_S = 120.0
 """Longest wait for a function to be loaded ahead of need."""
+SPARES = 2
+"""Children forked ahead of need: the next task finds a process that waits for it. One takes a megabyte of its own."""
 
 
 class Unfit(Exception):
@@ -29,8 +32,9 @@ class Unfit(Exception):
 class Process:
     """A forked child seen from the agent: its channel, its log pipe, its end."""
 
-    def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
-        self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
+    def __init__(self, number: int, channel: socket.socket, pipe: int) -> None:
+        self.number, self.channel, self.pipe = number, channel, pipe
+        self.group: Group | None = None
         self.pid: int | None = None
         self.stop_reason: tuple[str, str] | None = None
         loop = asyncio.get_running_loop()
@@ -45,6 +49,11 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of its channel and its log; a child that waits for a task ends then."""
+        os.close(self.pipe)
+        self.channel.close()
 
     def drain(self, on_log: Callable[[bytes], None]) -> bool:
         """Pass on what the pipe holds; False at its end."""
@@ -67,6 +76,7 @@ class Zygote:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._children: dict[int, Process] = {}
+        self._spares: deque[Process] = deque()
         self._number = 0
         self._ready: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[dict[str, Any]] | None = None
@@ -97,8 +107,8 @@ class Zygote:
 
     @property
     def children(self) -> int:
-        """How many of its children have not ended."""
-        return len(self._children)
+        """How many of its children have a task."""
+        return len(self._children) - sum(not spare.ended.done() for spare in self._spares)
 
     async def load(self, function: str, blob: bytes) -> float:
         """Load a function for all children to come; seconds that it took. Raises `Unfit`."""
@@ -118,8 +128,21 @@ class Zygote:
             raise Unfit(loaded["reason"])
         return float(loaded["seconds"])
 
-    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> Process:
-        """A new child, its channel open."""
+    async def fork(self) -> Process:
+        """A child that waits for its task: one that was made ahead, or a new one."""
+        while self._spares:
+            process = self._spares.popleft()
+            if not process.ended.done():
+                return process
+            process.close()
+        return await self._fork()
+
+    async def fork_ahead(self) -> None:
+        """Make children for the tasks to come, while there is nothing else to do."""
+        while self._control is not None and len(self._spares) < SPARES:
+            self._spares.append(await self._fork())
+
+    async def _fork(self) -> Process:
         if self._control is None:
             await self.start()
         self._number += 1
@@ -127,9 +150,9 @@ class Zygote:
         ours.setblocking(False)
         pipe, their_pipe = os.pipe()
         os.set_blocking(pipe, False)
-        process = Process(self._number, ours, pipe, group)
+        process = Process(self._number, ours, pipe)
         self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
+        request = json.dumps({"op": "fork", "id": self._number}).encode()
         try:
             await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
         except OSError:
@@ -204,11 +227,19 @@ class Zygote:
             self._ready.set_exception(OSError("the zygote ended before it was ready"))
         if self._loading is not None and not self._loading.done():
             self._loading.set_exception(OSError("the process that loaded it ended"))
+        self._drop_spares()
         for process in list(self._children.values()):
             self._never(process)
 
+    def _drop_spares(self) -> None:
+        while self._spares:
+            process = self._spares.popleft()
+            self._children.pop(process.number, None)
+            process.close()
+
     async def close(self) -> None:
         """End it and all its children."""
+        self._drop_spares()
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()

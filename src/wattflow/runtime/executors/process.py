@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from wattflow.runtime.executors.limits import Groups, Places, process_limits
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
+CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,17 +162,20 @@ class ProcessExecutor:
         pinned = self._places.take(work.cpus) if group is None else ()
         try:
             zygote = await self.templates.zygote(work.function) or self.zygote
-            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
+            process = await zygote.fork()
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
+        process.group = group
+        limits = process_limits(work.memory_bytes, group, pinned)
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
         timer = loop.call_later(work.timeout_s, process.kill, "time_limit",
                                 f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
-            answer = await self._talk(process, work)
+            answer = await _talk(process, work, limits)
+            self._later(zygote.fork_ahead())
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -180,8 +184,7 @@ class ProcessExecutor:
                 timer.cancel()
             loop.remove_reader(process.pipe)
             process.drain(work.on_log)
-            os.close(process.pipe)
-            process.channel.close()
+            process.close()
             self._running.pop(work.fence, None)
             self._places.give_back(pinned)
             if group is not None and self._groups is not None:
@@ -192,21 +195,11 @@ class ProcessExecutor:
         if answer is not None and answer[0]["ok"] and answer[0]["load_s"] >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0])
 
-    async def _talk(self, process: Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
-        """Send the call, read the answer; None when the child ended without one."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            await loop.sock_sendall(process.channel, child.frame(work.header(), list(work.blobs)))
-            process.channel.shutdown(socket.SHUT_WR)
-            reader = asyncio.StreamReader(limit=1 << 20)
-            transport, _ = await loop.create_connection(
-                lambda: asyncio.StreamReaderProtocol(reader), sock=process.channel
-            )
-            try:
-                return await _answer(reader)
-            finally:
-                transport.close()
-        return None
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside the tasks, until `close`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # ---- workers that are used again
 
@@ -240,13 +233,11 @@ class ProcessExecutor:
         fits = best is not None and not best.pending and (template is None or function in best.known)
         if best is not None and (fits or len(alive) >= self._most):
             return best
-        process = await (template or self.zygote).fork({}, None, {})
+        process = await (template or self.zygote).fork()
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer)
         self._workers.append(worker)
-        task = asyncio.create_task(self._listen(worker))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._later(self._listen(worker))
         return worker
 
     async def _listen(self, worker: _Worker) -> None:
@@ -294,6 +285,29 @@ class ProcessExecutor:
 
 class _Again(Exception):
     """The worker died before this call's turn."""
+
+
+async def _talk(process: Process, work: Work, limits: dict[str, object]) -> tuple[dict[str, Any], bytes] | None:
+    """Send the call, read the answer; None when the child ended without one."""
+    loop, channel = asyncio.get_running_loop(), process.channel
+    buffer, size = bytearray(), child.HEAD.size
+    header: dict[str, Any] | None = None
+    with contextlib.suppress(OSError):
+        await loop.sock_sendall(channel, child.frame({**work.header(), "limits": limits}, list(work.blobs)))
+        channel.shutdown(socket.SHUT_WR)
+        while True:
+            while len(buffer) < size:
+                if not (data := await loop.sock_recv(channel, CHUNK)):
+                    return None
+                buffer += data
+            if header is not None:
+                return header, bytes(buffer[:size])
+            if size == child.HEAD.size:
+                size += child.HEAD.unpack(buffer[: child.HEAD.size])[0]
+            else:
+                header = json.loads(buffer[child.HEAD.size : size])
+                buffer, size = buffer[size:], sum(header["sizes"])
+    return None
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
