@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,9 +70,12 @@ def run(
 
 
 def _script(file: Path, home: Path | None) -> None:
+    """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.argv = [str(file)]
     runpy.run_path(str(file), run_name="__main__")
 
 

@@ -118,7 +118,8 @@ class Service:
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
+        nodes = [node.spec for node in self.nodes]
+        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow), nodes)
         self._adopt(submission.objective)
         if workflow is None:
             workflow = self._open(submission, owner)
@@ -133,13 +134,13 @@ class Service:
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
 
-    async def cancel(self, workflow: str, key: str | None = None) -> int:
+    async def cancel(self, workflow: str, key: str | None = None, *, only_waiting: bool = False) -> int:
         """Cancel a workflow or one task of it; returns how many open tasks it was asked for."""
-        record = self.workflows[workflow]
+        record, states = self.workflows[workflow], ("waiting",) if only_waiting else ("waiting", "running")
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
-        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        await self._cancelling.cancel(open_tasks)
-        if key is None:
+        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in states]
+        await self._cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
+        if key is None and not only_waiting:
             self._seal(record)
         await self.stored()
         return len(open_tasks)

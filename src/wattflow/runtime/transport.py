@@ -20,6 +20,8 @@ class Unreachable(WattflowError):
 class Denied(WattflowError):
     """The server answered that it will not; trying again will not help."""
 
+    status = 0
+
 
 class Transport(Protocol):
     """What an agent asks of its server."""

@@ -15,6 +15,7 @@ import pytest
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.payload import load_failure
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -99,7 +100,8 @@ def test_an_error_carries_its_type_and_trace() -> None:
     async def body(executor: ProcessExecutor) -> None:
         finish = await executor.run(call(1, fails, on_log=logged.append))
         assert finish.outcome == "failed" and finish.reason == "ValueError: no such thing"
-        assert isinstance(cloudpickle.loads(finish.result or b""), ValueError)
+        error = load_failure(finish.result, finish.reason)
+        assert isinstance(error, ValueError) and "no such thing" in str(error.__cause__)
 
     on_executor(body)
     assert b"Traceback" in b"".join(logged)

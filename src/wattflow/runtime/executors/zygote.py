@@ -34,6 +34,7 @@ LOADED: dict[str, Any] = {}
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
+TRACE_CHARACTERS = 16_384
 _CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
 """What a zygote catches and its children do not; as plain numbers, since the names of `signal` cost a child 0.1 ms."""
 
@@ -147,12 +148,33 @@ def call_once(header: dict[str, Any], blobs: list[bytes]) -> Answer:
 
 
 def _failed(error: BaseException) -> Answer:
+    """What went wrong, for whoever reads the answer (its reason) and for the client (its exception, its traceback)."""
     traceback.print_exc()
-    reason = f"{type(error).__name__}: {error}"[:2000]
+    reason = _text(_said(error))[:2000]
+    trace = _text("".join(traceback.format_exception(error)))[-TRACE_CHARACTERS:]
+    return {"ok": False, "reason": reason}, pickle.dumps({"error": _portable(error), "trace": trace}, 5)
+
+
+def _said(error: BaseException) -> str:
     try:
-        return {"ok": False, "reason": reason}, _dump(error)
+        return f"{type(error).__name__}: {error}"
     except Exception:
-        return {"ok": False, "reason": reason}, b""
+        return f"{type(error).__name__}, whose text cannot be shown"
+
+
+def _text(said: str) -> str:
+    """Text that every store and every terminal takes: no half of a surrogate pair, no zero byte."""
+    return said.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _portable(error: BaseException) -> bytes | None:
+    """An exception as bytes that can be loaded again: whole, else in parts (class, arguments, state), else None."""
+    for value in (error, (type(error), error.args, error.__dict__), (type(error), error.args, {})):
+        with contextlib.suppress(Exception):
+            data = _dump(value)
+            pickle.loads(data)
+            return data
+    return None
 
 
 def _dump(value: object) -> bytes:
