@@ -21,9 +21,9 @@ import time
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -45,6 +45,7 @@ WAIT_S = 10.0
 KNOWN_OBJECTS = 4096
 LONGEST_NAME = 200
 _TASK = msgspec.msgpack.Decoder(m.Task)
+T = TypeVar("T")
 
 
 class Client(concurrent.futures.Executor):
@@ -130,11 +131,11 @@ class Client(concurrent.futures.Executor):
 
     def map(
         self,
-        fn: Callable[..., Any] | TaskFunction,
-        *iterables: Iterable[Any],
+        fn: Callable[..., T],
+        *iterables: Iterable[object],
         timeout: float | None = None,
         chunksize: int = 1,
-    ) -> Iterator[Any]:
+    ) -> Iterator[T]:
         """Run a function on each item; ``chunksize`` items are one task where that is more than one."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -146,7 +147,7 @@ class Client(concurrent.futures.Executor):
         calls = (map(made.function, *zip(*chunk, strict=True)) for chunk in chunks)
         return itertools.chain.from_iterable(super().map(replace(made, function=list), calls, timeout=timeout))
 
-    def get(self, dsk: Mapping[Any, Any], keys: Any, **options: object) -> Any:
+    def get(self, dsk: Mapping[Hashable, object], keys: object, **options: object) -> object:
         """Compute keys of a Dask graph, a task each: ``dask.config.set(scheduler=client)``."""
         from wattflow.runtime.dask_graph import compute
 

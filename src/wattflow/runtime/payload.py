@@ -7,19 +7,16 @@ installation (beside the script, in the project's folder).
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
-import os
 import pickle
-import site
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
 
+from wattflow.model.own_code import is_own_file
 from wattflow.runtime.future import RemoteTraceback, TaskFailed
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -118,14 +115,5 @@ def _own_by_value() -> Iterator[None]:
 
 
 def _is_own(name: str, file: str | None) -> bool:
-    """True for a module of the user's: Python code outside the installation and outside wattflow."""
-    if not file or not file.endswith(".py") or name.partition(".")[0] in ("wattflow", "__main__", "__mp_main__"):
-        return False
-    return not os.path.realpath(file).startswith(_installed())
-
-
-@functools.cache
-def _installed() -> tuple[str, ...]:
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    folders |= {*site.getsitepackages(), site.getusersitepackages(), *(p for p in sys.path if "-packages" in p)}
-    return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
+    """True for a module of the user's."""
+    return bool(file) and name not in ("__main__", "__mp_main__") and is_own_file(str(file))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
 
 
@@ -17,7 +18,9 @@ class Broken(WattflowError):
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
         """What went wrong, under which policy."""
-        said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+        said = (
+            str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
+        )
         return cls(f"the server cannot go on under {policy}: {said}")
 
     @classmethod
