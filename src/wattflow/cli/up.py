@@ -71,7 +71,13 @@ def up(
         ),
     ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
+    keep_journal: Annotated[
+        str, typer.Option("--keep-journal", metavar="SIZE", help="What past decisions may take to be explained by.")
+    ] = "256MiB",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
+    ] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
     clear_text: Annotated[
@@ -144,12 +150,16 @@ def up(
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text)
+    settings = ServerSettings(
+        home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+    )
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
+               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
+    command += ["--standby"] if standby else []
     command += ["--twin"] if twin else []
     command += ["--log", log_form]
     command += ["--clear-text"] if clear_text else []
@@ -164,6 +174,9 @@ def up(
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
     _wait_for_server(place, process, quiet)
+    if standby:
+        remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
+        return
     if agent and driver == "agents":
         _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
                                              "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
@@ -267,6 +280,13 @@ def _check_policy(name: str) -> None:
 
     if name not in registry.POLICIES:
         registry.load(name)
+
+
+def _size(option: str, text: str) -> int:
+    try:
+        return units.size_bytes(text)
+    except ValueError as error:
+        raise InvalidInput(option, str(error)) from None
 
 
 def _duration(text: str) -> float:

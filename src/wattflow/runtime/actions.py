@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wattflow.live import Act
 from wattflow.live.protocol import Action
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord
+from wattflow.runtime.records import Attempts
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 
@@ -24,7 +24,7 @@ class Actions:
 
     driver: Driver
     nodes: Nodes
-    attempts: Mapping[int, AttemptRecord]
+    attempts: Attempts
     waking: Waking
     warming: Warming
     node_state: Callable[[str, str], None]
@@ -32,10 +32,10 @@ class Actions:
     def do(self, action: Action) -> None:
         """Have one done; what it names may be gone by now."""
         if action.kind == Act.STOP:
-            attempt = self.attempts.get(action.who)
+            attempt = self.attempts.of_engine(action.who)
             if attempt is not None:
                 attempt.stopping = True
-                self.driver.cancel([action.who])
+                self.driver.cancel([attempt.fence])
         elif action.kind in (Act.SLEEP, Act.WAKE):
             self._power(action)
         elif action.kind == Act.WARM:

@@ -22,14 +22,15 @@ def is_local(host: str) -> bool:
 
 
 def check_server(server: str) -> None:
-    """Refuse the address of a server to which a token would travel in the clear."""
-    parts = urlsplit(server)
-    if parts.scheme == "http" and not is_local(parts.hostname or "") and os.environ.get(VARIABLE) != "1":
-        raise InvalidInput(
-            server[:200],
-            "a token would travel in the clear; use https (`wattflow up --tls-cert`), or set "
-            f"{VARIABLE}=1 where the network itself is private",
-        )
+    """Refuse addresses (several have commas between) to one of which a token would travel in the clear."""
+    for one in server.split(","):
+        parts = urlsplit(one)
+        if parts.scheme == "http" and not is_local(parts.hostname or "") and os.environ.get(VARIABLE) != "1":
+            raise InvalidInput(
+                one[:200],
+                "a token would travel in the clear; use https (`wattflow up --tls-cert`), or set "
+                f"{VARIABLE}=1 where the network itself is private",
+            )
 
 
 def check_listening(host: str, tls: bool, allowed: bool) -> None:

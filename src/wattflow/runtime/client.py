@@ -33,7 +33,7 @@ from wattflow.runtime.transport import Denied
 from wattflow.store.objects import object_name
 
 BATCH = 512
-WAIT_S = 10.0
+WAIT_S = 5.0
 
 
 class TaskFailed(WattflowError):
@@ -106,7 +106,7 @@ class Client(concurrent.futures.Executor):
         home = Home.of()
         if server is not None:
             check_server(server)
-        self._server = server or home.url()
+        self._server = server or home.addresses()
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
@@ -125,7 +125,8 @@ class Client(concurrent.futures.Executor):
         self._closed = False
         self._broken: BaseException | None = None
         self._calls = self._connect()
-        self._calls.call("GET", "/v1/status")
+        self._calls.addresses.learn(self._calls.call("GET", "/v1/status").get("servers", []))
+        self._server = str(self._calls.addresses)
         self._sender = threading.Thread(target=self._send_loop, name="wattflow-send", daemon=True)
         self._receiver: threading.Thread | None = None
         self._sender.start()

@@ -87,6 +87,17 @@ class Home:
         except PermissionError:
             return about
 
+    def addresses(self) -> str:
+        """Where the server is reached, and those that take over from it, with commas between."""
+        try:
+            others = [str(one) for one in json.loads(self.server_file.read_text()).get("others", [])]
+        except (OSError, ValueError, AttributeError, TypeError):
+            others = []
+        alive = self.server()
+        if alive is None and not others:
+            return self.url()
+        return ",".join([*([str(alive["url"])] if alive is not None else []), *others])
+
     def url(self) -> str:
         """Where the server listens."""
         about = self.server()

@@ -250,6 +250,27 @@ class Warmed(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+PROTOCOL, OLDEST_PROTOCOL = 2, 1
+"""What agents and servers speak to each other, and the oldest that is understood: an agent that says nothing of it is
+of 0.1.0 and speaks 1. Servers are brought up to date first, then agents one by one."""
+
+
+class Announcement(Struct, frozen=True, omit_defaults=True):
+    """A node, the life its agent is in, and what that speaks."""
+
+    node: Node
+    boot: str
+    protocol: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
+
+
+class Announced(Struct, frozen=True):
+    """Answer to an `Announcement`."""
+
+    node: str
+    protocol: int = 1
+    epoch: int = 0
+
+
 class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One turn of an agent: what happened since the last, and how long it will wait for leases.
 
@@ -269,13 +290,20 @@ class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):
-    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again."""
+    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again.
+
+    Attributes:
+        epoch: The server's; an answer of an earlier one than the last comes from a server that was taken over.
+        servers: Where the server, and those that wait to take over from it, are reached.
+    """
 
     leases: list[Lease] = []
     stop: list[int] = []
     announce: bool = False
     power: Literal["", "sleep"] = ""
     warm: list[Warm] = []
+    epoch: int = 0
+    servers: list[str] = []
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -32,13 +32,14 @@ from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
+from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -68,8 +69,8 @@ class Service:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self.attempts: dict[int, AttemptRecord] = {}
-        self.recent, self.aside = Recent(), decider.aside
+        self.attempts, self.fences = Attempts(), Fences()
+        self.aside = decider.aside
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
@@ -110,10 +111,8 @@ class Service:
             await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: call_in(loop, settle, [done]))
-        await asyncio.wait_for(done, 30)
+        if self.writer.alive:  # else nothing more can be written: another server may have the store
+            await asyncio.wait_for(on_disk(self.writer), 30)
         self.logs.close()
 
     def now(self) -> float:
@@ -218,7 +217,7 @@ class Service:
             return
         attempt.started_s = self.clock.sane(started_s, attempt.placed_s)
         self.learning.began(attempt, cold_s)
-        self.decider.put(STARTED, fence)
+        self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
         self._soon()
 
@@ -230,7 +229,7 @@ class Service:
         if end.outcome == "done":
             self._end_attempt(attempt, end)
             attempt.task.result = end.result
-            self.decider.put(FINISHED, end.fence)
+            self.decider.put(FINISHED, attempt.engine)
             with self.aside.guard("lesson of attempt", end.fence):
                 self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
@@ -244,16 +243,16 @@ class Service:
         verdict = judge(task, end, attempt.node, attempt.stopping)
         task.reason, task.result = verdict.reason, end.result
         if end.outcome == "refused" and verdict.again:
-            self.decider.put(REFUSED, end.fence, until_s=now_s + verdict.wait_s)
+            self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
         else:
-            self.decider.put(FAILED, end.fence, retry=verdict.again)
+            self.decider.put(FAILED, attempt.engine, retry=verdict.again)
         if verdict.again:
             task.state, task.ready_s = "waiting", now_s
             self.ledger.task_state(task)
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (trace := self._trace_of(joules.fence)) is not None:
+        if (trace := self.attempts.trace(joules.fence)) is not None:
             self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
@@ -273,7 +272,7 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        trace = self._trace_of(fence)
+        trace = self.attempts.trace(fence)
         return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
@@ -428,8 +427,8 @@ class Service:
         node = self.nodes.by_engine(placement.node)
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
-        attempt = AttemptRecord.begun(task, placement, node.spec.name, inputs, now_s)
-        self.attempts[attempt.fence] = attempt
+        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s)
+        self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
         return attempt
@@ -481,17 +480,11 @@ class Service:
         return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        del self.attempts[attempt.fence]
-        self.recent.add(attempt)
+        self.attempts.remove(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
-
-    def _trace_of(self, fence: int) -> Trace | None:
-        """An attempt, open or lately over."""
-        attempt = self.attempts.get(fence)
-        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]

@@ -32,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
         home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
-        tls_key=options.tls_key, clear_text=options.clear_text,
+        tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
+        keep_journal_bytes=options.keep_journal_bytes,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -65,7 +66,7 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 def _start_writing(settings: ServerSettings) -> WritingProcess | None:
     """The process that commits, for a store in a file of this machine."""
     store = str(settings.store or settings.home.store)
-    return None if "://" in store else WritingProcess(Path(store).absolute())
+    return None if "://" in store else WritingProcess(Path(store).absolute(), settings.standby)
 
 
 def _load_engine(policy: str) -> None:
@@ -162,7 +163,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--driver", default="agents")
     parser.add_argument("--driver-option", action="append", default=[])
     parser.add_argument("--keep-s", type=float, default=30 * 86400.0)
+    parser.add_argument("--keep-journal-bytes", type=int, default=256 << 20)
     parser.add_argument("--upgrade", action="store_true")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")

@@ -10,22 +10,16 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from wattflow import __version__
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.logs import LIMIT_BYTES
-from wattflow.runtime.messages import Node, Sync
+from wattflow.runtime.messages import OLDEST_PROTOCOL, PROTOCOL, Announced, Announcement, Sync
 from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import OBJECT_BYTES, answer, raw, schema, typed
 from wattflow.server.tokens import Identity
 
 router = APIRouter(prefix="/v1", tags=["agents"])
 LOG_BYTES = 8 << 20
-
-
-class Announcement(msgspec.Struct, frozen=True):
-    """A node and the life its agent is in."""
-
-    node: Node
-    boot: str
 
 
 def _driver(request: Request) -> AgentsDriver:
@@ -66,6 +60,8 @@ async def announce(request: Request) -> Response:
     allowed(request, "agent")
     announcement = await typed(request, Announcement)
     who = _speaking_for(request, announcement.node.name)
+    if not OLDEST_PROTOCOL <= announcement.protocol <= PROTOCOL:
+        raise HTTPException(409, spoken(announcement.protocol))
     if len(announcement.node.busy) != len(announcement.node.watts):
         raise HTTPException(422, "a node's busy and watts must be as many")
     try:
@@ -74,8 +70,17 @@ async def announce(request: Request) -> Response:
         raise HTTPException(403, str(error)) from None
     except ValueError as error:
         raise HTTPException(422, str(error)) from None
-    await house_of(request).service.stored()
-    return answer(request, {"node": announcement.node.name}, 201)
+    service = house_of(request).service
+    await service.stored()
+    return answer(request, Announced(announcement.node.name, PROTOCOL, service.fences.epoch), 201)
+
+
+def spoken(protocol: int) -> str:
+    """Why an agent that speaks another protocol is refused, and what to do."""
+    known = f"it speaks protocol {protocol}, this server {OLDEST_PROTOCOL} to {PROTOCOL} (wattflow {__version__})"
+    return f"the agent is too {'new' if protocol > PROTOCOL else 'old'}: {known}. " + (
+        "Bring the server up to date first" if protocol > PROTOCOL else "Bring the agent up to date"
+    )
 
 
 @router.post("/agents/sync", openapi_extra=schema(Sync))
@@ -92,7 +97,9 @@ async def sync(request: Request) -> Response:
         await driver.report(turn)
         if turn.ended or turn.started:
             await house_of(request).service.stored()
-    return answer(request, await driver.orders(turn))
+    house = house_of(request)
+    orders = await driver.orders(turn)
+    return answer(request, msgspec.structs.replace(orders, epoch=house.service.fences.epoch, servers=house.servers))
 
 
 @router.post("/attempts/{fence}/log", openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}}})

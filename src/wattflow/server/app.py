@@ -36,6 +36,7 @@ from wattflow.server.hot import Hot
 from wattflow.server.rates import Rates
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
+from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects, Objects
 
@@ -58,7 +59,9 @@ class House:
         keep_s: How long ended workflows, their results and logs are kept.
         requests: Requests answered, by status.
         closed: Connections that were closed at a limit, by limit.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         shut_down: Ends the server; set by whoever runs it.
+        claim: On a store that other servers may want, too.
     """
 
     service: Service
@@ -67,11 +70,18 @@ class House:
     tokens: Tokens
     folder: Path
     keep_s: float = 30 * 86400.0
-    requests: Counter[str] = field(default_factory=Counter)
-    closed: Counter[str] = field(default_factory=Counter)
+    keep_journal_bytes: int = 256 << 20
     shut_down: Callable[[], None] = lambda: None
+    claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def servers(self) -> list[str]:
+        """Where this server, and those that wait to take over from it, are reached; empty while nobody waits."""
+        return [self.claim.url, *self.claim.others] if self.claim is not None and self.claim.others else []
 
 
 def make_app(house: House) -> Door:
@@ -276,7 +286,7 @@ async def _housekeeping(house: House) -> None:
         try:
             if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.ledger.next_entry
-                await take_snapshot(house.service, house.database, house.folder)
+                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:

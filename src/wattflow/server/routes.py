@@ -60,6 +60,7 @@ async def status(request: Request) -> Response:
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message, "set_aside": dict(service.aside.counts),
+        "epoch": service.fences.epoch, "servers": house.servers,
         "commits": written.commits,
         "commit_p50_s": written.commit_s.quantile(0.5), "commit_p99_s": written.commit_s.quantile(0.99),
         "commit_collecting_p50_s": written.collecting_s.quantile(0.5),

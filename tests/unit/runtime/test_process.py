@@ -247,10 +247,10 @@ def test_what_is_no_answer_fails_the_task_alone(isolate: bool, how: bytes) -> No
 
 @pytest.mark.parametrize("isolate", [True, False])
 def test_a_result_that_is_too_large_fails_its_task_alone(isolate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wattflow.runtime.executors import process, zygote
+    from wattflow.runtime.executors import zygote
 
     assert bodies.OBJECT_BYTES == zygote.RESULT_BYTES
-    monkeypatch.setattr(process.child, "RESULT_BYTES", 1 << 20)  # the agent's own limit: a child may not keep its
+    monkeypatch.setattr(zygote, "RESULT_BYTES", 1 << 20)  # the agent's own limit: a child may not keep its
 
     async def body(executor: ProcessExecutor) -> None:
         finish = await asyncio.wait_for(executor.run(call(1, bytes, 2 << 20, isolate=isolate)), 15)

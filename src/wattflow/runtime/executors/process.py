@@ -25,6 +25,7 @@ from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
+PIECE = 1 << 19
 _Moment = Annotated[float, Meta(ge=0, le=1e12)]
 
 
@@ -361,11 +362,22 @@ async def _answer(reader: asyncio.StreamReader) -> Answer | None:
         header = _HEADER.decode(await reader.readexactly(size))
         if (following := sum(header.sizes)) > child.RESULT_BYTES:
             raise BadFrame(child.too_large(following))
-        return header, await reader.readexactly(following)
+        return header, await _read(reader, following)
     except msgspec.DecodeError as error:
         raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
     except (asyncio.IncompleteReadError, OSError):
         return None
+
+
+async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+    """So many bytes. A large result comes in pieces between which the loop goes on."""
+    if size <= PIECE:
+        return await reader.readexactly(size)
+    pieces = []
+    for start in range(0, size, PIECE):
+        pieces.append(await reader.readexactly(min(PIECE, size - start)))
+        await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces)
 
 
 def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
