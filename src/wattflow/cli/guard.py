@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from wattflow.cli.screen import say
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault, own_place
 
@@ -29,7 +30,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except WattflowError as error:
             place = own_place(error.__cause__) if error.__cause__ is not None else None
-            typer.echo(f"error: {error}" + (f" ({place})" if place else ""), err=True)
+            say(f"error: {error}" + (f" ({place})" if place else ""), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -37,7 +38,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
+            say(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)

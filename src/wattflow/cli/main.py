@@ -32,6 +32,7 @@ from wattflow.cli import (
     profiles,
     run,
     simulate,
+    token,
     up,
     warm,
     watch,
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(token.app, name="token")
 
 
 def _version(wanted: bool) -> None:

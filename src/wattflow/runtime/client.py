@@ -31,6 +31,7 @@ import msgspec
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime.clear_text import check_server
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
@@ -41,7 +42,7 @@ from wattflow.store.objects import object_name
 
 __all__ = ["Client", "TaskEnergy", "TaskFailed", "TaskFuture", "joules"]
 BATCH = 512
-WAIT_S = 10.0
+WAIT_S = 5.0
 KNOWN_OBJECTS = 4096
 LONGEST_NAME = 200
 _TASK = msgspec.msgpack.Decoder(m.Task)
@@ -73,7 +74,9 @@ class Client(concurrent.futures.Executor):
         patience: str | float = "5min",
     ) -> None:
         home = Home.of()
-        self._server = server or home.url()
+        if server is not None:
+            check_server(server)
+        self._server = server or home.addresses()
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
@@ -93,7 +96,8 @@ class Client(concurrent.futures.Executor):
         self._sent = self._closed = False
         self._broken: BaseException | None = None
         self._calls = self._connect()
-        self._calls.call("GET", "/v1/status")
+        self._calls.addresses.learn(self._calls.call("GET", "/v1/status").get("servers", []))
+        self._server = str(self._calls.addresses)
         self._sender = threading.Thread(target=self._send_loop, name="wattflow-send", daemon=True)
         self._receiver = threading.Thread(target=self._receive_loop, name="wattflow-receive", daemon=True)
         self._sender.start()

@@ -14,7 +14,9 @@ from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
-from wattflow.store import reads
+from wattflow.runtime.verdicts import judge
+from wattflow.store import epochs, reads
+from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
 
@@ -27,8 +29,12 @@ _BLOB = msgspec.msgpack.Decoder(m.Blob)
 def restore(
     database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
 ) -> Service:
-    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
-    decider, after, last_s = rebuilt(database, folder, policy)
+    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides.
+
+    It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
+    """
+    epoch = writer.epoch = epochs.begin(database)
+    decider, replayed = rebuilt(database, folder, policy)
     if policy.split(":")[0] == "rehearsed":
         from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
 
@@ -42,13 +48,15 @@ def restore(
                 member.ready()
         decider.twin = beside
         decider.twin.warm()
-    if after == 0:
+    if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()
-    service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
+    service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
+    service.fences = Fences(epoch)
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
-    service.ledger.next_entry = max(service.ledger.next_entry, after + 1)
+    service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
+    service.ledger.checksum = replayed.checksum
     if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
         decider.use(policy)
     return service
@@ -66,6 +74,7 @@ def _fill(service: Service, database: sa.Engine) -> None:
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])
         service.nodes.add(spec, engine, row["state"])
+        service.joules.plausible.seen_until(spec.name, reads.last_window_s(database, spec.name))
     for row in reads.workflows(database, state="open", most=1_000_000):
         _workflow(service, database, row)
     for row in reads.open_attempts(database):
@@ -89,19 +98,22 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     workflow = WorkflowRecord(row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"],
                               sealed=about["sealed"])  # fmt: skip
     service.workflows[workflow.id] = workflow
-    failures: dict[int, int] = {}
+    before: dict[int, list[Found]] = {}
     for attempt in reads.attempts(database, workflow.id):
         workflow.spent_j += attempt["energy_j"] or 0.0
-        if attempt["outcome"] in ("failed", "time_limit"):
-            failures[attempt["task"]] = failures.get(attempt["task"], 0) + 1
+        if attempt["outcome"] not in (None, "done"):
+            before.setdefault(attempt["task"], []).append(attempt)
     for found in reads.tasks(database, workflow.id):
         engine, spec = _TASK.decode(found["spec"])
         task = TaskRecord(found["id"], workflow, spec, engine, found["submitted_s"], found["submitted_s"],
                           tuple(workflow.keys[key] for key in spec.results), found["state"], found["attempts"],
-                          failures.get(found["id"], 0), _BLOB.decode(found["result"]) if found["result"] else None,
-                          found["reason"])  # fmt: skip
+                          result=_BLOB.decode(found["result"]) if found["result"] else None,
+                          reason=found["reason"])  # fmt: skip
+        for attempt in before.get(task.id, ()):
+            judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
+                  attempt["node"])  # fmt: skip
         service.tasks[task.id] = task
-        service.warming.seen(spec)
+        service.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
@@ -133,8 +145,9 @@ def _attempt(service: Service, row: Found) -> None:
     lease = m.Lease(
         fence=row["fence"], task=task.id, number=row["number"], node=row["node"], workflow=task.workflow.id,
         spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
-        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
+        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents], owner=task.workflow.owner,
     )  # fmt: skip
-    record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"],
-                           row["cold_s"] or 0.0)  # fmt: skip
-    service.attempts[record.fence] = record
+    engine = row["fence"] if row["engine"] is None else row["engine"]  # 0.1.0 had one number for both
+    record = AttemptRecord(row["fence"], engine, task, row["number"], row["node"], row["placed_s"], lease,
+                           row["started_s"], row["cold_s"] or 0.0)  # fmt: skip
+    service.attempts.add(record)

@@ -16,6 +16,7 @@ from typing import Any
 
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group
+from wattflow.runtime.executors.privileges import Privileges
 
 ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
@@ -36,9 +37,26 @@ class Process:
         self.number, self.channel, self.pipe = number, channel, pipe
         self.group: Group | None = None
         self.pid: int | None = None
+        self.joins: list[str] = []
+        self.terms: dict[str, Any] = {}
+        self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_reason: tuple[str, str] | None = None
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def begun(self, pid: int) -> None:
+        """It is there; into its control groups it is brought from here where it may not join them itself."""
+        self.pid = pid
+        self.join(self.joins)
+        if not self.forked.done():
+            self.forked.set_result(None)
+
+    def join(self, groups: list[str]) -> None:
+        """Bring it into control groups from here, now or as soon as it is there."""
+        self.joins = groups
+        for path in groups if self.pid is not None else ():
+            with contextlib.suppress(OSError):
+                Path(path).write_text(str(self.pid))
 
     def kill(self, outcome: str, reason: str) -> None:
         """End it with everything it started. The first reason stands."""
@@ -68,10 +86,23 @@ class Process:
 
 
 class Zygote:
-    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
+    """One environment's zygote: starts it, forks through it, starts it again when it dies.
 
-    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
+    Args:
+        privileges: Whom its children become.
+        owner: The one user whose code it loads itself, and whom it therefore is; None where it loads nobody's.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        preload: Sequence[str] = ("cloudpickle",),
+        privileges: Privileges | None = None,
+        owner: str | None = None,
+    ) -> None:
         self.python, self.preload = python, tuple(preload)
+        self.privileges = privileges or Privileges()
+        self.owner = owner
         self.version = ""
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -91,9 +122,14 @@ class Zygote:
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()
+            alone = self.owner is not None and not self.privileges.contained
+            who = self.privileges.become(self.owner or "") if alone else None
+            changed = {"user": who["uid"], "group": who["gid"], "extra_groups": who["groups"],
+                       "cwd": who["home"]} if who else {}  # fmt: skip
             self._process = await asyncio.create_subprocess_exec(
-                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                *self.privileges.command(self.python, ZYGOTE, theirs.fileno(), self.preload),
                 pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+                env=None if self.privileges.contained else self.privileges.environment(), **changed,
             )  # fmt: skip
             theirs.close()
             self._control = ours
@@ -128,19 +164,27 @@ class Zygote:
             raise Unfit(loaded["reason"])
         return float(loaded["seconds"])
 
-    async def fork(self) -> Process:
-        """A child that waits for its task: one that was made ahead, or a new one."""
-        while self._spares:
-            process = self._spares.popleft()
-            if not process.ended.done():
-                return process
-            process.close()
-        return await self._fork()
+    async def fork(self, limits: dict[str, Any], group: Group | None, owner: str = "") -> Process:
+        """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent."""
+        process = self._waiting() or await self._fork()
+        process.group, who = group, self.privileges.become(owner)
+        if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
+            process.join(limits.pop("groups", []))
+        process.terms = {"limits": limits, "become": who}
+        return process
 
     async def fork_ahead(self) -> None:
         """Make children for the tasks to come, while there is nothing else to do."""
         while self._control is not None and len(self._spares) < SPARES:
             self._spares.append(await self._fork())
+
+    def _waiting(self) -> Process | None:
+        while self._spares:
+            process = self._spares.popleft()
+            if not process.ended.done():
+                return process
+            process.close()
+        return None
 
     async def _fork(self) -> Process:
         if self._control is None:
@@ -178,6 +222,8 @@ class Zygote:
         """A child that was not made after all: its end is known, nobody will tell it."""
         self._children.pop(process.number, None)
         process.kill("failed", "the zygote of its environment died")
+        if not process.forked.done():
+            process.forked.set_result(None)
         if not process.ended.done():
             process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
 
@@ -208,7 +254,7 @@ class Zygote:
         if process is None:
             return
         if message["op"] == "forked":
-            process.pid = message["pid"]
+            process.begun(message["pid"])
             if process.stop_reason is not None:
                 process.kill(*process.stop_reason)
         else:

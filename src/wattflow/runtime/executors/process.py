@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -12,16 +11,46 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import Process, Zygote
 from wattflow.runtime.executors.limits import Groups, Places, process_limits
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
-CHUNK = 1 << 18
+HEADER_BYTES = 1 << 20
+PIECE = 1 << 19
+_Moment = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class Header(Struct, frozen=True):
+    """What a child says of a call, ahead of its bytes. A task can write on its channel too, so nothing is taken on
+    trust: what is no such header ends the attempt, not the agent."""
+
+    sizes: Annotated[list[Annotated[int, Meta(ge=0, le=2**62)]], Meta(max_length=8)]
+    ok: bool = False
+    log: bool = False
+    refused: bool = False
+    reason: str | None = None
+    started_s: _Moment = 0.0
+    ended_s: _Moment = 0.0
+    cpu_s: _Moment = 0.0
+    cpu_end_s: _Moment = 0.0
+    load_s: _Moment = 0.0
+
+
+_HEADER = msgspec.json.Decoder(Header)
+Answer = tuple[Header, bytes]
+
+
+class BadFrame(Exception):
+    """A child sent what is no answer, or more than is taken; the message says what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +61,11 @@ class Work:
         blobs: Function, call, then results of parents; empty for a command.
         cpus, memory_bytes: Limits; 0 for none.
         on_log: Takes output as it comes.
+        owner: Whose it is; processes that are used again, and functions held warm, are one owner's.
     """
 
     fence: int
+    owner: str = ""
     command: Sequence[str] | None = None
     python: str = ""
     function: str = ""
@@ -73,8 +104,10 @@ class Finish:
 class _Worker:
     """A child that is used again. Calls are answered in order; only the first of the pending ones runs."""
 
-    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.process, self.reader, self.writer = process, reader, writer
+    def __init__(
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: str
+    ) -> None:
+        self.process, self.reader, self.writer, self.owner = process, reader, writer, owner
         self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
         self.gone = False
@@ -89,7 +122,7 @@ class _Worker:
         elif len(self.known) >= 255:
             self.known = {work.function}
         self.known.add(work.function)
-        self.writer.write(child.frame({**work.header(), "keep": True}, blobs))
+        self.writer.write(child.frame({**work.header(), "keep": True, **self.process.terms}, blobs))
 
 
 class ProcessExecutor:
@@ -103,11 +136,17 @@ class ProcessExecutor:
 
     def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None, keep_s: float = KEEP_S) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
-        self.templates = Templates(lambda: Zygote(zygote.python, zygote.preload), keep_s)
+        made = zygote.privileges
+        self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def privileges(self) -> Privileges:
+        """Whom tasks run as here."""
+        return self.zygote.privileges
 
     async def start(self) -> None:
         """Make the zygote ready."""
@@ -161,20 +200,20 @@ class ProcessExecutor:
         group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
         pinned = self._places.take(work.cpus) if group is None else ()
         try:
-            zygote = await self.templates.zygote(work.function) or self.zygote
-            process = await zygote.fork()
+            zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
+            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
+            if process.joins:
+                await process.forked
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
-        process.group = group
-        limits = process_limits(work.memory_bytes, group, pinned)
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
         timer = loop.call_later(work.timeout_s, process.kill, "time_limit",
                                 f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
-            answer = await _talk(process, work, limits)
+            answer = await _talk(process, work)
             self._later(zygote.fork_ahead())
             ended = await process.ended
             self._keep_warm(work, answer)
@@ -190,10 +229,10 @@ class ProcessExecutor:
             if group is not None and self._groups is not None:
                 self._groups.give_back(group)
 
-    def _keep_warm(self, work: Work, answer: tuple[dict[str, Any], bytes] | None) -> None:
+    def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
-        if answer is not None and answer[0]["ok"] and answer[0]["load_s"] >= COLD_S:
-            self.templates.warm_later(work.function, work.blobs[0])
+        if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
+            self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done beside the tasks, until `close`."""
@@ -205,7 +244,7 @@ class ProcessExecutor:
 
     async def _reused(self, work: Work) -> Finish:
         while True:
-            worker = await self._worker(work.function)
+            worker = await self._worker(work.function, work.owner)
             answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
             worker.send(work, answer)
             timer = self._watch(worker, work)
@@ -224,18 +263,27 @@ class ProcessExecutor:
         reason = f"ran longer than its {work.timeout_s:g} s"
         return asyncio.get_running_loop().call_later(work.timeout_s, self.stop, work.fence, "time_limit", reason)
 
-    async def _worker(self, function: str) -> _Worker:
-        """The least busy one, of those one that knows the function; a new one while there are fewer than allowed and
-        none is idle (or none of the idle ones knows a function that is held warm)."""
-        template = await self.templates.zygote(function)
-        alive = [worker for worker in self._workers if not worker.gone]
+    async def _worker(self, function: str, owner: str) -> _Worker:
+        """The owner's least busy one, of those one that knows the function; a new one while there are fewer than
+        allowed and none is idle (or none of the idle ones knows a function that is held warm).
+
+        What one user's calls leave behind in a process is never met by another's: an idle worker of somebody else
+        makes room, and an owner without any gets one in any case.
+        """
+        template = await self.templates.zygote(function, owner)
+        alive = [worker for worker in self._workers if not worker.gone and worker.owner == owner]
         best = min(alive, key=lambda worker: (len(worker.pending), function not in worker.known), default=None)
         fits = best is not None and not best.pending and (template is None or function in best.known)
         if best is not None and (fits or len(alive) >= self._most):
             return best
-        process = await (template or self.zygote).fork()
+        others = [worker for worker in self._workers if not worker.gone and worker.owner != owner]
+        if len(alive) + len(others) >= self._most:
+            for idle in [worker for worker in others if not worker.pending][:1]:
+                idle.gone = True
+                idle.process.kill("cancelled", "its place was needed for another user")
+        process = await (template or self.zygote).fork({}, None, owner)
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
-        worker = _Worker(process, reader, writer)
+        worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
         self._later(self._listen(worker))
         return worker
@@ -252,16 +300,20 @@ class ProcessExecutor:
         try:
             while (got := await _answer(worker.reader)) is not None:
                 header, result = got
-                if header.get("log"):
+                if header.log:
                     on_log(result)
                     continue
                 process.drain(on_log)
-                worker.cpu_before_s = header["cpu_end_s"]
+                worker.cpu_before_s = header.cpu_end_s
+                if not worker.pending:
+                    raise BadFrame("its process answered a call that nobody made")
                 _, answer, sent_s = worker.pending.popleft()
                 if not answer.done():
                     # Time behind other calls is a queue's, not a cold start's.
                     answer.set_result(_told(header, result, max(sent_s, worker.ended_s)))
-                worker.ended_s = header["ended_s"]
+                worker.ended_s = header.ended_s
+        except BadFrame as error:
+            process.kill("failed", str(error))
         finally:
             loop.remove_reader(process.pipe)
             self._bury(worker)
@@ -287,36 +339,73 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
-async def _talk(process: Process, work: Work, limits: dict[str, object]) -> tuple[dict[str, Any], bytes] | None:
+async def _talk(process: Process, work: Work) -> Answer | None:
     """Send the call, read the answer; None when the child ended without one."""
     loop, channel = asyncio.get_running_loop(), process.channel
-    buffer, size = bytearray(), child.HEAD.size
-    header: dict[str, Any] | None = None
     with contextlib.suppress(OSError):
-        await loop.sock_sendall(channel, child.frame({**work.header(), "limits": limits}, list(work.blobs)))
+        await loop.sock_sendall(channel, child.frame({**work.header(), **process.terms}, list(work.blobs)))
         channel.shutdown(socket.SHUT_WR)
-        while True:
-            while len(buffer) < size:
-                if not (data := await loop.sock_recv(channel, CHUNK)):
-                    return None
-                buffer += data
-            if header is not None:
-                return header, bytes(buffer[:size])
-            if size == child.HEAD.size:
-                size += child.HEAD.unpack(buffer[: child.HEAD.size])[0]
-            else:
-                header = json.loads(buffer[child.HEAD.size : size])
-                buffer, size = buffer[size:], sum(header["sizes"])
+        try:
+            head = await _receive(channel, child.HEAD.size)
+            text = await _receive(channel, _header_size(head)) if head else None
+            if text is not None:
+                header = _header(text)
+                result = await _receive(channel, sum(header.sizes))
+                return None if result is None else (header, result)
+        except BadFrame as error:
+            process.kill("failed", str(error))
     return None
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
+async def _receive(channel: socket.socket, size: int) -> bytes | None:
+    """So many bytes, or None where the channel ends before. Between the pieces of a large result the loop goes on."""
+    loop, pieces, left = asyncio.get_running_loop(), [], size
+    while left:
+        if not (data := await loop.sock_recv(channel, min(left, PIECE))):
+            return None
+        pieces.append(data)
+        left -= len(data)
+        if size > PIECE:
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces) if size > PIECE else b"".join(pieces)
+
+
+def _header_size(head: bytes) -> int:
+    size: int = child.HEAD.unpack(head)[0]
+    if size > HEADER_BYTES:
+        raise BadFrame("its process wrote what is no answer on its channel")
+    return size
+
+
+def _header(text: bytes) -> Header:
     try:
-        size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
-        header = json.loads(await reader.readexactly(size))
-        return header, await reader.readexactly(sum(header["sizes"]))
+        header = _HEADER.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
+    if (following := sum(header.sizes)) > child.RESULT_BYTES:
+        raise BadFrame(child.too_large(following))
+    return header
+
+
+async def _answer(reader: asyncio.StreamReader) -> Answer | None:
+    """The next frame; None where the channel ends. Raises `BadFrame`."""
+    try:
+        size = _header_size(await reader.readexactly(child.HEAD.size))
+        header = _header(await reader.readexactly(size))
+        return header, await _read(reader, sum(header.sizes))
     except (asyncio.IncompleteReadError, OSError):
         return None
+
+
+async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+    """So many bytes. A large result comes in pieces between which the loop goes on."""
+    if size <= PIECE:
+        return await reader.readexactly(size)
+    pieces = []
+    for start in range(0, size, PIECE):
+        pieces.append(await reader.readexactly(min(PIECE, size - start)))
+        await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces)
 
 
 def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
@@ -329,18 +418,16 @@ def _limited(work: Work) -> bool:
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
-def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:
+def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     """A child's own account of its call."""
-    outcome = "done" if header["ok"] else "refused" if header.get("refused") else "failed"
+    outcome = "done" if header.ok else "refused" if header.refused else "failed"
     return Finish(
-        outcome, header["started_s"], header["ended_s"], max(0.0, header["started_s"] - asked_s), header["cpu_s"],
-        result=result or None, reason=header.get("reason"),
+        outcome, header.started_s, header.ended_s, max(0.0, header.started_s - asked_s), header.cpu_s,
+        result=result or None, reason=header.reason,
     )  # fmt: skip
 
 
-def _finish(
-    work: Work, asked_s: float, process: Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
-) -> Finish:
+def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
     """What the child said, what the kernel said, and why it was stopped, as one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import _signal
 import contextlib
+import ctypes
 import importlib
 import io
 import json
@@ -32,11 +33,15 @@ from typing import Any
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
 TRACE_CHARACTERS = 16_384
 _CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
 """What a zygote catches and its children do not; as plain numbers, since the names of `signal` cost a child 0.1 ms."""
+RESULT_BYTES = 1 << 30
+"""Largest result that is taken: the server keeps no larger object."""
 
 
 # ---- the child -----------------------------------------------------------------------------------------------------
@@ -68,12 +73,14 @@ class _Framed(io.TextIOBase):
 
 
 def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The next frame, or None at the end. A task's limits hold before its payload is read."""
+    """The next frame, or None at the end. A task's limits and its user hold before its payload is read."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         return None
     header = json.loads(file.read(HEAD.unpack(head)[0]))
     limit(header.get("limits") or {})
+    if "become" in header:
+        become(header["become"])
     return header, [file.read(size) for size in header["sizes"]]
 
 
@@ -98,6 +105,8 @@ def serve(channel: socket.socket) -> None:
         came, cpu = time.monotonic(), time.process_time()
         began, problem = _load(header, blobs[0], functions)
         answer, result = problem or _call(header, blobs, functions)
+        if len(result) > RESULT_BYTES:
+            answer, result = {"ok": False, "reason": too_large(len(result))}, b""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -147,9 +156,15 @@ def call_once(header: dict[str, Any], blobs: list[bytes]) -> Answer:
     return problem or _call(header, blobs, functions)
 
 
+def too_large(size: int) -> str:
+    """Say that a result cannot be kept."""
+    return f"its result has {size} bytes; at most {RESULT_BYTES} are kept: write it to a file, or return parts"
+
+
 def _failed(error: BaseException) -> Answer:
     """What went wrong, for whoever reads the answer (its reason) and for the client (its exception, its traceback)."""
-    traceback.print_exc()
+    with contextlib.suppress(Exception):  # the output may be closed
+        traceback.print_exc()
     reason = _text(_said(error))[:2000]
     trace = _text("".join(traceback.format_exception(error)))[-TRACE_CHARACTERS:]
     return {"ok": False, "reason": reason}, pickle.dumps({"error": _portable(error), "trace": trace}, 5)
@@ -158,8 +173,8 @@ def _failed(error: BaseException) -> Answer:
 def _said(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:
-        return f"{type(error).__name__}, whose text cannot be shown"
+    except Exception as worse:  # a __str__ of the task's own
+        return f"{type(error).__name__}: (its text raises {type(worse).__name__})"
 
 
 def _text(said: str) -> str:
@@ -207,6 +222,18 @@ def limit(limits: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
         os.sched_setaffinity(0, limits["cpus"])
+
+
+def become(who: dict[str, Any] | None) -> None:
+    """Become somebody else, for good, and be unable to gain privileges by any program that is run."""
+    if who is not None and os.getuid() == 0:
+        os.setgroups(who["groups"])
+        os.setgid(who["gid"])
+        os.setuid(who["uid"])
+        os.chdir(who["home"])
+        os.environ["HOME"] = who["home"]
+        PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
+    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def _child(fds: list[int], control: int) -> None:
