@@ -63,7 +63,10 @@ def _sent(session: Any, case: Any, url: str, token: str, packed: bool) -> list[s
     about = case.as_transport_kwargs(base_url=url, headers=_bearer(token))
     if packed:
         about.pop("json", None)
-        about["data"] = msgspec.msgpack.encode(case.body)
+        try:
+            about["data"] = msgspec.msgpack.encode(case.body)
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            return []  # MessagePack has no such number or text
         about["headers"]["content-type"] = "application/msgpack"
     shown = f"{about['method']} {case.formatted_path} {'msgpack' if packed else 'json'} {str(case.body)[:200]}"
     try:

@@ -262,3 +262,15 @@ def test_a_graph_of_dask_runs_here(client: wattflow.Client) -> None:
         assert dask.compute(parts[1], [parts[2], 7]) == (1, [4, 7])
         with pytest.raises(ZeroDivisionError):
             delayed(divmod)(1, 0).compute()
+
+
+def test_batches_of_joblib_run_here(client: wattflow.Client) -> None:
+    joblib = pytest.importorskip("joblib")
+    from wattflow.runtime import joblib_backend
+
+    joblib_backend.register()
+    with joblib.parallel_config("wattflow", client=client, n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(power)(n, 2) for n in range(8)) == [n * n for n in range(8)]
+        with pytest.raises(ZeroDivisionError):
+            joblib.Parallel()(joblib.delayed(divmod)(1, n) for n in range(2))
+    assert client.submit(power, 2, 3).result(60) == 8  # the client given stays open
