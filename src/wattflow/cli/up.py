@@ -154,8 +154,9 @@ def up(
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text,
-                              standby=standby)  # fmt: skip
+    settings = ServerSettings(
+        home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+    )
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
 
 
@@ -17,7 +18,9 @@ class Broken(WattflowError):
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
         """What went wrong, under which policy."""
-        said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+        said = (
+            str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
+        )
         return cls(f"the server cannot go on under {policy}: {said}")
 
     @classmethod
@@ -188,6 +191,35 @@ class AttemptRecord:
             owner=task.workflow.owner,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+
+class Attempts(dict[int, AttemptRecord]):
+    """Attempts that are open, by fence; the engine's ids lead there, too. Of those that are over a trace stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_engine: dict[int, int] = {}
+        self._recent = Recent()
+
+    def add(self, attempt: AttemptRecord) -> None:
+        """An attempt is placed."""
+        self[attempt.fence] = attempt
+        self._of_engine[attempt.engine] = attempt.fence
+
+    def remove(self, attempt: AttemptRecord) -> None:
+        """An attempt is over."""
+        del self[attempt.fence]
+        del self._of_engine[attempt.engine]
+        self._recent.add(attempt)
+
+    def trace(self, fence: int) -> Trace | None:
+        """Which one it is or lately was; None for one that is long over or unknown."""
+        attempt = self.get(fence)
+        return attempt.trace if attempt is not None else self._recent.get(fence)
+
+    def of_engine(self, engine: int) -> AttemptRecord | None:
+        """The attempt that the engine knows by this id."""
+        return self.get(self._of_engine.get(engine, -1))
 
 
 class Recent:

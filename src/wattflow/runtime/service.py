@@ -22,7 +22,6 @@ from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.actions import Actions
-from wattflow.runtime.attempts import Attempts
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
@@ -33,7 +32,7 @@ from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
@@ -71,7 +70,7 @@ class Service:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts, self.fences = Attempts(), Fences()
-        self.recent, self.aside = Recent(), decider.aside
+        self.aside = decider.aside
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
@@ -127,7 +126,8 @@ class Service:
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
+        nodes = [node.spec for node in self.nodes]
+        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow), nodes)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
         if workflow is None:
             workflow = self._open(submission, owner)
@@ -144,13 +144,13 @@ class Service:
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
 
-    async def cancel(self, workflow: str, key: str | None = None) -> int:
+    async def cancel(self, workflow: str, key: str | None = None, *, only_waiting: bool = False) -> int:
         """Cancel a workflow or one task of it; returns how many open tasks it was asked for."""
-        record = self.workflows[workflow]
+        record, states = self.workflows[workflow], ("waiting",) if only_waiting else ("waiting", "running")
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
-        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        await self._cancelling.cancel(open_tasks)
-        if key is None:
+        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in states]
+        await self._cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
+        if key is None and not only_waiting:
             self._seal(record)
         await self.stored()
         return len(open_tasks)
@@ -255,7 +255,7 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (trace := self._trace_of(joules.fence)) is not None:
+        if (trace := self.attempts.trace(joules.fence)) is not None:
             self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
@@ -275,7 +275,7 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        trace = self._trace_of(fence)
+        trace = self.attempts.trace(fence)
         return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
@@ -485,16 +485,10 @@ class Service:
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
         self.attempts.remove(attempt)
-        self.recent.add(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
-
-    def _trace_of(self, fence: int) -> Trace | None:
-        """An attempt, open or lately over."""
-        attempt = self.attempts.get(fence)
-        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]

@@ -32,8 +32,8 @@ def main(argv: list[str] | None = None) -> int:
         home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
-        tls_key=options.tls_key, standby=options.standby, keep_journal_bytes=options.keep_journal_bytes,
-        clear_text=options.clear_text,
+        tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
+        keep_journal_bytes=options.keep_journal_bytes,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:

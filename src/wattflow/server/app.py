@@ -57,9 +57,9 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
-        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         requests: Requests answered, by status.
         closed: Connections that were closed at a limit, by limit.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         shut_down: Ends the server; set by whoever runs it.
         claim: On a store that other servers may want, too.
     """
@@ -71,12 +71,12 @@ class House:
     folder: Path
     keep_s: float = 30 * 86400.0
     keep_journal_bytes: int = 256 << 20
-    requests: Counter[str] = field(default_factory=Counter)
-    closed: Counter[str] = field(default_factory=Counter)
     shut_down: Callable[[], None] = lambda: None
     claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
 
     @property
     def servers(self) -> list[str]:

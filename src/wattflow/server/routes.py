@@ -112,7 +112,8 @@ async def tasks(
 ) -> Response:
     """Its tasks in order of submission."""
     await _owned(request, workflow)
-    found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
+    database = house_of(request).database
+    found = await asyncio.to_thread(lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most)))
     return await answer_rows(request, found, _task)
 
 
@@ -141,8 +142,8 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
 
 
 @router.post("/workflows/{workflow}/cancel")
-async def cancel(request: Request, workflow: str, key: str | None = None) -> Response:
-    """Cancel a workflow, or one task of it."""
+async def cancel(request: Request, workflow: str, key: str | None = None, waiting: bool = False) -> Response:
+    """Cancel a workflow, or one task of it; with ``waiting`` only what has not started."""
     await _owned(request, workflow)
     service = house_of(request).service
     record = service.workflows.get(workflow)
@@ -150,7 +151,7 @@ async def cancel(request: Request, workflow: str, key: str | None = None) -> Res
         return answer(request, {"cancelled": 0})
     if key is not None and key not in record.keys:
         raise HTTPException(404, f"no task {key!r} in workflow {workflow}")
-    return answer(request, {"cancelled": await service.cancel(workflow, key)})
+    return answer(request, {"cancelled": await service.cancel(workflow, key, only_waiting=waiting)})
 
 
 @router.get("/workflows/{workflow}/run")
@@ -288,7 +289,11 @@ def _workflow(row: Found) -> dict[str, Any]:
     about = msgspec.msgpack.decode(row["about"])
     shown = {key: row[key] for key in ("id", "name", "owner", "state", "submitted_s", "ended_s")}
     extra = {key: about.get(key) for key in ("objective", "policy", "deadline_s", "energy_budget_j", "sealed")}
-    return shown | extra | {"tasks": row.get("tasks", {})}
+    return shown | extra | {"tasks": row.get("tasks", {})} | _joules(row)
+
+
+def _joules(row: Found) -> dict[str, float | None]:
+    return {name: row[name] for name in reads.NO_JOULES if name in row}
 
 
 def _task(row: Found) -> dict[str, Any]:
@@ -297,7 +302,8 @@ def _task(row: Found) -> dict[str, Any]:
         key: row[key]
         for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
     }
-    return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    about = {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    return shown | about | _joules(row)
 
 
 def _attempt(row: Found) -> dict[str, Any]:

@@ -20,9 +20,9 @@ class ServerSettings:
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
         keep_s: How long ended workflows are kept.
+        clear_text: Whether other machines may send their tokens over plain HTTP.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         standby: Wait until no other server works on the store, then take over.
-        clear_text: Whether other machines may send their tokens over plain HTTP.
     """
 
     home: Home

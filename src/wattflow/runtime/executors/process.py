@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -122,7 +122,7 @@ class _Worker:
         elif len(self.known) >= 255:
             self.known = {work.function}
         self.known.add(work.function)
-        self.writer.write(child.frame({**work.header(), "keep": True}, blobs))
+        self.writer.write(child.frame({**work.header(), "keep": True, **self.process.terms}, blobs))
 
 
 class ProcessExecutor:
@@ -213,7 +213,8 @@ class ProcessExecutor:
                                 f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
-            answer = await self._talk(process, work)
+            answer = await _talk(process, work)
+            self._later(zygote.fork_ahead())
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -222,8 +223,7 @@ class ProcessExecutor:
                 timer.cancel()
             loop.remove_reader(process.pipe)
             process.drain(work.on_log)
-            os.close(process.pipe)
-            process.channel.close()
+            process.close()
             self._running.pop(work.fence, None)
             self._places.give_back(pinned)
             if group is not None and self._groups is not None:
@@ -234,23 +234,11 @@ class ProcessExecutor:
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
-    async def _talk(self, process: Process, work: Work) -> Answer | None:
-        """Send the call, read the answer; None when the child ended without one."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            await loop.sock_sendall(process.channel, child.frame(work.header(), list(work.blobs)))
-            process.channel.shutdown(socket.SHUT_WR)
-            reader = asyncio.StreamReader(limit=1 << 20)
-            transport, _ = await loop.create_connection(
-                lambda: asyncio.StreamReaderProtocol(reader), sock=process.channel
-            )
-            try:
-                return await _answer(reader)
-            except BadFrame as error:
-                process.kill("failed", str(error))
-            finally:
-                transport.close()
-        return None
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside the tasks, until `close`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # ---- workers that are used again
 
@@ -297,9 +285,7 @@ class ProcessExecutor:
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
-        task = asyncio.create_task(self._listen(worker))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._later(self._listen(worker))
         return worker
 
     async def _listen(self, worker: _Worker) -> None:
@@ -353,18 +339,60 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
+async def _talk(process: Process, work: Work) -> Answer | None:
+    """Send the call, read the answer; None when the child ended without one."""
+    loop, channel = asyncio.get_running_loop(), process.channel
+    with contextlib.suppress(OSError):
+        await loop.sock_sendall(channel, child.frame({**work.header(), **process.terms}, list(work.blobs)))
+        channel.shutdown(socket.SHUT_WR)
+        try:
+            head = await _receive(channel, child.HEAD.size)
+            text = await _receive(channel, _header_size(head)) if head else None
+            if text is not None:
+                header = _header(text)
+                result = await _receive(channel, sum(header.sizes))
+                return None if result is None else (header, result)
+        except BadFrame as error:
+            process.kill("failed", str(error))
+    return None
+
+
+async def _receive(channel: socket.socket, size: int) -> bytes | None:
+    """So many bytes, or None where the channel ends before. Between the pieces of a large result the loop goes on."""
+    loop, pieces, left = asyncio.get_running_loop(), [], size
+    while left:
+        if not (data := await loop.sock_recv(channel, min(left, PIECE))):
+            return None
+        pieces.append(data)
+        left -= len(data)
+        if size > PIECE:
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces) if size > PIECE else b"".join(pieces)
+
+
+def _header_size(head: bytes) -> int:
+    size: int = child.HEAD.unpack(head)[0]
+    if size > HEADER_BYTES:
+        raise BadFrame("its process wrote what is no answer on its channel")
+    return size
+
+
+def _header(text: bytes) -> Header:
+    try:
+        header = _HEADER.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
+    if (following := sum(header.sizes)) > child.RESULT_BYTES:
+        raise BadFrame(child.too_large(following))
+    return header
+
+
 async def _answer(reader: asyncio.StreamReader) -> Answer | None:
     """The next frame; None where the channel ends. Raises `BadFrame`."""
     try:
-        size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
-        if size > HEADER_BYTES:
-            raise BadFrame("its process wrote what is no answer on its channel")
-        header = _HEADER.decode(await reader.readexactly(size))
-        if (following := sum(header.sizes)) > child.RESULT_BYTES:
-            raise BadFrame(child.too_large(following))
-        return header, await _read(reader, following)
-    except msgspec.DecodeError as error:
-        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
+        size = _header_size(await reader.readexactly(child.HEAD.size))
+        header = _header(await reader.readexactly(size))
+        return header, await _read(reader, sum(header.sizes))
     except (asyncio.IncompleteReadError, OSError):
         return None
 
