@@ -32,6 +32,7 @@ from wattflow.cli import (
     profiles,
     run,
     simulate,
+    store,
     token,
     up,
     warm,
@@ -86,6 +87,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(store.app, name="store")
 app.add_typer(token.app, name="token")
 
 

@@ -62,6 +62,10 @@ class Home:
         return self.folder / "tokens.json"
 
     @property
+    def store_note(self) -> Path:
+        return self.folder / "store.json"
+
+    @property
     def server_file(self) -> Path:
         return self.folder / "server.json"
 

@@ -91,6 +91,10 @@ class Ledger:
             "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
         })  # fmt: skip
 
+    def task_engine(self, task: TaskRecord) -> None:
+        """A task is another one in the engine."""
+        self._put(Change.TASK_ENGINE, {"b_id": task.id, "spec": m.pack((task.engine, task.spec))})
+
     def attempt(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
         lease = attempt.lease

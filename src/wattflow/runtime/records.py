@@ -40,6 +40,7 @@ class TaskRecord:
         failures: Attempts that ended badly by its own doing.
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
+        remade: How often it ran again because its result was lost.
     """
 
     id: int
@@ -57,6 +58,7 @@ class TaskRecord:
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
+    remade: int = 0
 
 
 @dataclass(slots=True)

@@ -54,11 +54,14 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 
     loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
+    from wattflow.server.known_store import check_objects
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
     with socket.socket(fileno=options.fd) if options.fd is not None else listen(settings) as listener:
-        objects = open_objects(settings.objects or settings.home.objects)
+        place = settings.objects or settings.home.objects
+        check_objects(settings.home, place)
+        objects = open_objects(place)
         driver = make_driver(options.driver, options.driver_option, settings, objects)
         serve(settings, driver, listener, objects, writing)
 

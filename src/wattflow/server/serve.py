@@ -20,12 +20,15 @@ from wattflow.runtime import processes
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
+from wattflow.server import known_store
 from wattflow.server.app import House, make_app
 from wattflow.server.connections import Connections, protocol
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
+from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
+from wattflow.store.layout import Gone
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
@@ -48,13 +51,19 @@ def open_house(
     home.make()
     if writing is not None:
         _wait_for(writing, settings)
-    database = open_store(settings.store or home.store, upgrade=settings.upgrade)
+    store, place = settings.store or home.store, settings.objects or home.objects
+    try:
+        database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
+    except Gone:
+        raise known_store.gone(backup.shown(store), home) from None
     claim = _claim(database, settings, url)
-    kept = objects or open_objects(settings.objects or home.objects)
+    known_store.catch_up(home, database)
+    kept = objects or open_objects(place)
     tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
     )  # fmt: skip
+    known_store.remember(home, database, place, service.fences.epoch)
     if claim is not None:
         claim.hold()
     return House(

@@ -58,6 +58,7 @@ class Change(enum.IntEnum):
     SNAPSHOT = 14
     SNAPSHOT_FORGET = 15
     SNAPSHOT_PIECES_FORGET = 16
+    TASK_ENGINE = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ UPDATES = {
     Change.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
                                   "provenance")),
     Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
+    Change.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
     Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
 }  # fmt: skip
 """Changes that write the same columns of a row each time: of several in a group only the last is written."""
