@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from wattflow.live import Act
 from wattflow.live.protocol import Action
-from wattflow.runtime.attempts import Attempts
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.records import Attempts
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 
