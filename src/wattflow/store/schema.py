@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-VERSION = 2
-"""Of the layout below. A change brings a step in `database.MIGRATIONS` and raises it."""
+VERSION = 3
+"""Of the layout below. New tables and columns are added to older stores by `layout.complete`, which goes by what is
+there: a new column is nullable or has a ``server_default``. A released layout's successor has the next number."""
 
 metadata = sa.MetaData()
 Row = Mapping[str, object]
