@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
@@ -13,15 +15,34 @@ from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
 
+@dataclass(slots=True)
+class Counts:
+    """What was written since the start, for whoever watches the server.
+
+    Attributes:
+        attempts: Attempts that ended, by outcome.
+        energy_j: Their joules, by provenance.
+        node_j: Joules of nodes, by node and account.
+        refused: Reports of agents that were not taken, by reason.
+    """
+
+    attempts: Counter[str] = field(default_factory=Counter)
+    energy_j: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    node_j: defaultdict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    refused: Counter[str] = field(default_factory=Counter)
+
+
 class Ledger:
     """Rows of the turn under way. All that is committed at once is written at once, or not at all.
 
     Attributes:
         next_entry: Number of the journal's next entry.
+        counts: What was written so far.
     """
 
     def __init__(self, decider: Decider, writer: Writer) -> None:
         self.next_entry = 1
+        self.counts = Counts()
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
         self._late: list[tuple[Change, Row]] = []
@@ -79,6 +100,7 @@ class Ledger:
 
     def attempt_ended(self, attempt: AttemptRecord, end: m.Ended, started_s: float, ended_s: float) -> None:
         """An attempt is over, at times that were made sane."""
+        self.counts.attempts[end.outcome] += 1
         self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
@@ -88,6 +110,7 @@ class Ledger:
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
         """Joules of an attempt. Nothing waits for them, and no turn is taken for them."""
+        self.counts.energy_j[energy.provenance] += energy.energy_j
         self._aside(Change.ATTEMPT_ENERGY, {
             "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
             "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,
@@ -95,6 +118,8 @@ class Ledger:
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
+        for account in ("idle", "tasks", "unattributed"):
+            self.counts.node_j[node, account] += getattr(window, f"{account}_j")
         row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
         self._aside(Change.ENERGY, row)
 

@@ -180,14 +180,14 @@ class Service:
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
-        log.info("node %s is here", node.name)
+        log.info("node %s is here", node.name, extra={"node": node.name})
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
         if (known := self.nodes.get(node)) is None or known.state == "down":
             return
         self._finish_turn()
-        log.warning("node %s is lost: %s", node, reason)
+        log.warning("node %s is lost: %s", node, reason, extra={"node": node})
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:

@@ -101,3 +101,49 @@ journal = sa.Table(
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("entry", sa.LargeBinary, nullable=False),
 )  # fmt: skip
+
+tokens = sa.Table(
+    "tokens", metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("project", sa.Text),
+    sa.Column("node", sa.Text),
+    sa.Column("created_s", sa.Float, nullable=False),
+    sa.Column("expires_s", sa.Float),
+    sa.Column("revoked_s", sa.Float),
+)  # fmt: skip
+"""Of a token only its SHA-256 is kept; ``id`` is the beginning of that, by which people name it."""
+
+audit = sa.Table(
+    "audit", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at_s", sa.Float, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("about", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)  # fmt: skip
+"""Appended to, never changed; each hash covers the one before it."""
+
+accounts = sa.Table(
+    "accounts", metadata,
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("limits", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+"""What a user or a project may use (``runtime.accounts.Limits``)."""
+
+usage = sa.Table(
+    "usage", metadata,
+    sa.Column("month", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("function", sa.Text, primary_key=True),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("cpu_s", sa.Float, nullable=False),
+    sa.Column("energy_j", sa.Float, nullable=False),
+    sa.Column("carbon_g", sa.Float, nullable=False),
+)  # fmt: skip
+"""What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""
