@@ -14,7 +14,7 @@ from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
-from wattflow.store import reads
+from wattflow.store import events, reads
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
 
@@ -46,6 +46,8 @@ def restore(
         decider.began_with(policy)
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
+    assert service.ledger.feed is not None
+    service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, after + 1)

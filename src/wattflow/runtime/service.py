@@ -24,6 +24,7 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
@@ -67,6 +68,7 @@ class Service:
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.ledger.feed = Feed(self.tasks, self.workflows)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []

@@ -18,7 +18,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from wattflow.store.schema import Row, attempts, energy, journal, meta, nodes, tasks, workflows
+from wattflow.store.schema import (
+    Row,
+    attempts,
+    energy,
+    events,
+    journal,
+    meta,
+    node_states,
+    nodes,
+    tasks,
+    workflows,
+)
 from wattflow.store.writing import Statement
 
 FROM_VALUES = sqlite3.sqlite_version_info >= (3, 33)
@@ -34,6 +45,8 @@ class Change(enum.IntEnum):
     TASK = 1
     ATTEMPT = 2
     NODE = 3
+    EVENT = 20
+    NODE_STATE = 21
     ATTEMPT_STARTED = 4
     ATTEMPT_ENDED = 5
     ATTEMPT_ENERGY = 6
@@ -94,6 +107,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
 
         insert = postgresql.insert
     node, value, window = insert(nodes), insert(meta), insert(energy)
+    event = insert(events)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -102,6 +116,10 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             index_elements=["name"],
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
+        Change.EVENT: event.on_conflict_do_update(
+            index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
+        ),
+        Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
         Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
