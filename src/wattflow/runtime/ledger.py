@@ -11,6 +11,7 @@ from wattflow.runtime.decider import Decider
 from wattflow.runtime.feed import Feed
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
@@ -38,12 +39,13 @@ class Ledger:
 
     Attributes:
         next_entry: Number of the journal's next entry.
+        checksum: That of the journal's last entry.
         counts: What was written so far.
         feed: Tells what is committed to whoever watches.
     """
 
     def __init__(self, decider: Decider, writer: Writer) -> None:
-        self.next_entry = 1
+        self.next_entry, self.checksum = 1, 0
         self.counts = Counts()
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
@@ -54,7 +56,10 @@ class Ledger:
         """Hand the turn's rows and the engine's calls to the writer."""
         self._write_late()
         if self._decider.entries:
-            self._batch.append((Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self._decider.entries)}))
+            number, entry = self.next_entry, m.pack(self._decider.entries)
+            self.checksum = journal.chained(self.checksum, number, entry)
+            self._put(Change.JOURNAL, {"sequence": number, "entry": entry, "checksum": self.checksum})
+            self._put(Change.META, journal.head(number, self.checksum))
             self.next_entry += 1
             self._decider.entries.clear()
         if self._batch:
@@ -94,7 +99,7 @@ class Ledger:
         self._put(Change.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
-            "placed_s": attempt.placed_s,
+            "placed_s": attempt.placed_s, "engine": attempt.engine,
         })  # fmt: skip
 
     def attempt_started(self, attempt: AttemptRecord) -> None:

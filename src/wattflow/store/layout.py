@@ -24,7 +24,7 @@ def ready(engine: sa.Engine, url: str, upgrade: bool) -> None:
         if _is_ready(version_of(connection), url, upgrade):
             return
     with engine.begin() as connection:
-        _alone(connection)
+        alone(connection)
         if _is_ready(version_of(connection), url, upgrade):
             return  # somebody else made it meanwhile
         complete(connection)
@@ -75,7 +75,7 @@ def _add(connection: sa.Connection, table: sa.Table, column: sa.Column[object]) 
     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {described}")
 
 
-def _alone(connection: sa.Connection) -> None:
+def alone(connection: sa.Connection) -> None:
     """Nobody else looks at the layout or changes it until this transaction ends."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")

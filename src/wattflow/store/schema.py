@@ -72,6 +72,7 @@ attempts = sa.Table(
     sa.Column("gpu_duty", sa.Float),
     sa.Column("gpu_beside", sa.Float),
     sa.Column("gpu_samples", sa.Integer),
+    sa.Column("engine", sa.BigInteger),
     sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
              postgresql_where=sa.text("gpu_duty IS NOT NULL")),
 )  # fmt: skip
@@ -100,6 +101,25 @@ journal = sa.Table(
     "journal", metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("entry", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
+)  # fmt: skip
+
+snapshots = sa.Table(
+    "snapshots", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("time_s", sa.Float, nullable=False),
+    sa.Column("checksum", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("journal_bytes", sa.BigInteger, nullable=False),
+)  # fmt: skip
+
+snapshot_pieces = sa.Table(
+    "snapshot_pieces", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("piece", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
 )  # fmt: skip
 
 events = sa.Table(

@@ -27,6 +27,8 @@ from wattflow.store.schema import (
     meta,
     node_states,
     nodes,
+    snapshot_pieces,
+    snapshots,
     tasks,
     workflows,
 )
@@ -56,6 +58,10 @@ class Change(enum.IntEnum):
     JOURNAL = 10
     META = 11
     JOURNAL_FORGET = 12
+    SNAPSHOT_PIECE = 13
+    SNAPSHOT = 14
+    SNAPSHOT_FORGET = 15
+    SNAPSHOT_PIECES_FORGET = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ class Update:
         return f"UPDATE {table} SET {sets} FROM (VALUES {_places(len(self.given), rows)}) AS v WHERE {found}"
 
 
-INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal}
+INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -122,6 +129,10 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
+        Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
+        Change.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
+            snapshot_pieces.c.sequence == sa.bindparam("b_sequence")
+        ),
         Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
     }
 
