@@ -32,6 +32,7 @@ from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
+from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
@@ -71,11 +72,15 @@ class House:
     shut_down: Callable[[], None] = lambda: None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    dashboard: Dashboard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
 
 
 def make_app(house: House) -> Door:
     """The application over a house, behind its door."""
-    from wattflow.server import admin_routes, agent_routes, routes
+    from wattflow.server import admin_routes, agent_routes, dashboard_routes, routes
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -86,6 +91,7 @@ def make_app(house: House) -> Door:
         yield
         for task in house.background:
             task.cancel()
+        await house.dashboard.close()
         await house.service.stop()
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
@@ -93,6 +99,7 @@ def make_app(house: House) -> Door:
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
     app.include_router(admin_routes.router)
+    app.include_router(dashboard_routes.router)
     app.add_exception_handler(WattflowError, _refused)
     app.add_exception_handler(HTTPException, _http)
 
@@ -176,11 +183,11 @@ class Door:
         if probe is not None and scope["method"] in ("GET", "HEAD"):
             await probe(self._house)(scope, receive, send)
             return
+        if await self._house.dashboard.answered(scope, receive, send):
+            return
         identity = self.identify(scope)
         if identity is None:
-            response = JSONResponse({"error": "a token is needed: authorization: Bearer …"}, 401,
-                                    {"www-authenticate": "Bearer"})  # fmt: skip
-            await response(scope, receive, send)
+            await self._house.dashboard.refusal(scope)(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
@@ -188,10 +195,10 @@ class Door:
             await self._app(scope, receive, send)
 
     def identify(self, scope: Any) -> Identity | None:
-        """Tell who asks, by the token in the request's headers."""
+        """Tell who asks, by the token in the request's headers or by a browser's cookie."""
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
-        return self._house.tokens.user_of(token) if token else None
+        return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
 
     def _counted(self, send: Any, request: str) -> Any:
         """Count the answer by its status, and give it the request's id."""

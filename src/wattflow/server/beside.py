@@ -1,4 +1,4 @@
-"""A process beside the server that reads its store: whatever decodes thousands of rows or replays an engine is done here.
+"""A process beside the server that reads its store: what decodes thousands of rows or replays an engine is done there.
 
 It is started by the first question, answers one after the other, and ends when nobody asked for a while or when its
 server is gone. It only reads. ``python -m wattflow.server.beside`` is that process; where the store is comes by its
@@ -43,6 +43,7 @@ class Beside:
         self._store, self._folder = store, folder
         self._process: subprocess.Popen[bytes] | None = None
         self._asking, self._ending = asyncio.Lock(), threading.Lock()
+        self._closed = False
 
     async def ask(self, what: str, **given: Any) -> bytes:
         """The answer's bytes. Raises HTTPException with what is wrong."""
@@ -53,36 +54,49 @@ class Beside:
         return data
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does; there is no other one after it."""
         with self._ending:
-            process, self._process = self._process, None
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
     def _ask(self, question: list[Any]) -> tuple[int, bytes]:
         """Ask, once more where the process ended meanwhile (it does when it has had nothing to do)."""
         for _ in range(2):
             process = self._running()
+            if process is None:
+                break
             try:
                 assert process.stdin is not None and process.stdout is not None
                 _write(process.stdin, msgspec.msgpack.encode(question))
                 answer = _read(process.stdout)
-            except (BrokenPipeError, ValueError):
+            except (OSError, ValueError):
                 answer = None
             if answer is not None:
                 status, data = msgspec.msgpack.decode(answer, type=tuple[int, bytes])
                 return status, data
-            self.close()
+            with self._ending:
+                self._end()
         return 503, b"the process that reads the store beside the server ended; its reason is in server.log"
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | None:
         with self._ending:
+            if self._closed:
+                return None
             if self._process is None or self._process.poll() is not None:
+                self._end()
                 command = [sys.executable, "-m", "wattflow.server.beside"]
-                self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-                )
+                pipe = subprocess.PIPE
+                self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
                 assert self._process.stdin is not None
                 _write(self._process.stdin, msgspec.msgpack.encode([self._store, str(self._folder)]))
             return self._process
@@ -95,35 +109,43 @@ def _write(file: IO[bytes], data: bytes) -> None:
 
 def _read(file: IO[bytes]) -> bytes | None:
     """The next message; None at the end."""
-    head = file.read(8)
-    size = int.from_bytes(head, "little")
-    if len(head) < 8 or size > LARGEST_BYTES:
-        return None
-    data = file.read(size)
-    return data if len(data) == size else None
+    head = _exactly(file, 8)
+    size = int.from_bytes(head or b"", "little")
+    return _exactly(file, size) if head is not None and size <= LARGEST_BYTES else None
+
+
+def _exactly(file: IO[bytes], count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        piece = file.read(min(1 << 20, count - len(data)))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
 
 
 def main() -> None:
     """The process."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
-    begun = _read(sys.stdin.buffer)
+    asked = os.fdopen(0, "rb", buffering=0)  # unbuffered: `select` must see what was not read yet
+    begun = _read(asked)
     if begun is None:
         return
     store, folder = msgspec.msgpack.decode(begun)
     from wattflow.server import answers
     from wattflow.store.database import read_store
 
-    database = read_store(_plain(store))
-    while select.select([sys.stdin.buffer], [], [], IDLE_S)[0]:
-        question = _read(sys.stdin.buffer)
+    database = read_store(store_url(store))
+    while select.select([asked], [], [], IDLE_S)[0]:
+        question = _read(asked)
         if question is None:
             return
         what, given = msgspec.msgpack.decode(question)
         _write(sys.stdout.buffer, msgspec.msgpack.encode(_answer(answers.ANSWERS[what], database, Path(folder), given)))
 
 
-def _plain(store: str) -> str:
+def store_url(store: str) -> str:
     """A store's URL as `open_store` takes it."""
     return store.removeprefix("sqlite:///").replace("postgresql+psycopg://", "postgresql://")
 

@@ -47,24 +47,21 @@ class Record:
 
     Attributes:
         tasks: By workflow, in the order of ``flows``.
-        until_s: What runs is drawn up to here.
+        start_s: Time 0.
+        until_s: What runs is drawn up to here; attempts that are not over are left out where it is infinite.
     """
 
     flows: Sequence[Found]
     tasks: Sequence[Found]
     attempts: Sequence[Found]
+    start_s: float
     until_s: float
 
     @classmethod
     def of(cls, database: sa.Engine, row: Found, until_s: float = math.inf) -> Record:
-        """All of one workflow."""
+        """All of one workflow, from its submission on."""
         rows = reads.attempts(database, row["id"])
-        return cls([row], reads.tasks(database, row["id"]), rows, until_s)
-
-    @property
-    def start_s(self) -> float:
-        """When the first of the workflows came."""
-        return float(min(row["submitted_s"] for row in self.flows))
+        return cls([row], reads.tasks(database, row["id"]), rows, row["submitted_s"], until_s)
 
     @property
     def end_s(self) -> float:
@@ -102,8 +99,8 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
     windows = sorted((w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
                      key=lambda w: (place[w["node"]], w["began_s"]))  # fmt: skip
     carbon_g, cost = _supply(windows, cluster, start_s)
-    about = msgspec.msgpack.decode(record.flows[0]["about"])
-    first = record.flows[0]
+    first = record.flows[0] if record.flows else {}
+    about = msgspec.msgpack.decode(first["about"]) if first else {}
     return Run(
         workload=_workload(record, cluster), cluster=cluster, policy=str(about.get("policy")),
         attempts=_attempts(rows, record, place), energy_j=_energy(windows, place, rows, (start_s, end_s)),
@@ -111,7 +108,7 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
         power_log=_power_log(windows, place, (start_s, end_s)), bands=_bands(rows),
         sleep_log=_sleep_log(database, place, (start_s, end_s)),
         scalars={"retries": float(sum(found["number"] > 1 for found in rows))},
-        manifest={"workflow": first["id"], "owner": first["owner"], "objective": about.get("objective"),
+        manifest={"workflow": first.get("id"), "owner": first.get("owner"), "objective": about.get("objective"),
                   "provenance": sorted({found["provenance"] for found in rows if found["provenance"]}),
                   "energy covers": _covered(windows, set(place)), "started_at_s": start_s},
         simulated=False,

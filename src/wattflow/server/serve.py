@@ -109,7 +109,7 @@ def serve(
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 * 1024, server_header=False,
     )  # fmt: skip
-    server = _Server(config, settings.home, listener)
+    server = _Server(config, settings.home, listener, house)
 
     def shut_down() -> None:
         server.should_exit = True
@@ -145,9 +145,13 @@ def _server_class() -> type:
 class _Server(_server_class()):  # type: ignore[misc]
     """A uvicorn server that says where it listens once it does."""
 
-    def __init__(self, config: object, home: Home, listener: socket.socket) -> None:
+    def __init__(self, config: object, home: Home, listener: socket.socket, house: House) -> None:
         super().__init__(config)
-        self._home, self._listener = home, listener
+        self._home, self._listener, self._house = home, listener, house
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
