@@ -47,8 +47,9 @@ class Server:
 
     def start(self) -> None:
         """Start it, on the same port each time, and wait until it answers."""
+        played = ["--driver", "simulated", "--driver-option", f"cluster={self._cluster}"]
         command = [sys.executable, "-m", "wattflow.server", "--home", str(self.home.folder), "--policy", self._policy,
-                   "--port", str(self.port), "--driver", "simulated", "--driver-option", f"cluster={self._cluster}"]  # fmt: skip
+                   "--port", str(self.port), *played]  # fmt: skip
         with (self.home.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end_s = time.monotonic() + 300
@@ -161,5 +162,3 @@ def new_token(server: Server, name: str) -> str:
     """A token of a user's own."""
     made = server.connection("operator").call("POST", "/v1/tokens", {"name": name, "role": "user"})
     return str(made["token"])
-
-

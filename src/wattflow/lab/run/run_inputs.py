@@ -67,6 +67,8 @@ def pack_inputs(run: Run) -> bytes:
 
 def unpack_inputs(data: bytes, where: str) -> Inputs:
     """Read them back. Raises InvalidInput where they are damaged."""
+    if not data:
+        raise InvalidInput(where, "is damaged: what the run was made of is missing")
     unpacker = zlib.decompressobj()
     try:
         document = unpack(unpacker.decompress(data, LARGEST_BYTES), where)
