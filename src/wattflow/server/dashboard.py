@@ -1,4 +1,4 @@
-"""What the page needs of a server: sessions, events, processes that read the store beside it, forecasts."""
+"""Everything behind the page: sessions, events, processes that read the store beside it, forecasts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Dashboard:
         return answer is not None
 
     def refusal(self, scope: Any) -> Response:
-        """What is said to somebody who is not known."""
+        """Refuse somebody who is not known, with the reason."""
         if cookie_of(scope) and not has_header(scope) and self.sessions.holder(cookie_of(scope)) is not None:
             text = "a change by a session needs the header wattflow-page: 1, so that no other site can make it"
             return JSONResponse({"error": text}, 403)

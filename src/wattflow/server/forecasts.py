@@ -1,4 +1,4 @@
-"""What if: forecasts in processes of their own that can be cancelled; everybody has only a few at once."""
+"""Forecasts in processes of their own that can be cancelled; everybody has only a few at once."""
 
 from __future__ import annotations
 
