@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from wattflow import __version__
 from wattflow.lab.show.web_page import page
+from wattflow.live import Engine
 from wattflow.live.fork import fork
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
@@ -158,8 +159,8 @@ class Dashboard:
         }  # fmt: skip
 
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
-        """Waiting tasks by workflow and function, with why one of each waits; a few are looked at in a turn of the
-        loop, for thousands may wait."""
+        """Waiting tasks by workflow and function, with why one of each waits. A few hundred are looked at in a turn of
+        the loop, and a copy of the engine is asked in a thread: it looks at every node."""
         groups: dict[tuple[str, str], Group] = {}
         waiting = 0
         for number, task in enumerate(list(self.service.tasks.values()), start=1):
@@ -169,24 +170,38 @@ class Dashboard:
                 waiting += 1
                 key = (task.workflow.id, task.spec.function_name)
                 groups.setdefault(key, Group(*key, task)).count += 1
-        told = []
-        for group in sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]:
-            told.append({"workflow": group.workflow, "function": group.function, "count": group.count,
-                         "reason": self.service.why(group.first)})  # fmt: skip
-            await asyncio.sleep(0)
+        largest = sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]
+        if not largest:
+            return [], 0
+        copy = fork(self.service.decider.engine)
+        told = [
+            {"workflow": group.workflow, "function": group.function, "count": group.count,
+             "reason": self._known_reason(group.first) or await asyncio.to_thread(_reason, copy, group.first.engine)}
+            for group in largest
+        ]  # fmt: skip
         return told, waiting
+
+    def _known_reason(self, task: TaskRecord) -> str | None:
+        """Why a task waits, where the engine need not be asked."""
+        service = self.service
+        if service.writer.message is not None:
+            return f"the store does not take changes: {service.writer.message}"
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        return waits_for([service.tasks[i] for key in keys if (i := task.workflow.keys[key]) in service.tasks])
 
     async def explain_waiting(self, task: TaskRecord) -> dict[str, Any]:
         """Candidates of a task that waits. The engine is copied in a turn of the loop, the copy asked in a thread."""
-        service = self.service
-        why, copy = service.why(task), fork(service.decider.engine)
+        service, copy = self.service, fork(self.service.decider.engine)
+        why = self._known_reason(task) or await asyncio.to_thread(_reason, copy, task.engine)
         candidates = await asyncio.to_thread(copy.explain, task.engine)
         names = {identity: name for name, identity in copy.nodes.items()}
-        parents = [service.tasks[i] for key in dict.fromkeys([*task.spec.parents, *task.spec.results])
-                   if (i := task.workflow.keys[key]) in service.tasks]  # fmt: skip
         return {
             "task": task.id, "key": task.spec.key, "state": task.state, "when": "waiting", "at_s": service.now(),
-            "attempt": None, "policy": service.decider.policy, "why": waits_for(parents) or why, "chosen": None,
+            "attempt": None, "policy": service.decider.policy, "why": why, "chosen": None,
             "candidates": shown(candidates, names, list(task.spec.variants), None),
             **dict.fromkeys(("cost_s", "energy_j", "low_j", "high_j", "marginal_j", "provenance", "outcome")),
         }  # fmt: skip
+
+
+def _reason(engine: Engine, task: int) -> str:
+    return str(engine.why(task))
