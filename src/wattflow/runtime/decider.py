@@ -7,6 +7,7 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,13 @@ import msgspec
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model import cluster as model
+from wattflow.model.errors import BrokenPolicy
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function
 from wattflow.model.workflow import Variant as ModelVariant
+from wattflow.policy.base import Policy
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
 
 if TYPE_CHECKING:
     from wattflow.live.rehearsing import Rehearsing
@@ -35,6 +39,8 @@ POLICY_OF = {
     "utilisation": "most-allocated",
 }
 """Which policy serves an objective."""
+FALLBACK = "least-energy"
+"""What decides where the policy in use broke its contract."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
@@ -51,6 +57,7 @@ class Decider:
         self.entries: list[bytes] = []
         self.policy = policy
         self.twin = twin
+        self.aside = Aside()
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
@@ -115,16 +122,48 @@ class Decider:
         self.policy = policy
         self._note("use", policy)
 
+    def serve(self, objective: str | None) -> None:
+        """The policy that serves an objective from now on; the one in use where that is none."""
+        wanted = POLICY_OF.get(objective or "")
+        if wanted is not None and wanted != self.policy:
+            self.use(wanted)
+
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a twin may choose another policy for what comes next, which is at once."""
+        """Fold and decide; a twin may choose another policy for what comes next, which is at once.
+
+        A policy that breaks its contract is put aside for a plain one, which decides the rest of the step.
+        """
         self._note("step", now_s)
-        step = self.engine.step(now_s)
-        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        try:
+            step = self.engine.step(now_s)
+        except BrokenPolicy as error:
+            if self.policy == FALLBACK:
+                raise
+            self.aside.put("policy", self.policy, error)
+            step = self._without_it()
+            self._note("broken policy", FALLBACK)
+        chosen = self._look_ahead(now_s)
         if chosen is not None:
             self.engine.use(chosen)
             self._note("twin", chosen.name)
             return replace(step, wake_at=now_s)
         return step
+
+    def _without_it(self) -> Step:
+        """Finish a step that the policy broke under `FALLBACK`, which stays in use."""
+        self.policy, self.twin = FALLBACK, None
+        return self.engine.step_on(FALLBACK)
+
+    def _look_ahead(self, now_s: float) -> Policy | None:
+        """Ask the twin. One that fails is not asked again: what it would have chosen is advice."""
+        if self.twin is None:
+            return None
+        try:
+            return self.twin.consider(self.engine, now_s)
+        except Exception as error:
+            self.aside.put("twin", self.policy, error)
+            self.twin = None
+            return None
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
@@ -137,7 +176,10 @@ class Decider:
             name, *args = msgspec.msgpack.decode(entry)
             if name == "step":
                 last_s = args[0]
-                self.engine.step(last_s)
+                with contextlib.suppress(BrokenPolicy):  # the next entry finishes it
+                    self.engine.step(last_s)
+            elif name == "broken policy":
+                self._without_it()
             elif name == "put":
                 self.engine.put(Kind(args[0]), *args[1], **args[2])
             elif name == "node":
