@@ -12,6 +12,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import judge
@@ -53,7 +54,7 @@ def restore(
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
-    assert service.ledger.feed is not None
+    service.ledger.feed = Feed(service.tasks, service.workflows)
     service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.

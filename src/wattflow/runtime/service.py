@@ -28,7 +28,6 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
-from wattflow.runtime.feed import Feed
 from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
@@ -76,7 +75,6 @@ class Service:
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
-        self.ledger.feed = Feed(self.tasks, self.workflows)
         self.joules = Joules(self.nodes, self.ledger, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
