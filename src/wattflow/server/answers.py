@@ -11,7 +11,6 @@ import msgspec
 import sqlalchemy as sa
 
 from wattflow.lab.show.columns import More, run_columns
-from wattflow.server import replay
 from wattflow.server.beside import Missing
 from wattflow.server.runs import Record, document, run_bytes, run_of
 from wattflow.store import events, reads, schema
@@ -63,6 +62,8 @@ def live(
 
 def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
     """A decision of the past."""
+    from wattflow.server import replay  # the engine with it, which documents do without
+
     return msgspec.json.encode(replay.explained(database, folder, task, number))
 
 

@@ -57,6 +57,7 @@ class Dashboard:
         self.events = Events(service, database)
         self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
         self.forecasts = Forecasts(store, folder, service.now)
+        self._warming: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """End streams and processes."""
@@ -123,6 +124,7 @@ class Dashboard:
         if not who.may("user", "viewer"):
             return JSONResponse({"error": f"a token of the role {who.role} cannot log in; take a user's"}, 403)
         secret = await asyncio.to_thread(self.sessions.open, who)
+        self._warming = asyncio.create_task(self.documents.warm())
         secure = request.url.scheme == "https"
         return JSONResponse(self.told(who, secret), headers={"set-cookie": set_cookie(secret, secure)})
 

@@ -28,7 +28,7 @@ from wattflow.model.units import J_PER_KWH
 from wattflow.model.workflow import Function, Machine, Workflow
 from wattflow.model.workflow import Task as ModelTask
 from wattflow.model.workload import Shape, Workload
-from wattflow.runtime.decider import model_node, model_variant
+from wattflow.runtime.facts import model_node, model_variant
 from wattflow.runtime.messages import Node as NodeMessage
 from wattflow.runtime.messages import Task
 from wattflow.store import events, reads
