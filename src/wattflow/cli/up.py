@@ -189,6 +189,7 @@ def up(
     if agent and driver == "agents":
         remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
+    remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 
 
 def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:

@@ -12,10 +12,11 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import judge
-from wattflow.store import epochs, reads
+from wattflow.store import epochs, events, reads
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
@@ -42,6 +43,8 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
+    service.ledger.feed = Feed(service.tasks, service.workflows)
+    service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)

@@ -217,6 +217,10 @@ class _Server(_server_class()):  # type: ignore[misc]
         super().handle_exit(sig, frame)
         _end_within(END_WITHIN_S)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        await super().shutdown(sockets=sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.should_exit:

@@ -22,8 +22,10 @@ from wattflow.store.schema import (
     Row,
     attempts,
     energy,
+    events,
     journal,
     meta,
+    node_states,
     nodes,
     snapshot_pieces,
     snapshots,
@@ -45,6 +47,8 @@ class Change(enum.IntEnum):
     TASK = 1
     ATTEMPT = 2
     NODE = 3
+    EVENT = 20
+    NODE_STATE = 21
     ATTEMPT_STARTED = 4
     ATTEMPT_ENDED = 5
     ATTEMPT_ENERGY = 6
@@ -112,6 +116,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
 
         insert = postgresql.insert
     node, value, window = insert(nodes), insert(meta), insert(energy)
+    event = insert(events)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -120,6 +125,10 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             index_elements=["name"],
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
+        Change.EVENT: event.on_conflict_do_update(
+            index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
+        ),
+        Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
         Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),

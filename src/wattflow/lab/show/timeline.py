@@ -8,7 +8,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.power import PowerCurve, busy_threads, power_curve
+from wattflow.lab.figures.power import PowerCurve, busy_threads, power_curve, sleeps
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.run import OUTCOMES, Run
 
@@ -73,21 +73,14 @@ def _machine(node: Node) -> tuple[object, ...]:
 
 
 def _asleep(run: Run, curve: PowerCurve, rows_of: NDArray[np.int64]) -> list[list[float]]:
-    """(row, from, to, share of the row's nodes) of each stretch at the watts of a node's sleep state."""
-    found: list[list[float]] = []
-    if curve.rebuilt:
-        return found
-    steps, held = curve.steps, curve.steps.held_s(curve.end_s)
-    size = np.bincount(rows_of)
-    for number, node in enumerate(run.cluster.nodes):
-        if node.sleep is None or (node.power is not None and node.sleep.watts >= node.power.idle_w):
-            continue
-        row = int(rows_of[number])
-        mine = (steps.group == number) & (np.abs(steps.value - node.sleep.watts) <= 1e-6 * node.sleep.watts)
-        for start, length in zip(steps.time_s[mine].tolist(), held[mine].tolist(), strict=True):
-            if length > 0:
-                begin = _short(start - run.start_s)
-                found.append([row, begin, _short(start + length - run.start_s), round(1 / size[row], 3)])
+    """(row, from, to, share of the row's nodes) of each stretch in which a node sleeps."""
+    size, found = np.bincount(rows_of), []
+    for number, from_s, to_s, state in sleeps(run, curve).tolist():
+        if state == 0:
+            row = int(rows_of[number])
+            found.append(
+                [row, _short(from_s - run.start_s), _short(to_s - run.start_s), round(1 / float(size[row]), 3)]
+            )
     return found
 
 
