@@ -1,0 +1,2 @@
+import type { Link } from "../link";
+export function Compare(props: { link: Link }) { return <p>{props.link.view}</p>; }
