@@ -1,4 +1,4 @@
-"""The built page and documents of runs over HTTP on loopback, as `wattflow view` serves them: what browser tests open."""
+"""The built page and documents of runs over HTTP on loopback: what browser tests open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         if path == "/v1/page":
-            page = {"mode": "files", "wattflow": "test", "session": None, "policies": [], "clusters": []}
+            page: dict[str, object] = {
+                "mode": "files",
+                "wattflow": "test",
+                "session": None,
+                "policies": [],
+                "clusters": [],
+            }
             return self._answer(json.dumps(page).encode(), "application/json")
         if path == "/v1/runs":
             return self._answer(json.dumps([_row(name) for name in self.documents]).encode(), "application/json")

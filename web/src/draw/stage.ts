@@ -18,6 +18,8 @@ const ZOOMED = 24;
 
 export class Stage {
   readonly laid: Layout;
+  /** Seconds that can be shown: the run's own, or those of a longer one beside it. */
+  axis: number;
   from = 0;
   to: number;
   top = 0;
@@ -33,7 +35,7 @@ export class Stage {
 
   constructor(readonly run: Run) {
     this.laid = layout(run);
-    this.to = run.span;
+    this.axis = this.to = run.span;
     this.whole = wattsOf(run, 0, run.span);
   }
 
@@ -70,8 +72,8 @@ export class Stage {
 
   /** Show a range; it stays within the run and never gets narrower than a microsecond of it. */
   move(from: number, to: number, top = this.top): void {
-    const least = Math.max(1e-6, this.run.span * 1e-9), width = Math.min(this.run.span, Math.max(least, to - from));
-    this.from = Math.max(0, Math.min(this.run.span - width, from));
+    const least = Math.max(1e-6, this.axis * 1e-9), width = Math.min(this.axis, Math.max(least, to - from));
+    this.from = Math.max(0, Math.min(this.axis - width, from));
     this.to = this.from + width;
     this.top = Math.max(0, Math.min(top, this.rows ? this.rows.height - this.frame.bars : 0));
   }

@@ -8,14 +8,14 @@ import type { ColourBy } from "../data/run";
 
 const MOST = 24;
 
-export function Keys(props: { stage: Stage; by: ColourBy; find: string }) {
+export function Keys(props: { stage: Stage; by: ColourBy; find: string; still?: boolean }) {
   const scheme = useScheme(), { keys, watts } = props.stage, own = keys.filter((key) => key.colour < MOST_COLOURS).slice(0, MOST);
-  const rest = keys.length - own.length, searchable = props.by !== "wait" && props.by !== "source";
+  const rest = keys.length - own.length, searchable = !props.still && props.by !== "wait" && props.by !== "source";
   return (
     <div class="keys">
       <p class="legend">
-        {own.map((key) => (
-          <button type="button" key={key.index} class="key" disabled={!searchable} aria-pressed={props.find === key.name} onClick={() => adjust({ find: props.find === key.name ? null : key.name })}>
+        {own.map((key) => !searchable ? <span class="key" key={key.index}><i style={{ background: colourOf(key.colour, scheme) }} />{key.name.replace("_", " ")}</span> : (
+          <button type="button" key={key.index} class="key" aria-pressed={props.find === key.name} onClick={() => adjust({ find: props.find === key.name ? null : key.name })}>
             <i style={{ background: colourOf(key.colour, scheme) }} />{key.name.replace("_", " ")}
           </button>
         ))}

@@ -17,6 +17,8 @@ export interface TimelineProps {
   rows: Look["rows"];
   range: [number, number] | null;
   selected: number;
+  /** Seconds that the axis can show: of the longer of two runs that share it. */
+  axis?: number;
   cursor?: number | null;
   height?: number;
   onRange?: (from: number, to: number) => void;
@@ -31,21 +33,24 @@ export function Timeline(props: TimelineProps) {
   const { run } = props, scheme = useScheme();
   const box = useRef<HTMLDivElement>(null), main = useRef<HTMLCanvasElement>(null), over = useRef<HTMLCanvasElement>(null);
   const stage = useMemo(() => new Stage(run), [run]);
+  stage.axis = Math.max(run.span, props.axis ?? 0);
   const latest = useRef(props);
   latest.current = props;
   const due = useRef(0);
   const [tip, setTip] = useState<{ x: number; y: number; lines: string[] } | null>(null);
   const [said, say] = useState("");
 
+  const paintNow = (): void => {
+    cancelAnimationFrame(due.current);
+    const context = main.current?.getContext("2d", { alpha: false });
+    if (!context || !stage.frame) return;
+    stage.paint(context);
+    mark();
+    performance.mark("wattflow-painted");
+  };
   const paint = (): void => {
     cancelAnimationFrame(due.current);
-    due.current = requestAnimationFrame(() => {
-      const context = main.current?.getContext("2d", { alpha: false });
-      if (!context || !stage.frame) return;
-      stage.paint(context);
-      mark();
-      performance.mark("wattflow-painted");
-    });
+    due.current = requestAnimationFrame(paintNow);
   };
   const mark = (at?: number | null): void => drawOver(over.current, stage, at === undefined ? latest.current.cursor ?? null : at, latest.current.selected, scheme);
   const size = (): void => {
@@ -60,7 +65,8 @@ export function Timeline(props: TimelineProps) {
     holder.style.height = `${tall}px`;
     const px = (value: number): number => Math.round(value * scale);
     stage.fit({ width: px(wide), height: px(tall), left: px(wide < 600 ? 64 : 120), bars: px(bars), watts: px(watts), wattsTop: px(bars + 10), scale });
-    paint();
+    // A canvas that takes a size is blank: it is painted before the browser shows it.
+    paintNow();
   };
 
   useEffect(() => {
@@ -70,7 +76,7 @@ export function Timeline(props: TimelineProps) {
   }, [stage, props.by, props.matches, props.rows, scheme, props.height]);
   useEffect(() => {
     if (props.range) stage.move(props.range[0], props.range[1]);
-    else stage.move(0, run.span);
+    else stage.move(0, stage.axis);
     paint();
   }, [stage, props.range?.[0], props.range?.[1]]);
   useEffect(() => { reveal(stage, props.selected) && paint(); mark(); }, [stage, props.selected]);

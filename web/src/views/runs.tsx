@@ -24,7 +24,7 @@ function List(props: { rows: RunRow[] }) {
   return (
     <>
       <p><button type="button" disabled={chosen.length < 2} onClick={() => go(href("compare", "", { ids: chosen.map(encodeURIComponent).join(",") }))}>Compare {chosen.length || ""} chosen</button></p>
-      <div class="wide" tabIndex={0} role="region" aria-label="Runs">
+      <div class="wide" tabIndex={0} role="region" aria-label="List of runs">
         <table>
           <thead><tr><th scope="col"><span class="unseen">choose</span></th>{["run", "policy", "owner", "state", "makespan", "energy", "mean response", "attempts"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
           <tbody>
