@@ -12,6 +12,9 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from wattflow.lab.figures.metrics import metrics
+from wattflow.model.run import Run
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -22,6 +25,7 @@ WEB = Path(str(resources.files("wattflow"))) / "data" / "web"
 
 class _Handler(BaseHTTPRequestHandler):
     documents: Mapping[str, bytes] = {}
+    runs: Mapping[str, Run] = {}
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
@@ -35,7 +39,9 @@ class _Handler(BaseHTTPRequestHandler):
             }
             return self._answer(json.dumps(page).encode(), "application/json")
         if path == "/v1/runs":
-            return self._answer(json.dumps([_row(name) for name in self.documents]).encode(), "application/json")
+            return self._answer(
+                json.dumps([_row(name, self.runs.get(name)) for name in self.documents]).encode(), "application/json"
+            )
         name = path.removeprefix("/v1/runs/")
         if path != name and name in self.documents:
             return self._answer(self.documents[name], "application/vnd.wattflow.columns")
@@ -58,16 +64,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: tests read what the browser saw."""
 
 
-def _row(name: str) -> dict[str, object]:
-    empty = dict.fromkeys(("owner", "submitted_s", "makespan_s", "energy_j", "response_mean_s", "attempts"))
-    return {"id": name, "title": name, "workload": name, "policy": "", "state": "done", "simulated": True,
-            "source": "file", **empty}  # fmt: skip
+def _row(name: str, run: Run | None) -> dict[str, object]:
+    figures = metrics(run) if run is not None else {}
+    known = {key: figures.get(key) for key in ("makespan_s", "energy_j", "response_mean_s")}
+    count = None if run is None else len(run.attempts)
+    return {"id": name, "title": name, "workload": name, "policy": "" if run is None else run.policy, "state": "done",
+            "simulated": True, "source": "file", "owner": None, "submitted_s": None, "attempts": count,
+            **known}  # fmt: skip
 
 
 @contextmanager
-def files_page(documents: Mapping[str, bytes]) -> Iterator[str]:
+def files_page(documents: Mapping[str, bytes], runs: Mapping[str, Run] | None = None) -> Iterator[str]:
     """Serve until the block ends; answers the page's address."""
-    handler = type("Handler", (_Handler,), {"documents": documents})
+    handler = type("Handler", (_Handler,), {"documents": documents, "runs": runs or {}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -9,7 +9,11 @@ import { categories, type ColourBy, type Run } from "../data/run";
 import { shares } from "../data/shares";
 
 export interface Key { index: number; name: string; colour: number }
-export interface Look { by: ColourBy; matches: Uint8Array | null; rows: "auto" | "lanes" | "folded"; scheme: Scheme }
+export interface Look {
+  by: ColourBy; matches: Uint8Array | null; rows: "auto" | "lanes" | "folded"; scheme: Scheme;
+  /** A run beside this one, whose colours it takes, and the watts that both scales reach. */
+  like?: { run: Run; peak: number } | null;
+}
 /** Places in canvas pixels. */
 export interface Frame { width: number; height: number; left: number; bars: number; watts: number; wattsTop: number; scale: number }
 
@@ -47,7 +51,7 @@ export class Stage {
   dress(look: Look): void {
     this.look = look;
     const { of } = categories(this.run, look.by), { laid } = this, count = laid.attempt.length;
-    this.keys = keysOf(this.run, look.by);
+    this.keys = look.like ? alike(keysOf(this.run, look.by), keysOf(look.like.run, look.by)) : keysOf(this.run, look.by);
     const colourAt = new Map(this.keys.map((key) => [key.index, Math.min(key.colour, MOST_COLOURS)]));
     const category = new Uint8Array(count), failed = new Uint8Array(count);
     for (let i = 0; i < count; i++) {
@@ -101,7 +105,7 @@ export class Stage {
     if (whole) wattLabels(context, this, theme);
   }
 
-  get topWatts(): number { return (this.whole?.peak || 1) * 1.08; }
+  get topWatts(): number { return (Math.max(this.whole?.peak ?? 0, this.look.like?.peak ?? 0) || 1) * 1.08; }
 
   /** Watts of the shown range: of the whole run, or, further in, of the range and its neighbourhood. */
   near(): Watts {
@@ -169,6 +173,13 @@ export function keysOf(run: Run, by: ColourBy): Key[] {
   if (by === "outcome") return found.map(({ index, name }) => ({ index, name, colour: OUTCOME_COLOURS[index] ?? 0 }));
   if (by === "wait" || by === "source") return found.map(({ index, name }) => ({ index, name, colour: index < 0 ? MOST_COLOURS : index }));
   return found.map(({ index, name }, place) => ({ index, name, colour: place }));
+}
+
+/** The same name has the same colour in both; names that the other lacks come after its own. */
+function alike(keys: Key[], others: Key[]): Key[] {
+  const known = new Map(others.map((key) => [key.name, key.colour]));
+  let next = others.length;
+  return keys.map((key) => ({ ...key, colour: known.get(key.name) ?? next++ }));
 }
 
 function inkOf(scheme: Scheme): Ink {

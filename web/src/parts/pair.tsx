@@ -5,6 +5,7 @@ import { energy, power, time } from "../draw/axis";
 import { counted } from "../data/search";
 import { Keys } from "./keys";
 import { Timeline } from "./timeline";
+import { wattsOf } from "../draw/watts";
 import { publish } from "../drawn";
 import type { Stage } from "../draw/stage";
 import { COLOUR_BYS, type ColourBy, type Run } from "../data/run";
@@ -33,6 +34,7 @@ export function Pair(props: { runs: Run[]; names: string[]; beside?: boolean; he
   const [first, second] = props.runs;
   const marks = useMemo(() => (second ? [moved(first, second), moved(second, first)] : [null, null]), [first, second]);
   const span = Math.max(...props.runs.map((run) => run.span)), count = marks[0] ? counted(marks[0]) : 0;
+  const likes = useMemo(() => { const peak = Math.max(...props.runs.map((run) => wattsOf(run, 0, run.span)?.peak ?? 0)); return props.runs.map(() => ({ run: first, peak })); }, [first, second]);
   const shown = range ?? ([0, span] as [number, number]);
   publish("pair", () => ({ moved: count, range: shown, names: props.names }));
   return (
@@ -46,7 +48,7 @@ export function Pair(props: { runs: Run[]; names: string[]; beside?: boolean; he
         {props.runs.map((run, r) => (
           <figure key={r}>
             <figcaption>{props.names[r]} <span class="quiet">{time(run.about.makespan_s ?? run.span)} · {energy(run.about.energy_total_j)} · peak {power(run.about.peak_w)} · {run.count.toLocaleString("en")} attempts</span></figcaption>
-            <Timeline run={run} name={props.names[r]} by={by} matches={mark ? marks[r] : null} rows="auto" range={shown} axis={span} selected={selected[0] === r ? selected[1] : -1} height={props.height ?? 320}
+            <Timeline run={run} name={props.names[r]} by={by} matches={mark ? marks[r] : null} rows="auto" range={shown} axis={span} like={likes[r]} selected={selected[0] === r ? selected[1] : -1} height={props.height ?? 320}
               cursor={cursor} onCursor={setCursor} onRange={(from, to) => setRange(from <= 0 && to >= span ? null : [from, to])} onStage={r === 0 ? setStage : undefined} onSelect={(attempt) => select([r, attempt])} />
           </figure>
         ))}

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { barTip, wattsTip } from "./tip";
 import { listen } from "./gestures";
+import { rowHeights } from "../draw/pixels";
 import { THEMES } from "../draw/colour";
 import { Stage, type Look } from "../draw/stage";
 import { time } from "../draw/axis";
@@ -21,6 +22,7 @@ export interface TimelineProps {
   axis?: number;
   cursor?: number | null;
   height?: number;
+  like?: Look["like"];
   onRange?: (from: number, to: number) => void;
   onSelect?: (attempt: number) => void;
   onCursor?: (time: number | null) => void;
@@ -57,7 +59,7 @@ export function Timeline(props: TimelineProps) {
     const holder = box.current;
     if (!holder || !main.current || !over.current) return;
     const scale = Math.min(2, devicePixelRatio || 1), wide = Math.max(200, holder.clientWidth);
-    const watts = stage.hasPower ? 120 : 0, bars = barsHeight(stage, props.height ?? 460), tall = bars + watts + (watts ? 10 : 0) + 24;
+    const watts = stage.hasPower ? 120 : 0, bars = barsHeight(stage, props.height ?? 460, props.rows), tall = bars + watts + (watts ? 10 : 0) + 24;
     for (const canvas of [main.current, over.current]) {
       canvas.width = Math.round(wide * scale); canvas.height = Math.round(tall * scale);
       canvas.style.width = `${wide}px`; canvas.style.height = `${tall}px`;
@@ -70,10 +72,10 @@ export function Timeline(props: TimelineProps) {
   };
 
   useEffect(() => {
-    stage.dress({ by: props.by, matches: props.matches, rows: props.rows, scheme });
+    stage.dress({ by: props.by, matches: props.matches, rows: props.rows, scheme, like: props.like });
     props.onStage?.(stage);
     size();
-  }, [stage, props.by, props.matches, props.rows, scheme, props.height]);
+  }, [stage, props.by, props.matches, props.rows, scheme, props.height, props.like]);
   useEffect(() => {
     if (props.range) stage.move(props.range[0], props.range[1]);
     else stage.move(0, stage.axis);
@@ -115,8 +117,8 @@ export function Timeline(props: TimelineProps) {
 }
 
 /** Few rows need no tall pane; many get all that is allowed. */
-function barsHeight(stage: Stage, most: number): number {
-  return Math.max(60, Math.min(most, stage.laid.laneCount * 14 + stage.laid.rows.length * 3));
+function barsHeight(stage: Stage, most: number, rows: Look["rows"]): number {
+  return Math.max(40, Math.min(most, Math.ceil(rowHeights(stage.laid, most, 1, rows).height)));
 }
 
 function drawOver(canvas: HTMLCanvasElement | null, stage: Stage, at: number | null, selected: number, scheme: "light" | "dark"): void {
