@@ -8,3 +8,7 @@ web-tools: ## Packages that build and test the page, where Node is installed; us
 	}; else echo "no npm: the page in src/wattflow/data/web is used as it is"; fi
 
 test: web-tools
+
+.PHONY: bench-web-page
+bench-web-page: $(BIN)/.dev web-tools ## The dashboard's page in a browser: first paint, frames, sizes, axe, event to pixel
+	$(RUN) benchmarks/web.py

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
@@ -51,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(file.read_bytes(), TYPES[file.suffix])
 
     def _answer(self, body: bytes, kind: str, status: int = 200) -> None:
-        packed = gzip.compress(body, 1)
+        packed = _packed(body)
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-encoding", "gzip")
@@ -62,6 +63,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing: tests read what the browser saw."""
+
+
+@lru_cache(maxsize=16)
+def _packed(body: bytes) -> bytes:
+    return gzip.compress(body, 6)
 
 
 def _row(name: str, run: Run | None) -> dict[str, object]:

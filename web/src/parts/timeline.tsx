@@ -1,6 +1,6 @@
 // Schedule above, watts below, one time axis and one cursor through both.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { barTip, wattsTip } from "./tip";
 import { listen } from "./gestures";
 import { rowHeights } from "../draw/pixels";
@@ -71,7 +71,8 @@ export function Timeline(props: TimelineProps) {
     paintNow();
   };
 
-  useEffect(() => {
+  // Before the browser shows anything: a first frame without bars would only cost time.
+  useLayoutEffect(() => {
     stage.dress({ by: props.by, matches: props.matches, rows: props.rows, scheme, like: props.like });
     props.onStage?.(stage);
     size();
