@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
-from wattflow.store import reads
+from wattflow.store import reads, schema
 from wattflow.store.database import open_store, read_store
 from wattflow.store.writer import Writer
 
@@ -69,6 +70,21 @@ def url() -> Iterator[str]:
     process.send_signal(signal.SIGINT)
     process.wait(30)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def empty(url: str) -> str:
+    """A database of its own on the same server."""
+    name = f"w{uuid.uuid4().hex}"
+    server = sa.create_engine(_driver(url), isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    server.dispose()
+    return url.rsplit("/", 1)[0] + f"/{name}"
+
+
+def _driver(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
 
 
 class Hand:
@@ -118,7 +134,7 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
         tasks = [m.Task(key=str(n), name="t", command=["true"], parents=["0"] if n else []) for n in range(5)]
         await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
         (lease,) = driver.leases
-        await take_snapshot(service, databases[-1], tmp_path)
+        await take_snapshot(service, databases[-1], tmp_path, keep_bytes=0)
         assert len(list(reads.journal(databases[-1], 0))) <= 2  # what came after it
         await service.stop()
         writer.close()
@@ -157,4 +173,21 @@ def test_whoever_learns_reads_beside_the_server_and_writes_nothing(url: str) -> 
     assert reads.meta(database)["version"]
     with pytest.raises(sa.exc.DBAPIError, match="read-only"), database.begin() as connection:
         connection.execute(sa.text("DELETE FROM workflows"))
+    database.dispose()
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_an_older_layout_is_brought_up_to_date_also_half_way(empty: str, done: int) -> None:
+    database = open_store(empty)
+    with database.begin() as connection:
+        connection.execute(sa.text("DROP INDEX attempts_on_gpus"))
+        for name in ["gpu_duty", "gpu_beside", "gpu_samples"][done:]:
+            connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {name}"))
+        connection.execute(sa.text("UPDATE meta SET value = '1' WHERE key = 'version'"))
+    database.dispose()
+    database = open_store(empty, upgrade=True)
+    assert reads.gpu_uses(database) == []
+    here = sa.inspect(database)
+    for table in schema.metadata.sorted_tables:
+        assert {column["name"] for column in here.get_columns(table.name)} == set(table.columns.keys())
     database.dispose()

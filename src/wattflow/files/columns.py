@@ -5,6 +5,7 @@ docs/dashboard.md has the layout. Times are written as differences, so most fit 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from wattflow.model.errors import InvalidInput
 MAGIC = b"WFCOLS1\n"
 MEDIA_TYPE = "application/vnd.wattflow.columns"
 VERSION = 1
-_TYPES = {"i1": np.int8, "i2": np.int16, "i4": np.int32, "f4": np.float32, "f8": np.float64}
+_TYPES: dict[str, type[Any]] = {"i1": np.int8, "i2": np.int16, "i4": np.int32, "f4": np.float32, "f8": np.float64}
 Values = NDArray[Any]
 
 
@@ -131,6 +132,14 @@ def _smallest(values: Values) -> str:
     return "f8"
 
 
+def rounded(values: Values) -> Values:
+    """Float32 with 13 bits after the leading one (a relative error below 1e-4), which compresses better."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    finite = np.isfinite(values)
+    kept = np.where(finite, (bits + np.uint32(1 << 9)) & np.uint32(0xFFFFFC00), bits)
+    return kept.astype(np.uint32).view(np.float32)
+
+
 def _texts(body: _Body, texts: Sequence[str]) -> dict[str, Any]:
     encoded = [text.encode("utf-8", "replace") for text in texts]
     offsets = np.zeros(len(encoded) + 1, "<u4")
@@ -161,7 +170,7 @@ def _read_texts(body: memoryview, about: Mapping[str, Any], rows: int) -> list[s
     data = bytes(body[about["bytes_at"] : about["bytes_at"] + about["bytes"]])
     if len(data) != about["bytes"]:
         raise ValueError("cut off")
-    return [data[a:b].decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [data[a:b].decode() for a, b in itertools.pairwise(offsets)]
 
 
 def _plain(value: Any) -> Any:
@@ -177,4 +186,4 @@ def _plain(value: Any) -> Any:
     return value
 
 
-__all__ = ["MEDIA_TYPE", "Column", "Document", "pack", "unpack"]
+__all__ = ["MEDIA_TYPE", "Column", "Document", "pack", "rounded", "unpack"]

@@ -116,9 +116,15 @@ class WorkflowRecord:
 
 @dataclass(slots=True)
 class AttemptRecord:
-    """An attempt that is placed and not over."""
+    """An attempt that is placed and not over.
+
+    Attributes:
+        fence: Its number in every message about it, of an epoch's own.
+        engine: Its id in the engine, which gives it again in another life of the store.
+    """
 
     fence: int
+    engine: int
     task: TaskRecord
     number: int
     node: str
@@ -131,17 +137,39 @@ class AttemptRecord:
 
     @classmethod
     def begun(
-        cls, task: TaskRecord, placement: Placement, node: str, inputs: Sequence[Blob], now_s: float
+        cls, task: TaskRecord, placement: Placement, fence: int, node: str, inputs: Sequence[Blob], now_s: float
     ) -> AttemptRecord:
         """The task's next attempt, with the lease that the node gets."""
         task.attempts += 1
         task.state = "running"
         lease = Lease(
-            fence=placement.attempt, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
+            fence=fence, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
             spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
             share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
         )  # fmt: skip
-        return cls(placement.attempt, task, task.attempts, node, now_s, lease)
+        return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+
+class Attempts(dict[int, AttemptRecord]):
+    """Attempts that are open, by fence; the engine's ids lead there, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_engine: dict[int, int] = {}
+
+    def add(self, attempt: AttemptRecord) -> None:
+        """An attempt is placed."""
+        self[attempt.fence] = attempt
+        self._of_engine[attempt.engine] = attempt.fence
+
+    def remove(self, attempt: AttemptRecord) -> None:
+        """An attempt is over."""
+        del self[attempt.fence]
+        del self._of_engine[attempt.engine]
+
+    def of_engine(self, engine: int) -> AttemptRecord | None:
+        """The attempt that the engine knows by this id."""
+        return self.get(self._of_engine.get(engine, -1))
 
 
 class Recent:

@@ -14,7 +14,8 @@ from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
-from wattflow.store import reads
+from wattflow.store import epochs, events, reads
+from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
 
@@ -27,8 +28,12 @@ _BLOB = msgspec.msgpack.Decoder(m.Blob)
 def restore(
     database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
 ) -> Service:
-    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides."""
-    decider, after, last_s = rebuilt(database, folder, policy)
+    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides.
+
+    It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
+    """
+    epoch = writer.epoch = epochs.begin(database)
+    decider, replayed = rebuilt(database, folder, policy)
     if policy.split(":")[0] == "rehearsed":
         from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
 
@@ -42,13 +47,17 @@ def restore(
                 member.ready()
         decider.twin = beside
         decider.twin.warm()
-    if after == 0:
+    if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()
-    service = Service(decider, writer, driver, folder / "logs", Clock(last_s))
+    service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
+    service.fences = Fences(epoch)
+    assert service.ledger.feed is not None
+    service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
-    service.ledger.next_entry = max(service.ledger.next_entry, after + 1)
+    service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
+    service.ledger.checksum = replayed.checksum
     if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
         decider.use(policy)
     return service
@@ -135,6 +144,7 @@ def _attempt(service: Service, row: Found) -> None:
         spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
         inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
     )  # fmt: skip
-    record = AttemptRecord(row["fence"], task, row["number"], row["node"], row["placed_s"], lease, row["started_s"],
-                           row["cold_s"] or 0.0)  # fmt: skip
-    service.attempts[record.fence] = record
+    engine = row["fence"] if row["engine"] is None else row["engine"]  # 0.1.0 had one number for both
+    record = AttemptRecord(row["fence"], engine, task, row["number"], row["node"], row["placed_s"], lease,
+                           row["started_s"], row["cold_s"] or 0.0)  # fmt: skip
+    service.attempts.add(record)

@@ -24,15 +24,17 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import POLICY_OF, Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Attempts, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
+from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -62,11 +64,12 @@ class Service:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self.attempts: dict[int, AttemptRecord] = {}
+        self.attempts, self.fences = Attempts(), Fences()
         self.recent = Recent()
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.ledger.feed = Feed(self.tasks, self.workflows)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
@@ -180,14 +183,14 @@ class Service:
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
-        log.info("node %s is here", node.name)
+        log.info("node %s is here", node.name, extra={"node": node.name})
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
         if (known := self.nodes.get(node)) is None or known.state == "down":
             return
         self._finish_turn()
-        log.warning("node %s is lost: %s", node, reason)
+        log.warning("node %s is lost: %s", node, reason, extra={"node": node})
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
@@ -209,7 +212,7 @@ class Service:
             return
         attempt.started_s = self._sane(started_s, attempt.placed_s)
         self.learning.began(attempt, cold_s)
-        self.decider.put(STARTED, fence)
+        self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
         self._soon()
 
@@ -223,17 +226,17 @@ class Service:
         now_s = self.now()
         if end.outcome == "done":
             task.result = end.result
-            self.decider.put(FINISHED, end.fence)
+            self.decider.put(FINISHED, attempt.engine)
             self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         elif end.outcome == "refused":
             task.reason = end.reason
-            self.decider.put(REFUSED, end.fence, until_s=now_s + REFUSED_FOR_S)
+            self.decider.put(REFUSED, attempt.engine, until_s=now_s + REFUSED_FOR_S)
             self._back_in_queue(task, now_s)
         else:
             task.reason, task.result = end.reason, end.result
             task.failures += end.outcome not in ("node_lost", "cancelled")
             again = task.failures <= task.spec.retries and not attempt.stopping
-            self.decider.put(FAILED, end.fence, retry=again)
+            self.decider.put(FAILED, attempt.engine, retry=again)
             if again:
                 self._back_in_queue(task, now_s)
         self._soon()
@@ -396,10 +399,10 @@ class Service:
 
     def _do(self, action: Action) -> None:
         if action.kind == Act.STOP:
-            attempt = self.attempts.get(action.who)
+            attempt = self.attempts.of_engine(action.who)
             if attempt is not None:
                 attempt.stopping = True
-                self.driver.cancel([action.who])
+                self.driver.cancel([attempt.fence])
         elif action.kind in (Act.SLEEP, Act.WAKE):
             node = self.nodes.by_engine(action.who)
             if node is not None and action.kind == Act.WAKE:
@@ -415,8 +418,8 @@ class Service:
         node = self.nodes.by_engine(placement.node)
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
-        attempt = AttemptRecord.begun(task, placement, node.spec.name, inputs, now_s)
-        self.attempts[attempt.fence] = attempt
+        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s)
+        self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
         return attempt
@@ -472,7 +475,7 @@ class Service:
         return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        del self.attempts[attempt.fence]
+        self.attempts.remove(attempt)
         self.recent.add(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)

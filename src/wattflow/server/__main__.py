@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import json_logs
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
@@ -24,7 +25,7 @@ from wattflow.store.writing import WritingProcess
 def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; 2 when the server cannot start."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
         objects=options.objects, host=options.host,
@@ -158,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--upgrade", action="store_true")
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 
 

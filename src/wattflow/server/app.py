@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import gc
 import logging
+import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,11 +26,13 @@ from starlette.responses import JSONResponse, Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
+from wattflow.runtime.json_logs import REQUEST
 from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server import bodies
+from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
@@ -52,6 +56,8 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
+        requests: Requests answered, by status.
+        closed: Connections that were closed at a limit, by limit.
         shut_down: Ends the server; set by whoever runs it.
     """
 
@@ -61,14 +67,20 @@ class House:
     tokens: Tokens
     folder: Path
     keep_s: float = 30 * 86400.0
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
     shut_down: Callable[[], None] = lambda: None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    dashboard: Dashboard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
 
 
 def make_app(house: House) -> Door:
     """The application over a house, behind its door."""
-    from wattflow.server import agent_routes, routes
+    from wattflow.server import admin_routes, agent_routes, dashboard_routes, routes
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -79,12 +91,15 @@ def make_app(house: House) -> Door:
         yield
         for task in house.background:
             task.cancel()
+        await house.dashboard.close()
         await house.service.stop()
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.house = house
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
+    app.include_router(admin_routes.router)
+    app.include_router(dashboard_routes.router)
     app.add_exception_handler(WattflowError, _refused)
     app.add_exception_handler(HTTPException, _http)
 
@@ -94,7 +109,7 @@ def make_app(house: House) -> Door:
     async def openapi() -> Response:
         return JSONResponse(await asyncio.to_thread(describe, app))
 
-    return Door(app, house.tokens)
+    return Door(app, house)
 
 
 def _start_threads(loop: asyncio.AbstractEventLoop) -> None:
@@ -152,25 +167,61 @@ def describe(app: FastAPI) -> dict[str, Any]:
 class Door:
     """Nobody passes without a token. It stands before the framework, whose layers cost more than what most calls do."""
 
-    def __init__(self, app: FastAPI, tokens: Tokens) -> None:
-        self._app, self._tokens, self._hot = app, tokens, Hot(_refused, _http)
+    def __init__(self, app: FastAPI, house: House) -> None:
+        self._app, self._house, self._hot = app, house, Hot(_refused, _http)
+        self._open = {"/healthz": _healthy, "/readyz": _ready}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or hand it on with who asks."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
-        identity = self._tokens.who(token) if token else None
+        request = secrets.token_hex(8)
+        REQUEST.set(request)
+        send = self._counted(send, request)
+        probe = self._open.get(scope["path"])
+        if probe is not None and scope["method"] in ("GET", "HEAD"):
+            await probe(self._house)(scope, receive, send)
+            return
+        if await self._house.dashboard.answered(scope, receive, send):
+            return
+        identity = self.identify(scope)
         if identity is None:
-            response = JSONResponse({"error": "a token is needed: authorization: Bearer …"}, 401,
-                                    {"www-authenticate": "Bearer"})  # fmt: skip
-            await response(scope, receive, send)
+            await self._house.dashboard.refusal(scope)(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
         if not await self._hot.answered(scope, receive, send):
             await self._app(scope, receive, send)
+
+    def identify(self, scope: Any) -> Identity | None:
+        """Tell who asks, by the token in the request's headers or by a browser's cookie."""
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
+        return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
+
+    def _counted(self, send: Any, request: str) -> Any:
+        """Count the answer by its status, and give it the request's id."""
+        requests = self._house.requests
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                requests[str(message["status"])] += 1
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request.encode())]
+            await send(message)
+
+        return counted
+
+
+def _healthy(_: House) -> Response:
+    """The loop turns; that is all a liveness probe wants to know."""
+    return Response("ok\n", media_type="text/plain")
+
+
+def _ready(house: House) -> Response:
+    """Ready to take work: the turns go on and the store takes changes. Why not is in the log, not for strangers."""
+    ready = house.service.fault is None and house.service.writer.message is None
+    return Response("ready\n" if ready else "not ready\n", 200 if ready else 503, media_type="text/plain")
 
 
 def house_of(request: Request) -> House:

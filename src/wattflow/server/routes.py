@@ -6,7 +6,6 @@ import asyncio
 from typing import Annotated, Any
 
 import msgspec
-import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -158,7 +157,7 @@ async def run_file(request: Request, workflow: str) -> Response:
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    data = await asyncio.to_thread(_run_bytes, house_of(request).database, row)
+    data = await house_of(request).dashboard.documents.ask("run", workflow=workflow)
     return Response(data, media_type="application/vnd.apache.parquet")
 
 
@@ -168,7 +167,7 @@ async def document(request: Request, workflow: str) -> Response:
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    text = await asyncio.to_thread(_document, house_of(request).database, row)
+    text = await house_of(request).dashboard.documents.ask("document", workflow=workflow)
     return Response(text, media_type="application/json")
 
 
@@ -249,18 +248,6 @@ async def shutdown(request: Request) -> Response:
     allowed(request, "operator")
     house_of(request).shut_down()
     return answer(request, {"stopping": True}, 202)
-
-
-def _run_bytes(database: sa.Engine, row: Found) -> bytes:
-    from wattflow.server.runs import run_bytes  # loads much, so by the thread that needs it
-
-    return run_bytes(database, row)
-
-
-def _document(database: sa.Engine, row: Found) -> str:
-    from wattflow.server.runs import document
-
-    return document(database, row)
 
 
 async def _owned(request: Request, workflow: str) -> Found:

@@ -13,6 +13,8 @@ import sys
 import threading
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
@@ -20,7 +22,7 @@ from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server.app import House, make_app
 from wattflow.server.settings import ServerSettings
-from wattflow.server.tokens import ROLES, Tokens, write_secret
+from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
 from wattflow.store.database import StoreTrouble, open_store
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.short_turns import ask_for_short_turns
@@ -40,7 +42,7 @@ def open_house(
         _wait_for(writing, settings)
     database = open_store(settings.store or home.store, upgrade=settings.upgrade)
     kept = objects or open_objects(settings.objects or home.objects)
-    tokens = open_tokens(home)
+    tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
         settings.twin,
@@ -74,13 +76,18 @@ def _end_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def open_tokens(home: Home) -> Tokens:
-    """The home's tokens; one of each role is made at the first start."""
-    tokens = Tokens(home.tokens)
-    for role in ROLES:
+def open_tokens(home: Home, database: sa.Engine) -> Tokens:
+    """Open the store's tokens. The home has one of each role: made at the first start and after it was revoked, told
+    to the store again where that was made anew or restored from a time before."""
+    tokens = Tokens(database)
+    tokens.adopt_file(home.tokens)
+    for role in HOME_ROLES:
         path = home.token_file(role)
-        if not path.exists():
-            write_secret(path, tokens.make(role, role))
+        kept = path.read_text().strip() if path.exists() else ""
+        if kept and not tokens.knows(kept):
+            tokens.adopt(kept, Identity(role, role))
+        elif not kept or tokens.user_of(kept) is None:
+            write_secret(path, tokens.make(role, role)[0])
     return tokens
 
 
@@ -102,7 +109,7 @@ def serve(
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 * 1024, server_header=False,
     )  # fmt: skip
-    server = _Server(config, settings.home, listener)
+    server = _Server(config, settings.home, listener, house)
 
     def shut_down() -> None:
         server.should_exit = True
@@ -138,9 +145,13 @@ def _server_class() -> type:
 class _Server(_server_class()):  # type: ignore[misc]
     """A uvicorn server that says where it listens once it does."""
 
-    def __init__(self, config: object, home: Home, listener: socket.socket) -> None:
+    def __init__(self, config: object, home: Home, listener: socket.socket, house: House) -> None:
         super().__init__(config)
-        self._home, self._listener = home, listener
+        self._home, self._listener, self._house = home, listener, house
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
-from wattflow.store import schema
+from wattflow.store import layout, schema
 from wattflow.store.writing import settings
-
-
-def _gpu_columns(connection: sa.Connection) -> None:
-    columns = {"gpu_duty": "DOUBLE PRECISION", "gpu_beside": "DOUBLE PRECISION", "gpu_samples": "INTEGER"}
-    for name, kind in columns.items():
-        connection.execute(sa.text(f"ALTER TABLE attempts ADD COLUMN {name} {kind}"))
-    connection.execute(sa.text("CREATE INDEX attempts_on_gpus ON attempts (ended_s) WHERE gpu_duty IS NOT NULL"))
-
-
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _gpu_columns}
-"""From a version to the next one."""
 
 
 class StoreTrouble(WattflowError):
@@ -38,7 +26,7 @@ def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
     """
     engine = _engine(url)
     try:
-        _check(engine, str(url), upgrade)
+        layout.ready(engine, str(url), upgrade)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine
@@ -52,16 +40,11 @@ def read_store(url: str | Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _only_reads)
     try:
         with engine.connect() as connection:
-            known = sa.inspect(connection).has_table("meta")
-            version = (
-                connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar()
-                if known
-                else None
-            )
+            version = layout.version_of(connection)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
-    if version != str(schema.VERSION):
-        what = f"has the layout {version}, this version reads {schema.VERSION}" if known else "holds no store"
+    if version != schema.VERSION:
+        what = f"has the layout {version}, this version reads {schema.VERSION}" if version else "holds no store"
         raise InvalidInput(_shown(engine), what)
     return engine
 
@@ -87,33 +70,6 @@ def _engine(url: str | Path) -> sa.Engine:
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
     sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
-
-
-def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
-    with engine.begin() as connection:
-        if not sa.inspect(connection).has_table("meta"):
-            schema.metadata.create_all(connection)
-            connection.execute(sa.insert(schema.meta), {"key": "version", "value": str(schema.VERSION)})
-            return
-        version = int(
-            connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar_one()
-        )
-        if version > schema.VERSION:
-            raise InvalidInput(
-                url, f"this store was written by a newer wattflow (layout {version}, this one knows {schema.VERSION})"
-            )
-        if version < schema.VERSION and not upgrade:
-            raise InvalidInput(
-                url,
-                f"this store has the older layout {version}, now it is {schema.VERSION}; nothing was changed. "
-                "Copy it away, then `wattflow up --upgrade` brings it up to date",
-            )
-        for step in range(version, schema.VERSION):
-            MIGRATIONS[step](connection)
-        if version < schema.VERSION:
-            connection.execute(
-                sa.update(schema.meta).where(schema.meta.c.key == "version"), {"value": str(schema.VERSION)}
-            )
 
 
 def told(error: Exception) -> str:

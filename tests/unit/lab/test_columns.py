@@ -51,7 +51,7 @@ def plain(document: Document) -> dict[str, Any]:
 def test_numbers_texts_and_times_come_back() -> None:
     start = np.array([5, 1_000_000, 3_000_000_000_000], np.int64)
     columns = {
-        "start": Column(start, form="delta"), "end": Column(start + [0, 7, 70_000], form="after", of="start"),
+        "start": Column(start, form="delta"), "end": Column(start + np.array([0, 7, 70_000]), form="after", of="start"),
         "kind": Column(np.array([0, 1, -1]), "kinds"), "name": Column(["a", "ü\u2028</script>", ""]),
         "watts": Column(np.array([1.5, np.nan, 2.0])),
     }  # fmt: skip
@@ -61,7 +61,7 @@ def test_numbers_texts_and_times_come_back() -> None:
     assert list(read.tables["t"]["start"]) == start.tolist()
     assert list(read.tables["t"]["end"]) == [5, 1_000_007, 3_000_000_070_000]
     assert read.tables["t"]["name"] == ["a", "ü\u2028</script>", ""]
-    assert np.isnan(read.tables["t"]["watts"][1])  # type: ignore[arg-type]
+    assert np.isnan(read.tables["t"]["watts"][1])
     head = json.loads(data[16 : 16 + int.from_bytes(data[8:12], "little")])
     places = head["tables"]["t"]["columns"]
     assert int.from_bytes(data[8:12], "little") % 8 == 0
@@ -87,7 +87,7 @@ def test_joules_and_power_of_the_document_are_those_of_the_figures() -> None:
     run = sample_run()
     read = unpack(run_columns(run))
     rows, power = read.tables["attempts"], read.tables["power"]
-    assert np.nansum(rows["energy_j"]) == pytest.approx(float(run.energy_j_by_task().sum()), rel=1e-6)
+    assert np.nansum(rows["energy_j"]) == pytest.approx(float(run.energy_j_by_task().sum()), rel=1e-4)
     assert read.about["figures"]["makespan_s"] == metrics(run)["makespan_s"]
     curve = power_curve(run)
     for number in range(len(run.cluster.nodes)):

@@ -44,11 +44,10 @@ def write_run(path: str | os.PathLike[str], run: Run) -> None:
     import pyarrow.parquet as pq
 
     table = run_table(run)
-    with whole_file(path) as draft:
-        with pq.ParquetWriter(draft, table.schema, compression="zstd") as writer:
-            # Not in the schema's own metadata, which Arrow would write a second time, as text.
-            writer.add_key_value_metadata({INPUTS: pack_inputs(run)})
-            writer.write_table(table)
+    with whole_file(path) as draft, pq.ParquetWriter(draft, table.schema, compression="zstd") as writer:
+        # Not in the schema's own metadata, which Arrow would write a second time, as text.
+        writer.add_key_value_metadata({INPUTS: pack_inputs(run)})
+        writer.write_table(table)
 
 
 @dataclass(frozen=True, slots=True)

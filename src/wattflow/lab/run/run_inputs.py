@@ -88,7 +88,8 @@ def _tasks(workload: Workload) -> dict[str, Column]:
 def _power(run: Run) -> dict[str, Column]:
     log = run.power_log
     assert log is not None
-    return {name: Column(np.ascontiguousarray(log[name])) for name in POWER.names or () if name in log.dtype.names}
+    named = set(POWER.names or ()) & set(log.dtype.names or ())
+    return {name: Column(np.ascontiguousarray(log[name])) for name in sorted(named)}
 
 
 def _rows(document: Document, table: str, kind: np.dtype[np.void]) -> NDArray[np.void] | None:
@@ -122,8 +123,8 @@ def _workload(document: Document) -> Workload:
 
 
 def _shape(about: Mapping[str, Any]) -> Shape:
-    variants = tuple(
-        Variant(**{key: tuple(value) if isinstance(value, list) else value for key, value in variant.items()})
+    given: list[dict[str, Any]] = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in variant.items()}
         for variant in about["variants"]
-    )
-    return Shape(int(about["function"]), variants, int(about["parts"]))
+    ]
+    return Shape(int(about["function"]), tuple(Variant(**one) for one in given), int(about["parts"]))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.files.columns import Column, pack
+from wattflow.files.columns import Column, pack, rounded
 from wattflow.lab.figures.energy import carbon_g, energy_figures
 from wattflow.lab.figures.metrics import METRICS, metrics, node_provenance
 from wattflow.lab.figures.power import PowerCurve, idle_w, idle_watts, power_curve, sleeps
@@ -93,17 +93,24 @@ def _attempts(run: Run, variants: Sequence[str]) -> dict[str, Column]:
         "function": Column(functions[shape], "functions"), "workflow": Column(workload.workflow[rows["task"]]),
         "outcome": Column(rows["outcome"], "outcomes"), "wait": Column(waits(rows), "waits"),
         "start": Column(start, form="delta"),
-        **{name: Column(_ms(rows[f"{name}_s"]), form="after", of="start") for name in ("ready", "placed", "end")},
-        "energy_j": Column(np.where(bands["provenance"] < 0, np.nan, joules).astype(np.float32)),
-        "marginal_j": Column(rows["marginal_j"]), "provenance": Column(bands["provenance"], "provenances"),
+        **{name: Column(_ms(rows[f"{name}_s"]), form="after", of="start") for name in ("placed", "end")},
+        "ready": _ready(_ms(rows["ready_s"]), start),
+        "energy_j": Column(rounded(np.where(bands["provenance"] < 0, np.nan, joules))),
+        "marginal_j": Column(rounded(rows["marginal_j"])), "provenance": Column(bands["provenance"], "provenances"),
     }  # fmt: skip
     for name in _STAGES:
         if rows[f"{name}_s"].any():
             columns[name] = Column(_ms(rows[f"{name}_s"]))
     for name in ("low_j", "high_j"):
         if np.isfinite(bands[name]).any():
-            columns[name] = Column(bands[name].astype(np.float32))
+            columns[name] = Column(rounded(bands[name]))
     return columns
+
+
+def _ready(ready: Ints, start: Ints) -> Column:
+    """Beside the start where tasks run when they come, else beside each other: whichever differs less."""
+    beside = np.abs(np.diff(ready)).sum() < np.abs(start - ready).sum()
+    return Column(ready, form="delta") if beside else Column(ready, form="after", of="start")
 
 
 def _lanes(rows: NDArray[np.void]) -> Ints:
@@ -127,8 +134,9 @@ def _tasks(run: Run, more: More) -> dict[str, Column]:
     functions = np.array([one.function for one in workload.shapes], np.int64)
     states = more.states if more.states is not None else _states(run)
     numbers = more.numbers if more.numbers is not None else [-1] * len(workload)
+    named = {} if workload.ids is None else {"id": Column(workload.ids)}
     return {
-        "id": Column([workload.task_id(task) for task in range(len(workload))]),
+        **named,
         "function": Column(functions[workload.shape], "functions"),
         "workflow": Column(workload.workflow.astype(np.int64), form="delta"),
         "release": Column(_ms(workload.release_s), form="delta"),
@@ -178,7 +186,7 @@ def _power(run: Run, curve: PowerCurve) -> dict[str, Column]:
     watts = np.where(dark, np.nan, steps.value)
     return {
         "node": Column(steps.group, form="delta"), "time": Column(_ms(steps.time_s), form="delta"),
-        "idle_w": Column(idle.astype(np.float32)), "dynamic_w": Column((watts - idle).astype(np.float32)),
+        "idle_w": Column(rounded(idle)), "dynamic_w": Column(rounded(watts - idle)),
     }  # fmt: skip
 
 
