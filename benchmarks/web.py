@@ -30,10 +30,10 @@ from wattflow.model.run import Run
 from wattflow.sim.simulate import SimOptions, simulate
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tests"))
 
-from tests.web.files_page import WEB as BUILT  # noqa: E402
-from tests.web.files_page import files_page  # noqa: E402
+from web.files_page import WEB as BUILT  # noqa: E402
+from web.files_page import files_page  # noqa: E402
 
 PARTS = ("drawing", "views", "live")
 VIEWS = {"runs": "/#/", "run": "/#/run/small", "workflow": "/#/workflow/small", "compare": "/#/compare",
@@ -124,7 +124,7 @@ def views() -> None:
 
 def live() -> None:
     """From an attempt's end on a real server to the frame that shows it, while tasks end one after the other."""
-    from tests.e2e.board_server import Server
+    from e2e.board_server import Server
 
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder))

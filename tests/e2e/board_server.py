@@ -161,5 +161,3 @@ def new_token(server: Server, name: str) -> str:
     """A token of a user's own."""
     made = server.connection("operator").call("POST", "/v1/tokens", {"name": name, "role": "user"})
     return str(made["token"])
-
-

@@ -86,7 +86,11 @@ function spanOf(about: { start_ms: number; end_ms: number }, end: Float64Array, 
   let span = (about.end_ms - about.start_ms) / 1000, last = 0;
   for (const each of end) if (each > last) last = each;
   if (!Number.isFinite(span)) span = last;
-  if (span < last - 1e-3) { notes.push("Some attempts end after the run's end: a clock was stepped back, and the axis reaches to the last of them."); span = last; }
+  if (span < last) {
+    // A moment beyond is a snapshot taken while attempts end; more is a clock.
+    if (last - span > Math.max(2, 0.01 * span)) notes.push("Some attempts end after the run's end: a clock was stepped back, and the axis reaches to the last of them.");
+    span = last;
+  }
   return span > 0 ? span : 1;
 }
 

@@ -19,7 +19,7 @@ export function Joules(props: { run: Run }) {
   return (
     <section class="joules" aria-labelledby="joules-title">
       <h3 id="joules-title">Joules</h3>
-      {run.about.energy_covers && <p class="quiet">{run.about.energy_covers}</p>}
+      {run.about.energy_covers && <p class="quiet">These joules cover: {run.about.energy_covers}.</p>}
       <p class="quiet">{accounts.length ? accounts.map(([name, value]) => `${name.replace("_", " ")} ${energy(value)}`).join(" · ") : "No account of this run's joules is known."}</p>
       <label>By <select value={by} onChange={(event) => setBy(event.currentTarget.value as ShareBy)}>{BYS.map((each) => <option key={each} value={each}>{each}</option>)}</select></label>
       {known.length === 0 ? <p class="quiet">Nobody knows the joules of these attempts: the nodes have no meter and no power profile.</p> : (

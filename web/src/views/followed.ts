@@ -11,7 +11,6 @@ export interface LiveAbout {
 
 export class Followed {
   waiting = 0;
-  running = 0;
   done = 0;
   failed = 0;
   readonly nodes = new Map<string, string>();
@@ -28,7 +27,7 @@ export class Followed {
     if (!about) return;
     // Events that the snapshot holds already must not count twice.
     this.through = run.about.sequence ?? this.through;
-    this.waiting = about.waiting; this.running = about.running;
+    this.waiting = about.waiting;
     this.nodes.clear(); this.nodeWatts.clear(); this.open.clear(); this.waitingTasks.clear();
     this.known = about.watts;
     for (let i = 0; i < run.count; i++) if (run.outcome[i] < 0) this.open.set(`${run.tasks.number[run.task[i]]}.${run.number[i] + 1}`, run.nodes[run.node[i]].name);
@@ -36,16 +35,18 @@ export class Followed {
 
   batch(batch: Batch): void {
     this.sequences.push(batch.sequence);
-    if (batch.sequence <= this.through) return;
     for (const task of batch.tasks ?? []) {
       if (task.state === "done") this.done++;
       if (task.state === "failed") this.failed++;
+    }
+    if (batch.sequence <= this.through) return;
+    for (const task of batch.tasks ?? []) {
       if (task.key !== undefined && !this.waitingTasks.has(task.id)) { this.waitingTasks.add(task.id); this.waiting++; }
     }
     for (const attempt of batch.attempts ?? []) {
       const key = `${attempt.task}.${attempt.number}`;
-      if (attempt.outcome !== undefined) { if (this.open.delete(key)) this.running--; }
-      else if (attempt.node !== undefined && !this.open.has(key)) { this.open.set(key, attempt.node); this.running++; this.waiting = Math.max(0, this.waiting - 1); }
+      if (attempt.outcome !== undefined) this.open.delete(key);
+      else if (attempt.node !== undefined && !this.open.has(key)) { this.open.set(key, attempt.node); this.waiting = Math.max(0, this.waiting - 1); }
     }
     for (const node of batch.nodes ?? []) this.nodes.set(node.name, node.state);
     for (const window of batch.windows ?? []) {
@@ -53,6 +54,8 @@ export class Followed {
       if (window.counted_j !== null && length > 0) this.nodeWatts.set(window.node, window.counted_j / length);
     }
   }
+
+  get running(): number { return this.open.size; }
 
   onNode(name: string): number | null {
     let count = 0;

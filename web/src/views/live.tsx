@@ -55,7 +55,14 @@ export function Live(props: { link: Link }) {
 
 function Schedule(props: { run: Run; link: Link }) {
   if (props.run.count === 0) return <p class="quiet">Nothing ran in the last {LAST_S / 60} minutes.</p>;
-  return <RunPage run={props.run} link={props.link} height={320} />;
+  return <RunPage run={props.run} link={props.link} height={320} home={[earliest(props.run), props.run.span]} />;
+}
+
+/** A server that began a minute ago shows that minute, not nine empty ones before it. */
+function earliest(run: Run): number {
+  let first = run.span;
+  for (let i = 0; i < run.count; i++) if (run.placed[i] < first) first = run.placed[i];
+  return Math.max(0, first - 0.02 * (run.span - first));
 }
 
 function Now(props: { state: Followed; about: LiveAbout }) {

@@ -33,20 +33,21 @@ export function selectedIn(run: Run, text: string | undefined): number {
   return -1;
 }
 
-export function RunPage(props: { run: Run; link: Link; height?: number }) {
+/** `home` is the range to begin with, where it is not the whole run. */
+export function RunPage(props: { run: Run; link: Link; height?: number; home?: [number, number] }) {
   const { run, link } = props, { query } = link, stage = useRef<Stage | null>(null);
   const by = (COLOUR_BYS as string[]).includes(query.by) ? (query.by as ColourBy) : "function";
   const rows = (["lanes", "folded"].includes(query.rows) ? query.rows : "auto") as Look["rows"];
   const find = query.find ?? "", matches = useMemo(() => matching(run, find), [run, find]);
   const from = number(query.from), to = number(query.to), selected = useMemo(() => selectedIn(run, query.at), [run, query.at]);
-  const range = from !== null && to !== null && to > from ? ([from, to] as [number, number]) : null;
+  const range = from !== null && to !== null && to > from ? ([from, to] as [number, number]) : props.home ?? null;
   const [made, setMade] = useState(0);
   const select = (attempt: number): void => adjust({ at: attempt < 0 ? null : `${run.task[attempt]}.${run.number[attempt]}` });
   const shown = useMemo(() => visibleAttempts(run, range, matches), [run, range?.[0], range?.[1], matches]);
   publish("run", () => ({ about: run.about, attempts: run.count, shown: shown.length, watts: stage.current?.watts ?? null, range: stage.current ? [stage.current.from, stage.current.to] : null, folded: stage.current?.rows?.folded ?? null, selected }));
   return (
     <section aria-labelledby="run-title" class="run">
-      <h2 id="run-title">{run.about.title || run.about.workload || run.about.id}</h2>
+      {run.about.kind === "live" ? <h3 id="run-title">The last minutes</h3> : <h2 id="run-title">{run.about.title || run.about.workload || run.about.id}</h2>}
       <Facts run={run} />
       <Notes notes={run.notes} />
       <Controls run={run} link={link} matches={matches} />
@@ -72,7 +73,7 @@ export function Facts(props: { run: Run }) {
   return (
     <dl class="facts">
       {facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
-      {run.edges.parent.length > 0 && <div><dt>graph</dt><dd><a href={href("workflow", about.id)}>workflow</a></dd></div>}
+      {run.edges.parent.length > 0 && about.kind !== "live" && <div><dt>graph</dt><dd><a href={href("workflow", about.id)}>workflow</a></dd></div>}
     </dl>
   );
 }

@@ -8,6 +8,8 @@ import { Shown, Trouble, useLoad } from "../parts/load";
 import { Table, type Cell } from "../parts/table";
 import { publish } from "../drawn";
 
+const USUAL = ["least-energy", "fifo"];
+const MOST_POLICIES = 8;
 const said = (error: unknown): string => (error instanceof Told ? error.message : "The forecast could not be started.");
 
 export function WhatIf(props: { page: Page }) {
@@ -28,11 +30,11 @@ export function WhatIf(props: { page: Page }) {
 
 function Ask(props: { page: Page; start: (body: object) => void }) {
   const { policies, clusters } = props.page, listed = useLoad("what-if runs", runs);
-  const [kind, setKind] = useState("roll"), [chosen, setChosen] = useState<string[]>(() => policies.slice(0, 2)), [seeds, setSeeds] = useState("5"), [hours, setHours] = useState("1"), [workflow, setWorkflow] = useState(""), [cluster, setCluster] = useState("");
+  const [kind, setKind] = useState("roll"), [chosen, setChosen] = useState<string[]>(() => { const usual = USUAL.filter((name) => policies.includes(name)); return usual.length ? usual : policies.slice(0, 2); }), [seeds, setSeeds] = useState("5"), [hours, setHours] = useState("1"), [workflow, setWorkflow] = useState(""), [cluster, setCluster] = useState("");
   const recorded = (listed.value ?? []).filter((row) => row.source === "server" && row.state !== "open");
   const send = (event: Event): void => {
     event.preventDefault();
-    const shared = { policies: chosen, seeds: Math.max(1, Math.min(50, Math.round(Number(seeds)) || 1)) };
+    const shared = { policies: chosen, seeds: Math.max(1, Math.min(20, Math.round(Number(seeds)) || 1)) };
     props.start(kind === "roll" ? { kind, ...shared, for_s: Number(hours) > 0 ? Number(hours) * 3600 : null, spread: 0.3 } : { kind, ...shared, workflow: workflow || recorded[0]?.id, cluster: cluster || null });
   };
   return (
@@ -45,10 +47,10 @@ function Ask(props: { page: Page; start: (body: object) => void }) {
             <label>Cluster <select value={cluster} onChange={(event) => setCluster(event.currentTarget.value)}><option value="">as it was</option>{clusters.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
           </>
         )}
-        <label>Seeds <input type="number" min="1" max="50" value={seeds} onInput={(event) => setSeeds(event.currentTarget.value)} /></label>
+        <label>Seeds <input type="number" min="1" max="20" value={seeds} onInput={(event) => setSeeds(event.currentTarget.value)} /></label>
       </p>
       <fieldset><legend>Policies</legend>{policies.map((name) => <label key={name} class="check"><input type="checkbox" checked={chosen.includes(name)} onChange={() => setChosen(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name])} /> {name}</label>)}</fieldset>
-      <p><button type="submit" disabled={!chosen.length}>Start</button></p>
+      <p><button type="submit" disabled={!chosen.length || chosen.length > MOST_POLICIES}>Start</button>{chosen.length > MOST_POLICIES && <span class="quiet"> at most {MOST_POLICIES} policies at once</span>}</p>
     </form>
   );
 }
