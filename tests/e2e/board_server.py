@@ -47,8 +47,9 @@ class Server:
 
     def start(self) -> None:
         """Start it, on the same port each time, and wait until it answers."""
+        played = ["--driver", "simulated", "--driver-option", f"cluster={self._cluster}"]
         command = [sys.executable, "-m", "wattflow.server", "--home", str(self.home.folder), "--policy", self._policy,
-                   "--port", str(self.port), "--driver", "simulated", "--driver-option", f"cluster={self._cluster}"]  # fmt: skip
+                   "--port", str(self.port), *played]  # fmt: skip
         with (self.home.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end_s = time.monotonic() + 300

@@ -129,11 +129,13 @@ def test_waiting_and_past_tasks_are_explained(server: Server) -> None:
 def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     server.submit("future", [{"key": f"f{i}", "cpus": 4.0, "estimate_s": 4.0} for i in range(6)])
     connection = server.connection()
-    made = connection.call("POST", "/v1/forecasts", {"policies": ["least-energy", "sjf", "heft"], "seeds": 2})
+    made = connection.call("POST", "/v1/forecasts", {"policies": ["least-energy", "nsga2"], "seeds": 2})
     ended = _forecast(server, made["id"])
     assert ended["state"] == "done", ended
-    assert [one["policy"] for one in ended["results"]] == ["least-energy", "sjf", "heft"]
-    assert all(one["error"] or one["energy_j"]["low"] <= one["energy_j"]["high"] for one in ended["results"])
+    assert [one["policy"] for one in ended["results"]] == ["least-energy", "nsga2"]
+    first, second = ended["results"]
+    assert first["error"] is None and 0 < first["energy_j"]["low"] <= first["energy_j"]["high"]
+    assert "live" in second["error"]
     for bad, said in (({"policies": ["/etc/passwd.py:x"]}, "not a name"), ({"policies": ["nope"]}, "no policy"),
                       ({"kind": "rerun"}, "which one"), ({"kind": "rerun", "workflow": "nope"}, "no workflow"),
                       ({"kind": "rerun", "workflow": "future", "cluster": "../x.toml"}, "no cluster")):  # fmt: skip
@@ -145,14 +147,14 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     cancelled = [connection.call("DELETE", f"/v1/forecasts/{one}")["state"] for one in running]
     assert cancelled == ["cancelled", "cancelled"]
     server.until_over("future")
-    again = connection.call("POST", "/v1/forecasts", {"kind": "rerun", "workflow": "future", "policies": ["eft"],
+    again = connection.call("POST", "/v1/forecasts", {"kind": "rerun", "workflow": "future", "policies": ["fifo"],
                                                       "cluster": "mixed", "seeds": 1})  # fmt: skip
     (result,) = _forecast(server, again["id"])["results"]
     assert result["makespan_s"]["mean"] > 0 and result["ended"]["mean"] == 6
 
 
 def _forecast(server: Server, identity: str) -> dict[str, object]:
-    end_s = time.monotonic() + 120
+    end_s = time.monotonic() + 300
     while True:
         told: dict[str, object] = server.connection().call("GET", f"/v1/forecasts/{identity}")
         if told["state"] != "running":

@@ -33,6 +33,7 @@ from wattflow.cli import (
     run,
     simulate,
     up,
+    view,
     warm,
     watch,
 )
@@ -77,6 +78,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
+    "view": view.view,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,

@@ -155,6 +155,7 @@ def up(
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
+    remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 
 
 def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:

@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file holds: about, lists of texts, and tables of columns (numbers as arrays, texts as lists)."""
+    """The content of a file: about, lists of texts, and tables of columns (numbers as arrays, texts as lists)."""
 
     about: Mapping[str, Any]
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the ledger commits, told again as numbered events for whoever watches; each entry is committed with its rows.
+"""The ledger's commits told again, as numbered events for whoever watches; each entry is committed with its rows.
 
 The store keeps the last ``RING`` entries in a ring: a viewer that was away, or whose server was killed, goes on where
 it was. An event has an owner, who may see it, or none, when everybody may.
@@ -55,7 +55,7 @@ class Feed:
         self._states: dict[str, str] = {}
 
     def rows(self, batch: Iterable[tuple[Change, Row]]) -> list[tuple[Change, Row]]:
-        """What is to be written beside a batch: its events, and nodes whose state is another one."""
+        """Make the rows that are written beside a batch: its events, and nodes whose state is another one."""
         events: list[Event] = []
         rows: list[tuple[Change, Row]] = []
         for change, row in batch:

@@ -1,4 +1,4 @@
-"""What the process beside the server answers: run files, documents of runs, decisions of the past."""
+"""Answers of the process beside the server: run files, documents of runs, decisions of the past."""
 
 from __future__ import annotations
 

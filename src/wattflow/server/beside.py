@@ -29,11 +29,11 @@ LARGEST_BYTES = 1 << 30
 
 
 class Gone(WattflowError):
-    """What was asked for is not kept any more."""
+    """Raised where it is not kept any more."""
 
 
 class Missing(WattflowError):
-    """What was asked for is not there."""
+    """Raised where there is no such thing."""
 
 
 class Beside:

@@ -1,4 +1,4 @@
-"""What the page needs of a server: sessions, events, processes that read the store beside it, forecasts."""
+"""Everything behind the page: sessions, events, processes that read the store beside it, forecasts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wattflow import __version__
+from wattflow.lab.show.web_page import page
 from wattflow.live.fork import fork
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.beside import Beside
 from wattflow.server.events import Events
 from wattflow.server.forecasts import Forecasts
-from wattflow.server.pages import page
 from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
@@ -75,13 +75,14 @@ class Dashboard:
         elif path == "/v1/session" and method == "POST":
             answer = await self._login(Request(scope, receive))
         elif not path.startswith("/v1/") and method in ("GET", "HEAD"):
-            answer = page(path)
+            found = page(path)
+            answer = None if found is None else Response(found.data, found.status, found.headers)
         if answer is not None:
             await answer(scope, receive, send)
         return answer is not None
 
     def refusal(self, scope: Any) -> Response:
-        """What is said to somebody who is not known."""
+        """Refuse somebody who is not known, with the reason."""
         if cookie_of(scope) and not has_header(scope) and self.sessions.holder(cookie_of(scope)) is not None:
             text = "a change by a session needs the header wattflow-page: 1, so that no other site can make it"
             return JSONResponse({"error": text}, 403)

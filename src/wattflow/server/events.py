@@ -26,7 +26,7 @@ EVERY_S = 0.25
 ALIVE_S = 15.0
 MOST_VIEWERS = 256
 MOST_BYTES, MOST_FRAMES = 4 << 20, 120
-"""What may wait for one viewer; one that leaves more lying is dropped."""
+"""So much may wait for one viewer; one that leaves more lying is dropped."""
 PIECE = 500
 """Events that are encoded before others have a turn of the loop."""
 LISTS = ("workflows", "tasks", "attempts", "nodes", "windows")

@@ -1,11 +1,11 @@
-"""What if: forecasts in processes of their own that can be cancelled; everybody has only a few at once."""
+"""Forecasts in processes of their own that can be cancelled; everybody has only a few at once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
+import logging
 import re
 import secrets
 import sys
@@ -21,13 +21,14 @@ from starlette.exceptions import HTTPException
 from wattflow.model.errors import InvalidInput, unknown_name
 from wattflow.policy import registry
 
+log = logging.getLogger(__name__)
 MOST_RUNNING, MOST_IN_ALL, MOST_KEPT = 2, 6, 20
 LONGEST_S = 600.0
 ANSWER_BYTES = 4 << 20
 _POLICY = re.compile(r"([a-z0-9-]+)(:[a-z_]+=[-+.0-9e]+(,[a-z_]+=[-+.0-9e]+)*)?")
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Wanted(msgspec.Struct, frozen=True):
     """A forecast to be made: the present rolled forward, or a recorded workflow under other policies."""
 
     kind: Literal["roll", "rerun"] = "roll"
@@ -113,6 +114,9 @@ class Forecasts:
             made.state, made.error = "failed", f"it took longer than {LONGEST_S:g} s"
         except (OSError, ValueError) as error:
             made.state, made.error = "failed", str(error)
+        except Exception as error:  # a bug: whoever waits is told, and the log has the rest
+            log.exception("a forecast failed")
+            made.state, made.error = "failed", type(error).__name__
         finally:
             made.ended_s = self._now()
 
@@ -150,7 +154,7 @@ async def _elsewhere(given: bytes) -> list[dict[str, Any]]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "wattflow.server.forecasting", stdin=pipe, stdout=pipe, stderr=pipe,
-        start_new_session=True, limit=ANSWER_BYTES, env=os.environ,
+        start_new_session=True, limit=ANSWER_BYTES,
     )  # fmt: skip
     try:
         told, said = await process.communicate(given)

@@ -100,7 +100,7 @@ def before(database: sa.Engine, folder: Path, at_s: float) -> Decider:
 
 
 def is_step(call: bytes, at_s: float) -> bool:
-    """Whether a call of the journal is the step of a time. Only steps are decoded."""
+    """Say whether a call of the journal is the step of a time. Only steps are decoded."""
     if not call.startswith(b"\x92\xa4step"):
         return False
     return bool(msgspec.msgpack.decode(call)[1] == at_s)

@@ -80,7 +80,7 @@ def run_bytes(database: sa.Engine, row: Found) -> bytes:
 
 
 def make_run(database: sa.Engine, row: Found, zone: Zone | None = None) -> Run:
-    """What really happened, on the workflow's own clock (0 is its submission)."""
+    """Make the Run of what really happened, on the workflow's own clock (0 is its submission)."""
     record = Record.of(database, row)
     if not any(found["outcome"] is not None for found in record.attempts):
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is no Run to write")
@@ -294,7 +294,7 @@ def peak_w(windows: Sequence[Found], nodes: set[str]) -> float | None:
 
 
 def _covered(windows: Sequence[Found], nodes: set[str]) -> str:
-    """What the joules of a Run are the joules of."""
+    """Say what the joules of a Run are the joules of."""
     unmeasured = sorted(nodes - {window["node"] for window in windows})
     return "nodes and tasks" if not unmeasured else f"tasks alone on {', '.join(unmeasured)}: nobody measures the node"
 
@@ -339,7 +339,7 @@ def workflow_of(record: Record, cluster: Cluster) -> Workflow:
 
 
 def _recorded(rows: list[Found], origin_s: float) -> dict[str, Any]:
-    """What was recorded of a task: of its last attempt, and joules of all."""
+    """Give what was recorded of a task: of its last attempt, and joules of all."""
     if not rows:
         return {}
     last = rows[-1]

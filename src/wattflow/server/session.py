@@ -126,7 +126,7 @@ def cookie_of(scope: Any) -> str:
 
 
 def has_header(scope: Any) -> bool:
-    """Whether the request says that it comes from our own page."""
+    """Say whether the request tells that it comes from our own page."""
     return any(name == HEADER for name, _ in scope["headers"])
 
 

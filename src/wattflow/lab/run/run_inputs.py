@@ -1,4 +1,4 @@
-"""What a run was made of and what it drew, beside its attempts: tasks, edges, power, sleep and the cluster, as columns.
+"""The rest of a run file: tasks, edges, power, sleep and the cluster of a run, as columns.
 
 This is the part of a run file that a parquet table of attempts has no place for; `run_file` keeps it compressed in the
 file's metadata. It holds everything exactly: a run that is read back draws and replays like the one that was written.
@@ -32,7 +32,7 @@ LARGEST_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `Run` needs beside attempts and manifest."""
+    """Everything that `Run` needs beside attempts and manifest."""
 
     workload: Workload
     cluster: Cluster
@@ -67,6 +67,8 @@ def pack_inputs(run: Run) -> bytes:
 
 def unpack_inputs(data: bytes, where: str) -> Inputs:
     """Read them back. Raises InvalidInput where they are damaged."""
+    if not data:
+        raise InvalidInput(where, "is damaged: what the run was made of is missing")
     unpacker = zlib.decompressobj()
     try:
         document = unpack(unpacker.decompress(data, LARGEST_BYTES), where)

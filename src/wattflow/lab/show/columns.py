@@ -30,7 +30,7 @@ Tables = dict[str, dict[str, Column]]
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """What a Run does not say of itself.
+    """Facts that a Run does not say of itself.
 
     Attributes:
         about: Keys of the document's ``about`` that are set or changed.

@@ -1,4 +1,4 @@
-"""The page itself: built files of the package, under a policy that lets nothing in from elsewhere."""
+"""The dashboard's page: built files of the package, and the headers that let nothing in from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import functools
 import gzip
 import mimetypes
 import re
+from dataclasses import dataclass
 from importlib import resources
-
-from starlette.responses import Response
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -21,24 +20,34 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 NOT_BUILT = (
-    "<!doctype html><html lang=en><title>wattflow</title><p>The page is not part of this build: data/web is missing. "
-    "The server answers under /v1 all the same."
+    b"<!doctype html><html lang=en><title>wattflow</title><p>The page is not part of this build: data/web is missing. "
+    b"What it would show is answered under /v1 all the same."
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
-def page(path: str) -> Response | None:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, headers and bytes."""
+
+    status: int
+    headers: dict[str, str]
+    data: bytes
+
+
+def page(path: str) -> Answer | None:
     """Answer for a path of the page; None where it is none."""
     if path == "/":
-        return _answer("index.html", "no-cache") or Response(NOT_BUILT, 404, HEADERS, "text/html")
+        missing = Answer(404, HEADERS | {"content-type": "text/html; charset=utf-8"}, NOT_BUILT)
+        return _answer("index.html", "no-cache") or missing
     folder, _, name = path[1:].rpartition("/")
     if folder not in ("", "assets") or not _NAME.fullmatch(name):
         return None
     return _answer(path[1:], _FOR_GOOD if folder else "no-cache")
 
 
-def _answer(path: str, caching: str) -> Response | None:
+def _answer(path: str, caching: str) -> Answer | None:
     data = _compressed(path)
     if data is None:
         return None
@@ -46,8 +55,7 @@ def _answer(path: str, caching: str) -> Response | None:
     if kind in ("text/html", "text/css", "text/javascript"):
         kind += "; charset=utf-8"
     # Every browser of today takes gzip, and nobody else asks for the page.
-    headers = {**HEADERS, "cache-control": caching, "content-encoding": "gzip", "content-type": kind}
-    return Response(data, 200, headers)
+    return Answer(200, HEADERS | {"cache-control": caching, "content-encoding": "gzip", "content-type": kind}, data)
 
 
 @functools.lru_cache(maxsize=64)
