@@ -84,7 +84,7 @@ def agent(
         found = device_executors(where, sharing, fpgas)
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
                           preload=tuple(preload.split(",")), executors=found,
-                          keep_alive_s=keep_alive_s, privileges=apart)  # fmt: skip
+                          keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
         made.boot = lineage.boot()
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -217,11 +217,11 @@ def _end_server(place: Home) -> None:
         return
     end_s = time.monotonic() + END_S
     with contextlib.suppress(Unreachable, Denied, NotRunning):
-        asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 2)
+        asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         asked.call("POST", "/v1/shutdown")
         while place.server() is not None and time.monotonic() < end_s:
             time.sleep(0.05)
-    processes.end(place.server_file, PATIENCE_S)
+    processes.end(place.server_file, PATIENCE_S / 2)
 
 
 def _spawn(

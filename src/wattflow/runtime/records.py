@@ -41,6 +41,7 @@ class TaskRecord:
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
         remade: How often it ran again because its result was lost.
+        lost: Its last attempt, where that was lost with its node and may still run there.
     """
 
     id: int
@@ -59,6 +60,7 @@ class TaskRecord:
     losses: int = 0
     history: list[str] = field(default_factory=list)
     remade: int = 0
+    lost: AttemptRecord | None = None
 
 
 @dataclass(slots=True)
@@ -179,18 +181,30 @@ class AttemptRecord:
         function = self.task.spec.function_name
         self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
 
+    @staticmethod
+    def device_of(placement: Placement) -> int:
+        """The first device of a placement; -1 for none."""
+        return (placement.devices & -placement.devices).bit_length() - 1
+
     @classmethod
     def begun(
-        cls, task: TaskRecord, placement: Placement, fence: int, node: str, inputs: Sequence[Blob], now_s: float
+        cls,
+        task: TaskRecord,
+        placement: Placement,
+        fence: int,
+        node: str,
+        inputs: Sequence[Blob],
+        now_s: float,
+        adopts: int | None = None,
     ) -> AttemptRecord:
         """The task's next attempt, with the lease that the node gets."""
         task.attempts += 1
         task.state = "running"
         lease = Lease(
             fence=fence, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
-            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
-            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
-            owner=task.workflow.owner,
+            spec=task.spec, variant=placement.variant, device=cls.device_of(placement),
+            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs), owner=task.workflow.owner,
+            adopts=adopts,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
 

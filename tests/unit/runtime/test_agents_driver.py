@@ -98,6 +98,28 @@ def test_two_machines_of_one_name_are_told_apart() -> None:
     asyncio.run(body())
 
 
+def test_an_agent_that_was_only_silent_is_told_to_be_back() -> None:
+    async def body() -> None:
+        sink: Any = Service()
+        back: list[tuple[str, tuple[int, ...]]] = []
+        sink.returned = lambda node, fences: back.append((node, tuple(fences)))
+        driver = AgentsDriver(lost_after_s=0.2)
+        await driver.start(sink)
+        node = m.Node(name="n", cpus=1.0, memory_bytes=1)
+        driver.announce(node, "one.1")
+        spec = m.Task(key="a", name="a", command=["true"])
+        driver.launch([m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec)])
+        await asyncio.wait_for(sink.gone_now.wait(), 10)
+        driver.announce(node, "one.1")
+        assert back == [("n", (7,))]
+        assert await driver.orders(m.Sync(node="n", boot="one.1", holding=[7])) == m.Orders()  # no orphan yet
+        driver.announce(node, "one.2")  # another life runs nothing of it
+        assert back == [("n", (7,))]
+        await driver.stop()
+
+    asyncio.run(body())
+
+
 def test_one_bad_report_does_not_keep_the_others_from_being_heard() -> None:
     async def body() -> None:
         sink: Any = Service()

@@ -95,6 +95,7 @@ class AgentsDriver:
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
         self._over: OrderedDict[int, str] = OrderedDict()
+        self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
         self.refused: Counter[str] = Counter()
@@ -250,10 +251,13 @@ class AgentsDriver:
             node = msgspec.structs.replace(
                 node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w, sleep_w=asleep_w
             )
-        if node.name not in self._agents:
-            self._agents[node.name] = _Agent(boot)
-        self._agents[node.name].node, self._agents[node.name].token = node, token
+        agent = self._agents.setdefault(node.name, _Agent(boot))
+        agent.node, agent.token = node, token
         self.sink.announce(node)
+        gone_boot, fences = self._given_up.pop(node.name, ("", ()))
+        if boot == gone_boot:  # it was only silent: what it ran may run on
+            agent.stopped_s.update(dict.fromkeys(fences, self.sink.now()))  # no orphans before that is decided
+            self.sink.returned(node.name, fences)
 
     def check_token(self, node: str, token: str) -> None:
         """Refuse a node's name that an agent with another token has."""
@@ -378,6 +382,7 @@ class AgentsDriver:
             return
         for fence in agent.leases:
             self._where.pop(fence, None)
+        self._given_up[node] = (agent.boot, tuple(agent.leases))
         agent.tell()
         self.sink.gone(node, reason)
 

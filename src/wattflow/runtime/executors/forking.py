@@ -169,7 +169,7 @@ class Zygote:
         process = self._waiting() or await self._fork()
         process.group, who = group, self.privileges.become(owner)
         if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
-            process.join(limits.pop("groups", []))
+            process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
         process.terms = {"limits": limits, "become": who}
         return process
 

@@ -32,8 +32,10 @@ from typing import Any
 
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
+PARENT = [0]
+"""The zygote that forked this child: a change of user takes back that it dies with it."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
@@ -216,12 +218,29 @@ def _exec(header: dict[str, Any]) -> None:
 def limit(limits: dict[str, Any]) -> None:
     """Enter control groups, or set what the process itself can limit."""
     for path in limits.get("groups", ()):
-        with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
-            file.write(str(os.getpid()))
+        _join(path)
+    for path in limits.get("hold", ()):
+        with contextlib.suppress(OSError):
+            _join(path)
     if limits.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
         os.sched_setaffinity(0, limits["cpus"])
+
+
+def _join(path: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
+        file.write(str(os.getpid()))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent does: an agent or zygote that is killed leaves nothing behind.
+
+    A change of user takes the order back: call this after it.
+    """
+    PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before the order stood
+        os._exit(1)
 
 
 def become(who: dict[str, Any] | None) -> None:
@@ -233,10 +252,11 @@ def become(who: dict[str, Any] | None) -> None:
         os.chdir(who["home"])
         os.environ["HOME"] = who["home"]
         PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
+        die_with(PARENT[0])
     PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def _child(fds: list[int], control: int) -> None:
+def _child(fds: list[int], control: int, parent: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in _CAUGHT:
@@ -246,6 +266,8 @@ def _child(fds: list[int], control: int) -> None:
     os.dup2(fds[2], 2)
     for fd in fds[1:]:
         os.close(fd)
+    PARENT[0] = parent
+    die_with(parent)
     serve(socket.socket(fileno=fds[0]))
 
 
@@ -254,6 +276,7 @@ def _child(fds: list[int], control: int) -> None:
 
 def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
+    die_with(os.getppid())
     control = socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
@@ -291,13 +314,14 @@ def main(control_fd: int, preload: list[str]) -> None:
             if request["op"] == "load":
                 _hold(control, request["function"], fds)
                 continue
+            parent = os.getpid()
             pid = os.fork()
             if pid == 0:
                 os.close(wake_read)
                 os.close(wake_write)
                 status = 1
                 try:
-                    _child(fds, control.detach())
+                    _child(fds, control.detach(), parent)
                     status = 0
                 except BaseException:
                     traceback.print_exc()
