@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from postgres_rig import empty, url
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
-from wattflow.store import reads
+from wattflow.store import reads, schema
 from wattflow.store.database import open_store, read_store
 from wattflow.store.writer import Writer
 
+__all__ = ["empty", "url"]
 pytestmark = pytest.mark.xdist_group("runtime-postgres")
-
-
-def _program(name: str) -> str | None:
-    found = [shutil.which(name), *sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")))]
-    return next((path for path in found if path), None)
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server of our own in a folder of its own, on loopback."""
-    initdb, postgres = _program("initdb"), _program("postgres")
-    if initdb is None or postgres is None:
-        pytest.skip("needs PostgreSQL's initdb and postgres (`make cluster-tools`)")
-    folder = Path(tempfile.mkdtemp(prefix="wattflow-pg-"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # PostgreSQL does not run as root
-        try:
-            user = pwd.getpwnam("postgres")
-        except KeyError:
-            user = pwd.getpwnam("nobody")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "data"
-    env = {**os.environ, "LC_ALL": "C"}
-    make = [initdb, "-D", str(data), "-U", "wattflow", "-A", "trust", "-E", "UTF8", "--no-sync"]
-    subprocess.run([*as_user, *make], check=True, env=env, capture_output=True)
-    command = [*as_user, postgres, "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", str(folder)]
-    with (Path(tempfile.gettempdir()) / f"{folder.name}.log").open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=env)
-    while True:
-        assert process.poll() is None, "postgres ended"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
-    yield f"postgresql://wattflow@127.0.0.1:{port}/postgres"
-    process.send_signal(signal.SIGINT)
-    process.wait(30)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Hand:
@@ -118,7 +70,7 @@ def test_a_service_works_and_restarts_on_postgresql(url: str, tmp_path: Path) ->
         tasks = [m.Task(key=str(n), name="t", command=["true"], parents=["0"] if n else []) for n in range(5)]
         await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
         (lease,) = driver.leases
-        await take_snapshot(service, databases[-1], tmp_path)
+        await take_snapshot(service, databases[-1], tmp_path, keep_bytes=0)
         assert len(list(reads.journal(databases[-1], 0))) <= 2  # what came after it
         await service.stop()
         writer.close()
@@ -157,4 +109,21 @@ def test_whoever_learns_reads_beside_the_server_and_writes_nothing(url: str) -> 
     assert reads.meta(database)["version"]
     with pytest.raises(sa.exc.DBAPIError, match="read-only"), database.begin() as connection:
         connection.execute(sa.text("DELETE FROM workflows"))
+    database.dispose()
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_an_older_layout_is_brought_up_to_date_also_half_way(empty: str, done: int) -> None:
+    database = open_store(empty)
+    with database.begin() as connection:
+        connection.execute(sa.text("DROP INDEX attempts_on_gpus"))
+        for name in ["gpu_duty", "gpu_beside", "gpu_samples"][done:]:
+            connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {name}"))
+        connection.execute(sa.text("UPDATE meta SET value = '1' WHERE key = 'version'"))
+    database.dispose()
+    database = open_store(empty, upgrade=True)
+    assert reads.gpu_uses(database) == []
+    here = sa.inspect(database)
+    for table in schema.metadata.sorted_tables:
+        assert {column["name"] for column in here.get_columns(table.name)} == set(table.columns.keys())
     database.dispose()

@@ -32,7 +32,10 @@ from wattflow.cli import (
     profiles,
     run,
     simulate,
+    store,
+    token,
     up,
+    view,
     warm,
     watch,
 )
@@ -77,6 +80,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
+    "view": view.view,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,
@@ -85,6 +89,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(store.app, name="store")
+app.add_typer(token.app, name="token")
 
 
 def _version(wanted: bool) -> None:

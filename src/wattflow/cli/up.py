@@ -27,6 +27,7 @@ POLICY = "least-energy"
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Marks of the processes beside the server (`wattflow.runtime.processes`)."""
 PATIENCE_S, END_S = 10.0, 25.0
@@ -45,9 +46,6 @@ def up(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
-    twin: Annotated[
-        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
-    ] = False,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
     ] = False,
@@ -73,12 +71,22 @@ def up(
         ),
     ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
+    keep_journal: Annotated[
+        str, typer.Option("--keep-journal", metavar="SIZE", help="What past decisions may take to be explained by.")
+    ] = "256MiB",
     lost_after: Annotated[
         str, typer.Option("--lost-after", help="An agent that is silent for so long is lost and its work moves on.")
     ] = "3s",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
+    ] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    clear_text: Annotated[
+        bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
+    ] = False,
+    log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
     gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
@@ -105,6 +113,9 @@ def up(
     preload: Annotated[
         str, typer.Option("--preload", help="Modules that the local agent holds ready, with commas between.")
     ] = "cloudpickle",
+    tasks_as: Annotated[
+        str, typer.Option("--tasks-as", metavar="WHO", help="auto, self, users, podman:IMAGE or apptainer:IMAGE.")
+    ] = os.environ.get("WATTFLOW_TASKS_AS", "auto"),
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
@@ -120,8 +131,6 @@ def up(
         _check_policy(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
-    if twin and policy.split(":")[0] == "rehearsed":
-        raise InvalidInput("--twin", "`rehearsed` chooses by simulation itself, beside no others: leave --twin out")
     typed_policy = policy
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
@@ -131,6 +140,11 @@ def up(
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
+    if log_form not in ("text", "json"):
+        raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
+    from wattflow.runtime.executors import privileges
+
+    apart = privileges.choose(tasks_as)
     keep_s, lost_after_s = _duration("--keep", keep), _duration("--lost-after", lost_after)
     if lost_after_s < LEAST_LOST_S:
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
@@ -140,13 +154,18 @@ def up(
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port)
+    settings = ServerSettings(
+        home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+    )
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
+               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
-    command += ["--twin"] if twin else []
+    command += ["--standby"] if standby else []
+    command += ["--log", log_form]
+    command += ["--clear-text"] if clear_text else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
@@ -159,12 +178,18 @@ def up(
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
     _wait_for_server(place, process, quiet)
+    if standby:
+        remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
+        return
     if agent and driver == "agents":
         _start_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
-                                             "--preload", preload])  # fmt: skip
+                                             "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
+    if agent and driver == "agents":
+        remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
+    remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 
 
 def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
@@ -201,7 +226,7 @@ def _end_server(place: Home) -> None:
 def _spawn(
     command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    with log.open("ab") as file:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
             env={**os.environ, **(more or {})},
@@ -248,7 +273,8 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
         return
     _end_agent(place)
     mark = place.folder / AGENT
-    _spawn([sys.executable, "-m", "wattflow.runtime.keeper", str(mark), *command], place.folder / "agent.log")
+    kept = [sys.executable, "-m", "wattflow.runtime.keeper", str(mark), *command]
+    _spawn(kept, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
     end_s = time.monotonic() + PATIENCE_S
     while processes.marked(mark) is None and time.monotonic() < end_s:  # else a `down` at once would not see it
         time.sleep(0.02)
@@ -278,6 +304,13 @@ def _check_policy(name: str) -> None:
 
     if name not in registry.POLICIES:
         registry.load(name)
+
+
+def _size(option: str, text: str) -> int:
+    try:
+        return units.size_bytes(text)
+    except ValueError as error:
+        raise InvalidInput(option, str(error)) from None
 
 
 def _duration(option: str, text: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import groups, tables
+from wattflow.engine import groups, kinds, tables
 from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -31,9 +31,11 @@ from wattflow.policy import bind
 from wattflow.policy.base import Policy
 
 _REASONS = {
-    2: "the edge closes a cycle", 3: "the child was placed or has ended already",
-    4: "parent and child are not tasks of one workflow", 5: "the parent will not end well; the child is cancelled",
-    7: "the workflow is sealed; the task is cancelled",
+    kinds.CYCLE: "the edge closes a cycle",
+    kinds.CHILD_STARTED: "the child was placed or has ended already",
+    kinds.STRANGERS: "parent and child are not tasks of one workflow",
+    kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
+    kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
 _ANY_PODS = 1 << 40
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wattflow.live import Act
@@ -10,7 +10,7 @@ from wattflow.live.protocol import Action
 from wattflow.runtime.drivers.base import Driver, Sink
 from wattflow.runtime.messages import Ended, Lease
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord
+from wattflow.runtime.records import Attempts
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 
@@ -27,7 +27,7 @@ class Actions:
     driver: Driver
     sink: Sink
     nodes: Nodes
-    attempts: Mapping[int, AttemptRecord]
+    attempts: Attempts
     waking: Waking
     warming: Warming
     node_state: Callable[[str, str], None]
@@ -44,10 +44,10 @@ class Actions:
     def do(self, action: Action) -> None:
         """Have one done; what it names may be gone by now."""
         if action.kind == Act.STOP:
-            attempt = self.attempts.get(action.who)
+            attempt = self.attempts.of_engine(action.who)
             if attempt is not None:
                 attempt.stopping = True
-                self.driver.cancel([action.who])
+                self.driver.cancel([attempt.fence])
         elif action.kind in (Act.SLEEP, Act.WAKE):
             self._power(action)
         elif action.kind == Act.WARM:

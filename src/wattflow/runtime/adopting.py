@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from wattflow.live.protocol import Placement
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord
+from wattflow.runtime.records import AttemptRecord, Attempts, TaskRecord
 
 
 class Adopting:
@@ -20,11 +20,11 @@ class Adopting:
 
     Args:
         tasks: Of open workflows, by number.
-        recent: Which tasks attempts that are over belonged to.
+        attempts: Knows which tasks attempts that are over belonged to.
     """
 
-    def __init__(self, decider: Decider, nodes: Nodes, tasks: Mapping[int, TaskRecord], recent: Recent) -> None:
-        self._decider, self._nodes, self._tasks, self._recent = decider, nodes, tasks, recent
+    def __init__(self, decider: Decider, nodes: Nodes, tasks: Mapping[int, TaskRecord], attempts: Attempts) -> None:
+        self._decider, self._nodes, self._tasks, self._attempts = decider, nodes, tasks, attempts
         self._pinned: list[TaskRecord] = []
 
     def returned(self, node: str, fences: Iterable[int]) -> None:
@@ -32,7 +32,8 @@ class Adopting:
         the next step is over (`settle`)."""
         found = []
         for fence in fences:
-            task = self._tasks.get((self._recent.get(fence) or (-1, 0))[0])
+            trace = self._attempts.trace(fence)
+            task = self._tasks.get(trace.task) if trace is not None else None
             if task is not None and task.state == "waiting" and task.lost is not None and task.lost.fence == fence:
                 found.append(task)
         if found and (record := self._nodes.get(node)) is not None:

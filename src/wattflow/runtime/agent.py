@@ -27,6 +27,7 @@ from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.drivers.agents import NameTaken
 from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.machine import LoadReader
@@ -72,6 +73,15 @@ class Warmth(Protocol):
     templates: Templates
 
 
+@runtime_checkable
+class Apart(Protocol):
+    """An executor that keeps tasks of different users apart."""
+
+    @property
+    def privileges(self) -> Privileges:
+        """Whom tasks run as here."""
+
+
 class Loads(Protocol):
     """Tells what the machine looks like."""
 
@@ -105,6 +115,8 @@ class Agent:
         self.node, self.boot = node, uuid.uuid4().hex
         self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
         self._folder, self._on_sleep = folder, on_sleep
+        self._privileges = executor.privileges if isinstance(executor, Apart) else Privileges()
+        self._privileges.work = self._privileges.work or folder
         self._away = Away(log, "the server")
         self._clock, self._load = Clock(), load or LoadReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -292,7 +304,7 @@ class Agent:
             try:
                 for name in order.objects:
                     self._note_name(name, order.function_name)
-                    seconds += await executor.templates.warm(name, await self._object(name))
+                    seconds += await executor.templates.warm(name, await self._object(name), order.owner)
             except Exception as error:  # of the function's own modules, too
                 problem = plain(str(error) or type(error).__name__, 500)
         self._outbox.warmed.append(m.Warmed(order.function_name, not problem, seconds, problem))
@@ -413,12 +425,11 @@ class Agent:
                        "WATTFLOW_NODE": lease.node}  # fmt: skip
         folder = None
         if spec.command is not None:
-            folder = self._folder / lease.workflow
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = self._privileges.folder(lease.owner, lease.workflow)
         isolate = spec.isolate or spec.command is not None
         work = Work(
             fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
-            environment=environment, folder=str(folder) if folder else None, isolate=isolate,
+            owner=lease.owner, environment=environment, folder=str(folder) if folder else None, isolate=isolate,
             cpus=variant.cpus,
             memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """A new snapshot without a pause: a process of its own replays what the store has and writes the engine that comes out.
 
+The server puts it into the store, where whoever takes over finds it.
 The engine is deterministic, so snapshot and journal are as good as the engine in memory, and copying that one would
 hold the server's loop up for as long as its tables are large. The server loses a short start of a process and some of
 another core; it goes on deciding meanwhile. ``python -m wattflow.runtime.compaction`` is that process; it reads what
@@ -10,21 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import hashlib
 import json
 import os
 import subprocess
 import sys
-from functools import partial
+import tempfile
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
 
-from wattflow.model.errors import WattflowError
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.service import Service
-from wattflow.runtime.turns import call_in, settle
-from wattflow.store import reads
+from wattflow.runtime.turns import on_disk
+from wattflow.store import journal, reads
+from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
@@ -32,43 +37,101 @@ LONGEST_S = 600.0
 NICE = 10
 PIECE, PAUSE_S = 128, 0.005
 """Entries of the journal that are forgotten with one group, and a pause after it."""
+KEEP_BYTES = 256 << 20
+"""What snapshots and journal may take together; the latest snapshot and what follows it are kept in any case."""
 
 
-async def take_snapshot(service: Service, database: sa.Engine, folder: Path) -> None:
-    """Have the engine saved as it is now; the journal up to here is not needed any more once that is on disk."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How far an engine was brought: the last entry, its checksum, and the time of the last step."""
+
+    sequence: int = 0
+    checksum: int = 0
+    time_s: float = 0.0
+
+
+async def take_snapshot(service: Service, database: sa.Engine, folder: Path, keep_bytes: int = KEEP_BYTES) -> None:
+    """Have the engine saved into the store as it is now. What is older than the oldest snapshot that is kept is let
+    go of once that is on disk; the rest tells how past decisions came about."""
     sequence = service.ledger.next_entry - 1
     await service.stored()
     store = database.url.render_as_string(hide_password=False)
     wanted = {"store": store, "folder": str(folder), "sequence": sequence, "policy": service.decider.policy}
-    told = await _elsewhere(json.dumps(wanted))
-    service.writer.put((Change.META, {"key": "snapshot", "value": told}))
-    await service.stored()
-    await _forget(service.writer, await asyncio.to_thread(reads.first_entry, database), sequence)
-    await asyncio.to_thread(_tidy, folder, sequence)
+    told = json.loads(await _elsewhere(json.dumps(wanted)))
+    file = folder / told.pop("file")
+    try:
+        await _keep(service.writer, journal.Snapshot(**told), file)
+    finally:
+        file.unlink(missing_ok=True)
+    await _forget(service.writer, database, keep_bytes)
 
 
-def rebuilt(database: sa.Engine, folder: Path, policy: str, up_to: int | None = None) -> tuple[Decider, int, float]:
-    """The engine after what the store has, the number of the last entry in it, and the time of its last step."""
+def rebuilt(database: sa.Engine, folder: Path, policy: str, up_to: int | None = None) -> tuple[Decider, Replayed]:
+    """The engine after what the store has (or up to an entry), and how far that is.
+
+    Raises:
+        Damaged: The journal has a gap, or something is not what was written.
+    """
     decider = Decider(policy)
-    sequence, last_s = 0, 0.0
-    snapshot = reads.meta(database).get("snapshot")
-    if snapshot is not None:
-        about = json.loads(snapshot)
-        decider.load(folder / about["file"])
-        decider.policy, sequence, last_s = about["policy"], about["sequence"], about["time_s"]
-    for number, entry in reads.journal(database, sequence, up_to):
-        sequence, last_s = number, max(last_s, decider.replay(msgspec.msgpack.decode(entry)))
-    return decider, sequence, last_s
+    at = _loaded(decider, database, folder, up_to)
+    for entry in journal.entries(database, at.sequence, at.checksum, up_to):
+        last_s = max(at.time_s, decider.replay(msgspec.msgpack.decode(entry.data)))
+        at = Replayed(entry.sequence, entry.checksum, last_s)
+    return decider, at
+
+
+def _loaded(decider: Decider, database: sa.Engine, folder: Path, up_to: int | None) -> Replayed:
+    """Begin with the latest snapshot that is not beyond an entry; with nothing where there is none."""
+    known = [one for one in journal.snapshots(database) if up_to is None or one.sequence <= up_to]
+    before = reads.meta(database).get("snapshot")  # a file of its own, as 0.1.0 kept them
+    if known:
+        about = known[-1]
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            file = Path(place) / "engine"
+            file.write_bytes(journal.snapshot_bytes(database, about))
+            decider.load(file)
+        decider.policy = about.policy
+        return Replayed(about.sequence, about.checksum, about.time_s)
+    if before is not None:
+        old = json.loads(before)
+        decider.load(folder / old["file"])
+        decider.policy = old["policy"]
+        return Replayed(old["sequence"], 0, old["time_s"])
+    return Replayed()
 
 
 def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
-    """Replay and save; returns what the store must know of the file."""
-    decider, sequence, last_s = rebuilt(sa.create_engine(store), folder, policy, up_to)
-    if sequence != up_to:
-        raise WattflowError(f"the journal ends at entry {sequence}, not at {up_to}")
-    name = f"engine-{sequence}"
+    """Replay and save into a file; returns what the store must know of it, and the file's name."""
+    database = sa.create_engine(store)
+    decider, at = rebuilt(database, folder, policy, up_to)
+    name = f"engine-{at.sequence}"
     decider.save(folder / name)
-    return json.dumps({"file": name, "sequence": sequence, "policy": decider.policy, "time_s": last_s})
+    packed = zlib.compress((folder / name).read_bytes(), 1)
+    (folder / name).write_bytes(packed)
+    before = max((one.sequence for one in journal.snapshots(database)), default=0)
+    about = journal.Snapshot(
+        sequence=at.sequence, policy=decider.policy, time_s=at.time_s, checksum=at.checksum,
+        digest=hashlib.sha256(packed).hexdigest(), size_bytes=len(packed),
+        journal_bytes=journal.entries_bytes(database, before, at.sequence),
+    )  # fmt: skip
+    return json.dumps(dataclasses.asdict(about) | {"file": name})
+
+
+async def _keep(writer: Writer, about: journal.Snapshot, file: Path) -> None:
+    """Put a snapshot into the store, a piece with a group, and last what says that it is there."""
+    packed = await asyncio.to_thread(file.read_bytes)
+    await _put(writer, (Change.SNAPSHOT_PIECES_FORGET, {"b_sequence": about.sequence}))
+    for piece, start in enumerate(range(0, len(packed), journal.PIECE_BYTES)):
+        row = {"sequence": about.sequence, "piece": piece, "data": packed[start : start + journal.PIECE_BYTES]}
+        await _put(writer, (Change.SNAPSHOT_PIECE, row))
+    await _put(writer, (Change.SNAPSHOT, dataclasses.asdict(about)))
+
+
+async def _put(writer: Writer, *batch: tuple[Change, Row]) -> None:
+    """Put changes and wait until they are on disk; a little longer, so that others come first."""
+    writer.put(*batch)
+    await on_disk(writer)
+    await asyncio.sleep(PAUSE_S)
 
 
 async def _elsewhere(wanted: str) -> str:
@@ -93,23 +156,18 @@ def _process() -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-async def _forget(writer: Writer, first: int | None, last: int) -> None:
-    """Let go of entries that the snapshot holds, a few with a group: a second one who writes to the store would make
-    the writer wait."""
-    loop = asyncio.get_running_loop()
+async def _forget(writer: Writer, database: sa.Engine, keep_bytes: int) -> None:
+    """Let go of the oldest snapshots, and of entries that no kept one needs, a few with a group: a second one who
+    writes to the store would make the writer wait."""
+    known = await asyncio.to_thread(journal.snapshots, database)
+    first, last = await asyncio.to_thread(reads.first_entry, database), journal.kept_from(known, keep_bytes)
+    for old in known:
+        if old.sequence < last:
+            row = {"b_sequence": old.sequence}
+            await _put(writer, (Change.SNAPSHOT_FORGET, row), (Change.SNAPSHOT_PIECES_FORGET, row))
     while first is not None and first <= last:
-        writer.put((Change.JOURNAL_FORGET, {"b_from": first, "b_to": min(first + PIECE, last + 1)}))
-        done: asyncio.Future[None] = loop.create_future()
-        writer.settled(partial(call_in, loop, settle, [done]))
-        await done
-        await asyncio.sleep(PAUSE_S)
+        await _put(writer, (Change.JOURNAL_FORGET, {"b_from": first, "b_to": min(first + PIECE, last + 1)}))
         first += PIECE
-
-
-def _tidy(folder: Path, sequence: int) -> None:
-    for old in folder.glob("engine-*"):
-        if not old.name.startswith(f"engine-{sequence}"):
-            old.unlink(missing_ok=True)
 
 
 def main() -> None:

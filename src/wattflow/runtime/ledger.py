@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.texts import storable
+from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was written since the start, for whoever watches the server.
+
+    Attributes:
+        attempts: Attempts that ended, by outcome.
+        energy_j: Their joules, by provenance.
+        node_j: Joules of nodes, by node and account.
+        refused: Reports of agents that were not taken, by reason.
+    """
+
+    attempts: Counter[str] = field(default_factory=Counter)
+    energy_j: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    node_j: defaultdict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 class Ledger:
@@ -19,23 +40,31 @@ class Ledger:
 
     Attributes:
         next_entry: Number of the journal's next entry.
+        checksum: That of the journal's last entry.
+        counts: What was written so far.
+        feed: Tells what is committed to whoever watches.
     """
 
     def __init__(self, decider: Decider, writer: Writer) -> None:
-        self.next_entry = 1
+        self.next_entry, self.checksum = 1, 0
+        self.counts = Counts()
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
         self._late: list[tuple[Change, Row]] = []
+        self.feed: Feed | None = None
 
     def commit(self) -> None:
         """Hand the turn's rows and the engine's calls to the writer."""
         self._write_late()
         if self._decider.entries:
-            self._batch.append((Change.JOURNAL, {"sequence": self.next_entry, "entry": m.pack(self._decider.entries)}))
+            number, entry = self.next_entry, m.pack(self._decider.entries)
+            self.checksum = journal.chained(self.checksum, number, entry)
+            self._put(Change.JOURNAL, {"sequence": number, "entry": entry, "checksum": self.checksum})
+            self._put(Change.META, journal.head(number, self.checksum))
             self.next_entry += 1
             self._decider.entries.clear()
         if self._batch:
-            self._writer.put(*self._batch)
+            self._writer.put(*self._batch, *(self.feed.rows(self._batch) if self.feed else ()))
             self._batch = []
 
     def workflow(self, workflow: WorkflowRecord) -> None:
@@ -65,13 +94,17 @@ class Ledger:
             "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
         })  # fmt: skip
 
+    def task_engine(self, task: TaskRecord) -> None:
+        """A task is another one in the engine."""
+        self._put(Change.TASK_ENGINE, {"b_id": task.id, "spec": m.pack((task.engine, task.spec))})
+
     def attempt(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
         lease = attempt.lease
         self._put(Change.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
-            "placed_s": attempt.placed_s,
+            "placed_s": attempt.placed_s, "engine": attempt.engine,
         })  # fmt: skip
 
     def attempt_started(self, attempt: AttemptRecord) -> None:
@@ -80,6 +113,7 @@ class Ledger:
 
     def attempt_ended(self, attempt: AttemptRecord, end: m.Ended, started_s: float, ended_s: float) -> None:
         """An attempt is over, at times that were made sane."""
+        self.counts.attempts[end.outcome] += 1
         self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
@@ -96,6 +130,8 @@ class Ledger:
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
+        for account in ("idle", "tasks", "unattributed"):
+            self.counts.node_j[node, account] += getattr(window, f"{account}_j")
         row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
         self._aside(Change.ENERGY, row)
 
@@ -115,7 +151,7 @@ class Ledger:
     def _write_late(self) -> None:
         late, self._late = self._late, []
         if late:
-            self._writer.put(*late)
+            self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 
 
 def _key(attempt: AttemptRecord) -> dict[str, object]:

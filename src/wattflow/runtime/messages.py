@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +11,9 @@ from msgspec import Meta, Struct
 
 INLINE_BYTES = 64 * 1024
 """Payloads and results up to this size ride in messages; larger ones are objects."""
+
+FOLDER_BYTES = 200
+"""Of a folder's name; file systems take 255."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
@@ -19,6 +24,8 @@ Fence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, Meta(ge=0, le=2**60)]
 Cpus = Annotated[float, Meta(gt=0, le=1e5)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+LONGEST_S = 1e12
+"""More than any time that a message may name."""
 Joules = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Objective = Literal["energy", "response", "makespan", "edp", "cost", "utilisation"]
 
@@ -28,18 +35,38 @@ class Variant(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         gpu: Share of one GPU below 1, or whole GPUs.
-        fpga: Name of a kernel in the registry.
+        fpga: Name of a kernel in the registry, which holds one FPGA.
+        fpgas: FPGAs that a command of its own kernel holds.
         function: Object of the function for this variant; the task's own where None.
+        architecture, features, device_models: What the node must be and have; empty takes any.
+        device_duty: Part of its run for which it keeps its share of the device busy.
     """
 
     name: Name = "cpu"
-    cpus: Cpus = 1.0
+    cpus: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
     memory_bytes: Bytes = 0
     gpu: Annotated[float, Meta(ge=0, le=1024)] = 0.0
     gpu_memory_bytes: Bytes = 0
     fpga: Name | None = None
     runtime_factor: Positive = 1.0
     function: Hash | None = None
+    fpgas: Annotated[int, Meta(ge=0, le=62)] = 0
+    architecture: Name | None = None
+    features: Annotated[tuple[Name, ...], Meta(max_length=62)] = ()
+    device_models: Annotated[tuple[Name, ...], Meta(max_length=62)] = ()
+    device_duty: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    device_duty_from: Literal["measured", "assumed"] = "assumed"
+
+
+class Function(Struct, frozen=True, omit_defaults=True):
+    """What is stated about a function before it ever ran; what is measured replaces it (`model.workflow.Function`)."""
+
+    name: Name
+    cold_start_s: Seconds = 0.0
+    compute_bound: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    failure_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    checkpoint_s: Seconds = 0.0
+    checkpoint_cost_s: Seconds = 0.0
 
 
 class Blob(Struct, frozen=True, omit_defaults=True):
@@ -60,6 +87,9 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
         parents: Keys of tasks that must end well first.
         results: Keys of parents whose results the call wants, in the order in which the payload counts them.
         isolate: A process of its own, or (False) a worker that is used again.
+        submit_s: Earliest start, seconds after the submission (as the deadline is).
+        input_bytes: Bytes that it reads from shared storage.
+        handed_bytes: Bytes that parents hand over, by their keys.
     """
 
     key: Key
@@ -78,8 +108,11 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
     timeout_s: Positive | None = None
     retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     isolate: bool = True
-    estimate_s: Positive | None = None
-    deadline_s: Positive | None = None
+    estimate_s: Seconds | None = None
+    deadline_s: Seconds | None = None
+    submit_s: Seconds = 0.0
+    input_bytes: Bytes = 0
+    handed_bytes: dict[Key, Bytes] = {}
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -90,8 +123,9 @@ class Submission(Struct, frozen=True, omit_defaults=True, kw_only=True):
     tasks: list[Task] = []
     seal: bool = False
     objective: Objective | None = None
-    deadline_s: Positive | None = None
+    deadline_s: Seconds | None = None
     energy_budget_j: Positive | None = None
+    functions: list[Function] = []
 
 
 class Accepted(Struct, frozen=True):
@@ -142,8 +176,11 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id; ``adopts`` is that of an
-    attempt that was given up while the node was silent, and that this one goes on with where it still runs."""
+    """An attempt to run: everything that its node must know.
+
+    ``fence`` is the attempt's id, ``owner`` whose workflow it is; ``adopts`` is that of an attempt that was given up
+    while the node was silent, and that this one goes on with where it still runs.
+    """
 
     fence: Fence
     task: int
@@ -155,11 +192,15 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     device: int = -1
     share: float = 0.0
     inputs: list[Blob] = []
+    owner: str = ""
     adopts: Fence | None = None
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
-    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them."""
+    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them.
+
+    ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
+    """
 
     kind: Literal["gpu", "fpga"]
     model: str = "generic"
@@ -169,6 +210,12 @@ class Device(Struct, frozen=True, omit_defaults=True):
     interference: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     idle_w: Seconds | None = None
     full_w: Seconds | None = None
+    speed: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
+    reconfigure_s: Seconds = 0.0
+    switch_loss: Seconds = 0.0
+    busy: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    watts: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -228,11 +275,12 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Warm(Struct, frozen=True, omit_defaults=True):
-    """An order to hold a function ready: its objects, one for each variant that has its own."""
+    """An order to hold an owner's function ready: its objects, one for each variant that has its own."""
 
     function_name: Name
     objects: list[Hash]
     python: str
+    owner: str = ""
 
 
 class Warmed(Struct, frozen=True, omit_defaults=True):
@@ -242,6 +290,27 @@ class Warmed(Struct, frozen=True, omit_defaults=True):
     ready: bool
     seconds: Seconds = 0.0
     reason: str = ""
+
+
+PROTOCOL, OLDEST_PROTOCOL = 2, 1
+"""What agents and servers speak to each other, and the oldest that is understood: an agent that says nothing of it is
+of 0.1.0 and speaks 1. Servers are brought up to date first, then agents one by one."""
+
+
+class Announcement(Struct, frozen=True, omit_defaults=True):
+    """A node, the life its agent is in, and what that speaks."""
+
+    node: Node
+    boot: str
+    protocol: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
+
+
+class Announced(Struct, frozen=True):
+    """Answer to an `Announcement`."""
+
+    node: str
+    protocol: int = 1
+    epoch: int = 0
 
 
 class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -263,13 +332,20 @@ class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):
-    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again."""
+    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again.
+
+    Attributes:
+        epoch: The server's; an answer of an earlier one than the last comes from a server that was taken over.
+        servers: Where the server, and those that wait to take over from it, are reached.
+    """
 
     leases: list[Lease] = []
     stop: list[int] = []
     announce: bool = False
     power: Literal["", "sleep"] = ""
     warm: list[Warm] = []
+    epoch: int = 0
+    servers: list[str] = []
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -289,6 +365,19 @@ class Outcomes(Struct, frozen=True):
     outcomes: list[Outcome]
     last: int
     open: int
+
+
+def folder_name(name: str) -> str:
+    """The folder of something with a user's name: the name itself where that can be one, else its hash.
+
+    ``.`` and ``..`` are other folders, and a name of 200 letters may have more bytes than a folder's may.
+    """
+    plain = re.fullmatch(r"[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*", name) is not None
+    try:
+        fits = len(name.encode()) <= FOLDER_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    return name if plain and fits else f"_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 pack = msgspec.msgpack.Encoder().encode

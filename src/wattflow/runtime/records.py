@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
 
 
@@ -17,7 +18,9 @@ class Broken(WattflowError):
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
         """What went wrong, under which policy."""
-        said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+        said = (
+            str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
+        )
         return cls(f"the server cannot go on under {policy}: {said}")
 
     @classmethod
@@ -37,6 +40,7 @@ class TaskRecord:
         failures: Attempts that ended badly by its own doing.
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
+        remade: How often it ran again because its result was lost.
         lost: Its last attempt, where that was lost with its node and may still run there.
     """
 
@@ -55,6 +59,7 @@ class TaskRecord:
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
+    remade: int = 0
     lost: AttemptRecord | None = None
 
 
@@ -131,10 +136,34 @@ class WorkflowRecord:
 
 
 @dataclass(slots=True)
+class Trace:
+    """What is remembered of an attempt when it is over: its joules and last lines come after its end.
+
+    Attributes:
+        energy_j: Joules that were told of it so far; a second report replaces the first.
+    """
+
+    task: int
+    number: int
+    node: str
+    placed_s: float
+    owner: str
+    project: str
+    function: str
+    energy_j: float = 0.0
+
+
+@dataclass(slots=True)
 class AttemptRecord:
-    """An attempt that is placed and not over."""
+    """An attempt that is placed and not over.
+
+    Attributes:
+        fence: Its number in every message about it, of an epoch's own.
+        engine: Its id in the engine, which gives it again in another life of the store.
+    """
 
     fence: int
+    engine: int
     task: TaskRecord
     number: int
     node: str
@@ -144,6 +173,13 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+    trace: Trace = field(init=False)
+
+    def __post_init__(self) -> None:
+        flow = self.task.workflow
+        project = str(flow.about.get("project") or "")
+        function = self.task.spec.function_name
+        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
 
     @staticmethod
     def device_of(placement: Placement) -> int:
@@ -155,6 +191,7 @@ class AttemptRecord:
         cls,
         task: TaskRecord,
         placement: Placement,
+        fence: int,
         node: str,
         inputs: Sequence[Blob],
         now_s: float,
@@ -164,30 +201,60 @@ class AttemptRecord:
         task.attempts += 1
         task.state = "running"
         lease = Lease(
-            fence=placement.attempt, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
+            fence=fence, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
             spec=task.spec, variant=placement.variant, device=cls.device_of(placement),
-            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs), adopts=adopts,
+            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs), owner=task.workflow.owner,
+            adopts=adopts,
         )  # fmt: skip
-        return cls(placement.attempt, task, task.attempts, node, now_s, lease)
+        return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+
+class Attempts(dict[int, AttemptRecord]):
+    """Attempts that are open, by fence; the engine's ids lead there, too. Of those that are over a trace stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_engine: dict[int, int] = {}
+        self._recent = Recent()
+
+    def add(self, attempt: AttemptRecord) -> None:
+        """An attempt is placed."""
+        self[attempt.fence] = attempt
+        self._of_engine[attempt.engine] = attempt.fence
+
+    def remove(self, attempt: AttemptRecord) -> None:
+        """An attempt is over."""
+        del self[attempt.fence]
+        del self._of_engine[attempt.engine]
+        self._recent.add(attempt)
+
+    def trace(self, fence: int) -> Trace | None:
+        """Which one it is or lately was; None for one that is long over or unknown."""
+        attempt = self.get(fence)
+        return attempt.trace if attempt is not None else self._recent.get(fence)
+
+    def of_engine(self, engine: int) -> AttemptRecord | None:
+        """The attempt that the engine knows by this id."""
+        return self.get(self._of_engine.get(engine, -1))
 
 
 class Recent:
-    """Task and number of the latest attempts that are over: joules and last lines come after an end."""
+    """Traces of the latest attempts that are over."""
 
     def __init__(self, most: int = 65_536) -> None:
         self._most = most
-        self._keys: dict[int, tuple[int, int]] = {}
+        self._traces: dict[int, Trace] = {}
 
     def add(self, attempt: AttemptRecord) -> None:
         """An attempt is over."""
-        self._keys[attempt.fence] = (attempt.task.id, attempt.number)
-        if len(self._keys) > self._most:
-            for fence in list(self._keys)[: self._most // 2]:
-                del self._keys[fence]
+        self._traces[attempt.fence] = attempt.trace
+        if len(self._traces) > self._most:
+            for fence in list(self._traces)[: self._most // 2]:
+                del self._traces[fence]
 
-    def get(self, fence: int) -> tuple[int, int] | None:
+    def get(self, fence: int) -> Trace | None:
         """Which one it was; None for one that is long over or unknown."""
-        return self._keys.get(fence)
+        return self._traces.get(fence)
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

@@ -28,17 +28,19 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
+from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
@@ -68,11 +70,12 @@ class Service:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self.attempts: dict[int, AttemptRecord] = {}
-        self.recent, self.aside = Recent(), decider.aside
+        self.attempts, self.fences = Attempts(), Fences()
+        self.aside = decider.aside
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.joules = Joules(self.nodes, self.ledger, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
@@ -80,7 +83,7 @@ class Service:
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self.warming = Warming(decider, driver, self.nodes)
         self._actions = Actions(driver, self, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
-        self._adopting = Adopting(decider, self.nodes, self.tasks, self.recent)
+        self._adopting = Adopting(decider, self.nodes, self.tasks, self.attempts)
         self._cancelling = Cancelling(decider, self._soon)
         self._under_way: UnderWay | None = None
         self._turn_planned = self._closed = False
@@ -110,10 +113,8 @@ class Service:
             await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: call_in(loop, settle, [done]))
-        await asyncio.wait_for(done, 30)
+        if self.writer.alive:  # else nothing more can be written: another server may have the store
+            await asyncio.wait_for(on_disk(self.writer), 30)
         self.logs.close()
 
     def now(self) -> float:
@@ -128,10 +129,13 @@ class Service:
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        check_submission(submission, new, workflow, owner, self.decider.policy if others else None)
+        policy, nodes = self.decider.policy if others else None, [node.spec for node in self.nodes]
+        check_submission(submission, new, workflow, owner, policy, nodes)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
         if workflow is None:
             workflow = self._open(submission, owner)
+        for function in submission.functions:
+            self.decider.function(function)
         for number, task in enumerate(new, start=1):
             if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
                 self._add(task, workflow, submission)
@@ -143,13 +147,13 @@ class Service:
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
 
-    async def cancel(self, workflow: str, key: str | None = None) -> int:
+    async def cancel(self, workflow: str, key: str | None = None, *, only_waiting: bool = False) -> int:
         """Cancel a workflow or one task of it; returns how many open tasks it was asked for."""
-        record = self.workflows[workflow]
+        record, states = self.workflows[workflow], ("waiting",) if only_waiting else ("waiting", "running")
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
-        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        await self._cancelling.cancel(open_tasks)
-        if key is None:
+        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in states]
+        await self._cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
+        if key is None and not only_waiting:
             self._seal(record)
         await self.stored()
         return len(open_tasks)
@@ -191,14 +195,14 @@ class Service:
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
-        log.info("node %s is here", node.name)
+        log.info("node %s is here", node.name, extra={"node": node.name})
 
     def gone(self, node: str, reason: str) -> None:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
         if (known := self.nodes.get(node)) is None or known.state == "down":
             return
         self._finish_turn()
-        log.warning("node %s is lost: %s", node, reason)
+        log.warning("node %s is lost: %s", node, reason, extra={"node": node})
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
@@ -225,7 +229,7 @@ class Service:
             return
         attempt.started_s = self.clock.sane(started_s, attempt.placed_s)
         self.learning.began(attempt, cold_s)
-        self.decider.put(STARTED, fence)
+        self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
         self._soon()
 
@@ -237,7 +241,7 @@ class Service:
         if end.outcome == "done":
             self._end_attempt(attempt, end)
             attempt.task.result = end.result
-            self.decider.put(FINISHED, end.fence)
+            self.decider.put(FINISHED, attempt.engine)
             if attempt.lease.adopts is None:  # else its beginning is not known
                 with self.aside.guard("lesson of attempt", end.fence):
                     self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
@@ -252,23 +256,21 @@ class Service:
         verdict = judge(task, end, attempt.node, attempt.stopping)
         task.reason, task.result = verdict.reason, end.result
         if end.outcome == "refused" and verdict.again:
-            self.decider.put(REFUSED, end.fence, until_s=now_s + verdict.wait_s)
+            self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
         else:
-            self.decider.put(FAILED, end.fence, retry=verdict.again)
+            self.decider.put(FAILED, attempt.engine, retry=verdict.again)
         if verdict.again:
             task.state, task.ready_s = "waiting", now_s
             self.ledger.task_state(task)
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (key := self._key_of(joules.fence)) is None:
-            return
-        self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
-        self.ledger.attempt_energy(*key, joules.energy)
+        if (trace := self.attempts.trace(joules.fence)) is not None:
+            self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
-        self.ledger.window(node, window)
+        self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
@@ -283,14 +285,14 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        key = self._key_of(fence)
-        return self.logs.put(*key, offset, data) if key is not None else None
+        trace = self.attempts.trace(fence)
+        return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
 
     def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
         now_s = self.now()
-        deadline_s = now_s + submission.deadline_s if submission.deadline_s else None
+        deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s)
         self.next_workflow += 1
         workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
@@ -300,21 +302,22 @@ class Service:
 
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
         now_s = self.now()
-        deadline_s = spec.deadline_s or submission.deadline_s
+        deadline_s = submission.deadline_s if spec.deadline_s is None else spec.deadline_s
+        known_s = self.learning.estimates.runtime_s(spec.function_name) if spec.estimate_s is None else spec.estimate_s
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
         shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
         engine = self.decider.put(
-            TASK, shape, workflow=workflow.engine, tag=self.next_task,
-            estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
-            deadline_s=now_s + deadline_s if deadline_s else None,
+            TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
+            release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),
+            deadline_s=None if deadline_s is None else now_s + deadline_s,
         )  # fmt: skip
         assert engine is not None
         task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
                           tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
         self.next_task += 1
         for parent in self._parents(task):
-            self.decider.put(EDGE, parent.engine, engine)
-        self.warming.seen(spec)
+            self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))
+        self.warming.seen(spec, workflow.owner)
         self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)
@@ -427,8 +430,8 @@ class Service:
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
         adopts = self._adopting.adopted(task, node.spec.name, placement)
-        attempt = AttemptRecord.begun(task, placement, node.spec.name, inputs, now_s, adopts)
-        self.attempts[attempt.fence] = attempt
+        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s, adopts)
+        self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
         return attempt
@@ -480,17 +483,11 @@ class Service:
         return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        del self.attempts[attempt.fence]
-        self.recent.add(attempt)
+        self.attempts.remove(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
-
-    def _key_of(self, fence: int) -> tuple[int, int] | None:
-        """Task and number of an attempt, open or lately over."""
-        attempt = self.attempts.get(fence)
-        return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]

@@ -8,9 +8,11 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime.records import AttemptRecord
+from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,14 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *a
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
         log.debug("the loop is closed")
+
+
+async def on_disk(writer: Writer) -> None:
+    """Wait until everything that was put so far is."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    writer.settled(partial(call_in, loop, settle, [done]))
+    await done
 
 
 class Alarm:

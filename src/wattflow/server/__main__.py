@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import json_logs
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.hooks import PowerHook
@@ -24,12 +25,15 @@ from wattflow.store.writing import WritingProcess
 def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; 2 when the server cannot start."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    if options.driver != "local":  # whose tasks are forked here, with this mask
+        os.umask(0o077)
+    json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
-        home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
+        home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
-        tls_key=options.tls_key,
+        tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
+        keep_journal_bytes=options.keep_journal_bytes,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -50,11 +54,14 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 
     loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
+    from wattflow.server.known_store import check_objects
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
     with socket.socket(fileno=options.fd) if options.fd is not None else listen(settings) as listener:
-        objects = open_objects(settings.objects or settings.home.objects)
+        place = settings.objects or settings.home.objects
+        check_objects(settings.home, place)
+        objects = open_objects(place)
         driver = make_driver(options.driver, options.driver_option, settings, objects)
         serve(settings, driver, listener, objects, writing)
 
@@ -62,7 +69,7 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 def _start_writing(settings: ServerSettings) -> WritingProcess | None:
     """The process that commits, for a store in a file of this machine."""
     store = str(settings.store or settings.home.store)
-    return None if "://" in store else WritingProcess(Path(store).absolute())
+    return None if "://" in store else WritingProcess(Path(store).absolute(), settings.standby)
 
 
 def _load_engine(policy: str) -> None:
@@ -84,9 +91,13 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
         return AgentsDriver(float(options.get("lost_after_s", 3.0)), _power_hook(options))
     if name == "local":
         from wattflow.runtime.drivers.local import LocalDriver
+        from wattflow.runtime.executors import privileges
         from wattflow.runtime.node_agent import make_agent
 
-        return LocalDriver(objects, lambda transport: make_agent(transport, settings.home.folder / "agent"))
+        apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
+        logging.getLogger(__name__).warning("%s", apart.about)
+        folder = settings.home.folder / "agent"
+        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart))
     if name == "simulated":
         from wattflow.clusters import load_cluster
         from wattflow.runtime.drivers.simulated import SimulatedDriver
@@ -149,15 +160,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
-    parser.add_argument("--twin", action="store_true")
     parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")
     parser.add_argument("--driver-option", action="append", default=[])
     parser.add_argument("--keep-s", type=float, default=30 * 86400.0)
+    parser.add_argument("--keep-journal-bytes", type=int, default=256 << 20)
     parser.add_argument("--upgrade", action="store_true")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--clear-text", action="store_true")
+    parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import gc
 import logging
+import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,15 +26,19 @@ from starlette.responses import JSONResponse, Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
+from wattflow.runtime.json_logs import REQUEST
 from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.runtime.tidying import trim_own_log
 from wattflow.server import bodies
+from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
+from wattflow.server.rates import Rates
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
+from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects, Objects
 
@@ -53,7 +59,11 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
+        requests: Requests answered, by status.
+        closed: Connections that were closed at a limit, by limit.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         shut_down: Ends the server; set by whoever runs it.
+        claim: On a store that other servers may want, too.
     """
 
     service: Service
@@ -62,14 +72,27 @@ class House:
     tokens: Tokens
     folder: Path
     keep_s: float = 30 * 86400.0
+    keep_journal_bytes: int = 256 << 20
     shut_down: Callable[[], None] = lambda: None
+    claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
+    dashboard: Dashboard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
+
+    @property
+    def servers(self) -> list[str]:
+        """Where this server, and those that wait to take over from it, are reached; empty while nobody waits."""
+        return [self.claim.url, *self.claim.others] if self.claim is not None and self.claim.others else []
 
 
 def make_app(house: House) -> Door:
     """The application over a house, behind its door."""
-    from wattflow.server import agent_routes, routes
+    from wattflow.server import admin_routes, agent_routes, dashboard_routes, routes
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -80,12 +103,15 @@ def make_app(house: House) -> Door:
         yield
         for task in house.background:
             task.cancel()
+        await house.dashboard.close()
         await house.service.stop()
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.house = house
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
+    app.include_router(admin_routes.router)
+    app.include_router(dashboard_routes.router)
     app.add_exception_handler(WattflowError, _refused)
     app.add_exception_handler(HTTPException, _http)
 
@@ -95,7 +121,7 @@ def make_app(house: House) -> Door:
     async def openapi() -> Response:
         return JSONResponse(await asyncio.to_thread(describe, app))
 
-    return Door(app, house.tokens)
+    return Door(app, house)
 
 
 def _start_threads(loop: asyncio.AbstractEventLoop) -> None:
@@ -153,25 +179,74 @@ def describe(app: FastAPI) -> dict[str, Any]:
 class Door:
     """Nobody passes without a token. It stands before the framework, whose layers cost more than what most calls do."""
 
-    def __init__(self, app: FastAPI, tokens: Tokens) -> None:
-        self._app, self._tokens, self._hot = app, tokens, Hot(_refused, _http)
+    def __init__(self, app: FastAPI, house: House) -> None:
+        self._app, self._house, self._hot = app, house, Hot(_refused, _http)
+        self._rates = Rates()
+        self._open = {"/healthz": _healthy, "/readyz": _ready}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or hand it on with who asks."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
-        identity = self._tokens.who(token) if token else None
-        if identity is None:
-            response = JSONResponse({"error": "a token is needed: authorization: Bearer …"}, 401,
-                                    {"www-authenticate": "Bearer"})  # fmt: skip
-            await response(scope, receive, send)
+        request = secrets.token_hex(8)
+        REQUEST.set(request)
+        send = self._counted(send, request)
+        probe = self._open.get(scope["path"])
+        if probe is not None and scope["method"] in ("GET", "HEAD"):
+            await probe(self._house)(scope, receive, send)
+            return
+        identity = self.identify(scope)
+        refusal = self._refusal(scope, identity)
+        if refusal is None and await self._house.dashboard.answered(scope, receive, send):
+            return
+        if identity is None or refusal is not None:
+            await (refusal or self._house.dashboard.refusal(scope))(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
         if not await self._hot.answered(scope, receive, send):
             await self._app(scope, receive, send)
+
+    def identify(self, scope: Any) -> Identity | None:
+        """Tell who asks, by the token in the request's headers or by a browser's cookie."""
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
+        return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
+
+    def _refusal(self, scope: Any, identity: Identity | None) -> Response | None:
+        """Refuse who asks too often. A connection that showed a valid token is no stranger's from then on."""
+        if identity is not None and (known := scope.get("state", {}).get("known")) is not None:
+            known()
+        who, role = (identity.id, identity.role) if identity else (str((scope.get("client") or [""])[0]), "")
+        if self._rates.takes(who, role):
+            return None
+        headers = {"retry-after": "1"} | ({} if identity else {"connection": "close"})
+        said = "too many requests; wait a second" + ("" if identity else ", and bring a token")
+        return JSONResponse({"error": said}, 429, headers)
+
+    def _counted(self, send: Any, request: str) -> Any:
+        """Count the answer by its status, and give it the request's id."""
+        requests = self._house.requests
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                requests[str(message["status"])] += 1
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request.encode())]
+            await send(message)
+
+        return counted
+
+
+def _healthy(_: House) -> Response:
+    """The loop turns; that is all a liveness probe wants to know."""
+    return Response("ok\n", media_type="text/plain")
+
+
+def _ready(house: House) -> Response:
+    """Ready to take work: the turns go on and the store takes changes. Why not is in the log, not for strangers."""
+    ready = house.service.fault is None and house.service.writer.message is None
+    return Response("ready\n" if ready else "not ready\n", 200 if ready else 503, media_type="text/plain")
 
 
 def house_of(request: Request) -> House:
@@ -216,7 +291,7 @@ async def _housekeeping(house: House) -> None:
         try:
             if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.ledger.next_entry
-                await take_snapshot(house.service, house.database, house.folder)
+                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(trim_own_log)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+import uuid
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
-from wattflow.store import schema
+from wattflow.store import layout, schema
 from wattflow.store.writing import settings
 
-
-def _gpu_columns(connection: sa.Connection) -> None:
-    columns = {"gpu_duty": "DOUBLE PRECISION", "gpu_beside": "DOUBLE PRECISION", "gpu_samples": "INTEGER"}
-    for name, kind in columns.items():
-        connection.execute(sa.text(f"ALTER TABLE attempts ADD COLUMN {name} {kind}"))
-    connection.execute(sa.text("CREATE INDEX attempts_on_gpus ON attempts (ended_s) WHERE gpu_duty IS NOT NULL"))
-
-
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _gpu_columns}
-"""From a version to the next one."""
+PROCESS = f"wattflow-{uuid.uuid4().hex[:16]}"
+"""This process, as a PostgreSQL server knows its connections."""
 
 
 class StoreTrouble(WattflowError):
     """The store cannot be read or written: a full disk, a lost server, a damaged file."""
 
 
-def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
+def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = None) -> sa.Engine:
     """Open or make a store.
 
     Args:
         url: A file for SQLite, or ``postgresql://user@host/name``.
         upgrade: Bring an older layout up to date; without it an older store is refused and left as it is.
+        known: Identity of the store that must be there; then none is made, and another one is `layout.Gone`.
     """
+    if known is not None and "://" not in str(url) and not Path(url).is_file():
+        raise layout.Gone(str(url))
     engine = _engine(url)
     try:
-        _check(engine, str(url), upgrade)
+        layout.ready(engine, str(url), upgrade, known)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine
@@ -52,16 +47,11 @@ def read_store(url: str | Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _only_reads)
     try:
         with engine.connect() as connection:
-            known = sa.inspect(connection).has_table("meta")
-            version = (
-                connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar()
-                if known
-                else None
-            )
+            version = layout.version_of(connection)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
-    if version != str(schema.VERSION):
-        what = f"has the layout {version}, this version reads {schema.VERSION}" if known else "holds no store"
+    if version != schema.VERSION:
+        what = f"has the layout {version}, this version reads {schema.VERSION}" if version else "holds no store"
         raise InvalidInput(_shown(engine), what)
     return engine
 
@@ -81,39 +71,15 @@ def _engine(url: str | Path) -> sa.Engine:
             import psycopg  # noqa: F401
         except ImportError:
             raise MissingExtra("PostgreSQL needs psycopg: pip install 'wattflow[postgres]'") from None
-        return sa.create_engine("postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True)
+        about = {"application_name": PROCESS}
+        return sa.create_engine(
+            "postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True, connect_args=about
+        )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
     sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
-
-
-def _check(engine: sa.Engine, url: str, upgrade: bool) -> None:
-    with engine.begin() as connection:
-        if not sa.inspect(connection).has_table("meta"):
-            schema.metadata.create_all(connection)
-            connection.execute(sa.insert(schema.meta), {"key": "version", "value": str(schema.VERSION)})
-            return
-        version = int(
-            connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "version")).scalar_one()
-        )
-        if version > schema.VERSION:
-            raise InvalidInput(
-                url, f"this store was written by a newer wattflow (layout {version}, this one knows {schema.VERSION})"
-            )
-        if version < schema.VERSION and not upgrade:
-            raise InvalidInput(
-                url,
-                f"this store has the older layout {version}, now it is {schema.VERSION}; nothing was changed. "
-                "Copy it away, then `wattflow up --upgrade` brings it up to date",
-            )
-        for step in range(version, schema.VERSION):
-            MIGRATIONS[step](connection)
-        if version < schema.VERSION:
-            connection.execute(
-                sa.update(schema.meta).where(schema.meta.c.key == "version"), {"value": str(schema.VERSION)}
-            )
 
 
 def told(error: Exception) -> str:

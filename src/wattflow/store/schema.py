@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-VERSION = 2
-"""Of the layout below. A change brings a step in `database.MIGRATIONS` and raises it."""
+VERSION = 3
+"""Of the layout below. New tables and columns are added to older stores by `layout.complete`, which goes by what is
+there: a new column is nullable or has a ``server_default``. A released layout's successor has the next number."""
 
 metadata = sa.MetaData()
 Row = Mapping[str, object]
@@ -71,6 +72,7 @@ attempts = sa.Table(
     sa.Column("gpu_duty", sa.Float),
     sa.Column("gpu_beside", sa.Float),
     sa.Column("gpu_samples", sa.Integer),
+    sa.Column("engine", sa.BigInteger),
     sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
              postgresql_where=sa.text("gpu_duty IS NOT NULL")),
 )  # fmt: skip
@@ -99,4 +101,102 @@ journal = sa.Table(
     "journal", metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("entry", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
 )  # fmt: skip
+
+snapshots = sa.Table(
+    "snapshots", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("time_s", sa.Float, nullable=False),
+    sa.Column("checksum", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("journal_bytes", sa.BigInteger, nullable=False),
+)  # fmt: skip
+
+snapshot_pieces = sa.Table(
+    "snapshot_pieces", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("piece", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+
+events = sa.Table(
+    "events", metadata,
+    sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False, index=True),
+    sa.Column("entry", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+"""A ring of what was committed, for those who watch (`runtime.feed`)."""
+
+node_states = sa.Table(
+    "node_states", metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("at_s", sa.Float, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+)  # fmt: skip
+"""When a node was on, asleep, waking or down."""
+
+sessions = sa.Table(
+    "sessions", metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("token", sa.Text, nullable=False),
+    sa.Column("expires_s", sa.Float, nullable=False),
+)  # fmt: skip
+"""Browsers that are logged in: the SHA-256 of the cookie, and the id of the token that it stands for."""
+
+servers = sa.Table(
+    "servers", metadata,
+    sa.Column("url", sa.Text, primary_key=True),
+    sa.Column("process", sa.Text, nullable=False),
+    sa.Column("active", sa.Integer, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("seen_s", sa.Float, nullable=False),
+)  # fmt: skip
+
+tokens = sa.Table(
+    "tokens", metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("project", sa.Text),
+    sa.Column("node", sa.Text),
+    sa.Column("created_s", sa.Float, nullable=False),
+    sa.Column("expires_s", sa.Float),
+    sa.Column("revoked_s", sa.Float),
+)  # fmt: skip
+"""Of a token only its SHA-256 is kept; ``id`` is the beginning of that, by which people name it."""
+
+audit = sa.Table(
+    "audit", metadata,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at_s", sa.Float, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("about", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)  # fmt: skip
+"""Appended to, never changed; each hash covers the one before it."""
+
+accounts = sa.Table(
+    "accounts", metadata,
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("limits", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+"""What a user or a project may use (``runtime.accounts.Limits``)."""
+
+usage = sa.Table(
+    "usage", metadata,
+    sa.Column("month", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("function", sa.Text, primary_key=True),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("cpu_s", sa.Float, nullable=False),
+    sa.Column("energy_j", sa.Float, nullable=False),
+    sa.Column("carbon_g", sa.Float, nullable=False),
+)  # fmt: skip
+"""What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""

@@ -18,7 +18,20 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from wattflow.store.schema import Row, attempts, energy, journal, meta, nodes, tasks, workflows
+from wattflow.store.schema import (
+    Row,
+    attempts,
+    energy,
+    events,
+    journal,
+    meta,
+    node_states,
+    nodes,
+    snapshot_pieces,
+    snapshots,
+    tasks,
+    workflows,
+)
 from wattflow.store.writing import Statement
 
 FROM_VALUES = sqlite3.sqlite_version_info >= (3, 33)
@@ -34,6 +47,8 @@ class Change(enum.IntEnum):
     TASK = 1
     ATTEMPT = 2
     NODE = 3
+    EVENT = 20
+    NODE_STATE = 21
     ATTEMPT_STARTED = 4
     ATTEMPT_ENDED = 5
     ATTEMPT_ENERGY = 6
@@ -43,6 +58,11 @@ class Change(enum.IntEnum):
     JOURNAL = 10
     META = 11
     JOURNAL_FORGET = 12
+    SNAPSHOT_PIECE = 13
+    SNAPSHOT = 14
+    SNAPSHOT_FORGET = 15
+    SNAPSHOT_PIECES_FORGET = 16
+    TASK_ENGINE = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +93,8 @@ class Update:
         return f"UPDATE {table} SET {sets} FROM (VALUES {_places(len(self.given), rows)}) AS v WHERE {found}"
 
 
-INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal}
+INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -81,6 +102,7 @@ UPDATES = {
     Change.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
                                   "provenance")),
     Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
+    Change.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
     Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
 }  # fmt: skip
 """Changes that write the same columns of a row each time: of several in a group only the last is written."""
@@ -94,6 +116,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
 
         insert = postgresql.insert
     node, value, window = insert(nodes), insert(meta), insert(energy)
+    event = insert(events)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -102,8 +125,16 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             index_elements=["name"],
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
+        Change.EVENT: event.on_conflict_do_update(
+            index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
+        ),
+        Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
+        Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
+        Change.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
+            snapshot_pieces.c.sequence == sa.bindparam("b_sequence")
+        ),
         Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
     }
 

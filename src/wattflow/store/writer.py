@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from wattflow.store import schema
+from wattflow.store import epochs, schema
 from wattflow.store.checkpoints import Checkpoints
-from wattflow.store.database import told
+from wattflow.store.database import StoreTrouble, told
 from wattflow.store.durations import Durations
 from wattflow.store.schema import Row
 from wattflow.store.short_turns import ask_for_short_turns
@@ -89,6 +89,9 @@ class Writer:
         fatal: Called, once, when a group can never be written (a row that breaks a rule of the tables). Whoever owns
             the writer must end: a server that cannot write must not go on answering.
         process: Commits instead of this one, where given.
+
+    Attributes:
+        epoch: Nothing is committed while the store's is another one; None where nobody else can be.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Writer:
     ) -> None:
         self.figures = Figures()
         self.message: str | None = None
+        self.epoch: int | None = None
         self._database, self._most, self._trouble, self._fatal = database, most, trouble, fatal
         self._process = process
         self._row_s = AIM_S / most
@@ -112,6 +116,11 @@ class Writer:
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether what is put is still written: not after what could never be."""
+        return self._thread.is_alive()
 
     def put(self, *batch: tuple[Change, Row]) -> None:
         """Take changes that belong together: all of them are in one group."""
@@ -143,7 +152,7 @@ class Writer:
             try:
                 if not self._commit_until_it_holds(group):
                     return
-            except (sa.exc.SQLAlchemyError, Refused) as error:
+            except (sa.exc.SQLAlchemyError, Refused, StoreTrouble) as error:
                 self._tell(told(error))
                 log.critical("a group can never be written", exc_info=error)
                 self._fatal()
@@ -201,7 +210,7 @@ class Writer:
     def _commit(self, group: Group) -> None:
         began_s = time.perf_counter()
         statements = self._statements.made(group.rows)
-        committed = self._commit_here if self._process is None else self._process.commit
+        committed = self._commit_here if self._process is None else self._commit_there
         statements_s, disk_s = committed(statements)
         count = sum(map(len, group.rows.values()))
         self.figures.add(count, began_s - group.put_s, statements_s, disk_s)
@@ -210,10 +219,24 @@ class Writer:
     def _commit_here(self, statements: Sequence[Statement]) -> tuple[float, float]:
         began_s = time.perf_counter()
         with self._database.begin() as connection:
+            if self.epoch is not None:
+                epochs.hold(connection, self.epoch)
             for text, rows in statements:
                 connection.exec_driver_sql(text, rows)
             executed_s = time.perf_counter()
         return executed_s - began_s, time.perf_counter() - executed_s
+
+    def _commit_there(self, statements: Sequence[Statement]) -> tuple[float, float]:
+        assert self._process is not None
+        if self.epoch is None:
+            return self._process.commit(statements)
+        try:
+            return self._process.commit([(epochs.SQLITE_HOLD, [(str(self.epoch),)]), *statements])
+        except Refused as error:
+            if not error.passing:  # where it is the epoch that is refused, that is told
+                with self._database.connect() as connection:
+                    epochs.hold(connection, self.epoch)
+            raise
 
     def _there(self, rows: dict[Change, list[Row]]) -> bool:
         """Whether the group is in the store after all: a commit whose answer was lost must not be made again."""
@@ -240,7 +263,7 @@ class Writer:
 def last_of_each(change: Change, rows: list[Row]) -> list[Row]:
     """The last change of each row, where later ones write all that earlier ones wrote."""
     update = UPDATES.get(change)
-    if update is None or len(rows) < 2:
+    if len(rows) < 2 or (update is None and change is not Change.META):
         return rows
-    names = [f"b_{key}" for key in update.keys]
+    names = [f"b_{key}" for key in update.keys] if update is not None else ["key"]
     return list({tuple([row[name] for name in names]): row for row in rows}.values())

@@ -165,15 +165,6 @@ def test_weights_of_a_file_are_part_of_the_policys_name(small: Scenario, tmp_pat
         registry.load("wattflow:weights=mine.npz")
 
 
-def test_shipped_weights_are_named_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry.load("learned:weights=attention").prepare is not None
-    assert len(weights.load(weights.named("attention"))[0]) == weights.LARGE_SIZE
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "attention").touch()
-    assert weights.named("attention") == Path("attention")
-    assert weights.named("mine.npz") == Path("mine.npz")
-
-
 def store_of(path: Path, drift: float = 1.0) -> None:
     """Six workflows of two tasks; node b takes twice as long as it says and draws more than it says by a factor."""
     database = open_store(path)

@@ -18,6 +18,7 @@ import pytest
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.payload import load_failure
 from wattflow.runtime.processes import started
 from wattflow.server import bodies
 
@@ -76,6 +77,25 @@ def test_every_task_has_a_process_of_its_own_unless_told() -> None:
     on_executor(body)
 
 
+def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_used() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        first = value(await executor.run(call(1, os.getpid)))
+        spares = await _spares(executor)
+        assert first not in spares and executor.zygote.children == 0
+        os.kill(spares[0], 9)
+        while not executor.zygote._spares[0].ended.done():
+            await asyncio.sleep(0.01)
+        assert executor.zygote.children == 0
+        assert value(await executor.run(call(2, os.getpid))) == spares[1]
+
+    async def _spares(executor: ProcessExecutor) -> list[int]:
+        while len(executor.zygote._spares) < 2 or any(spare.pid is None for spare in executor.zygote._spares):
+            await asyncio.sleep(0.01)
+        return [spare.pid for spare in executor.zygote._spares if spare.pid is not None]
+
+    on_executor(body)
+
+
 def test_an_error_carries_its_type_and_trace() -> None:
     logged: list[bytes] = []
 
@@ -85,7 +105,8 @@ def test_an_error_carries_its_type_and_trace() -> None:
     async def body(executor: ProcessExecutor) -> None:
         finish = await executor.run(call(1, fails, on_log=logged.append))
         assert finish.outcome == "failed" and finish.reason == "ValueError: no such thing"
-        assert isinstance(cloudpickle.loads(finish.result or b""), ValueError)
+        error = load_failure(finish.result, finish.reason)
+        assert isinstance(error, ValueError) and "no such thing" in str(error.__cause__)
 
     on_executor(body)
     assert b"Traceback" in b"".join(logged)

@@ -21,6 +21,7 @@ from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.database import open_store
+from wattflow.store.journal import snapshots
 from wattflow.store.objects import FolderObjects
 from wattflow.store.writer import Writer
 
@@ -292,7 +293,7 @@ def test_a_snapshot_that_fails_leaves_the_journal_as_it_is(tmp_path: Path, monke
         database = open_store(tmp_path / "s.db")
         with pytest.raises(OSError, match="no room"):
             await take_snapshot(service, database, tmp_path)
-        assert "snapshot" not in reads.meta(database) and list(reads.journal(database, 0))
+        assert not snapshots(database) and list(reads.journal(database, 0))
         await closed(service, writer)
         again, second, writer = await opened(tmp_path)
         assert [lease.fence for lease in second.resumed] == [lease.fence for lease in driver.leases]

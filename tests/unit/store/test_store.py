@@ -114,22 +114,6 @@ def test_a_store_that_refuses_is_tried_until_it_takes(tmp_path: Path, monkeypatc
     writer.close()
 
 
-def test_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    with open_store(path).begin() as connection:  # as the first layout was
-        connection.execute(sa.text("DROP INDEX attempts_on_gpus"))
-        for name in ("gpu_duty", "gpu_beside", "gpu_samples"):
-            connection.execute(sa.text(f"ALTER TABLE attempts DROP COLUMN {name}"))
-        connection.execute(sa.text("UPDATE meta SET value = '1' WHERE key = 'version'"))
-    with pytest.raises(InvalidInput, match="older layout 1"):
-        open_store(path)
-    database = open_store(path, upgrade=True)
-    fresh = open_store(tmp_path / "fresh.db")
-    columns = [[column["name"] for column in sa.inspect(one).get_columns("attempts")] for one in (database, fresh)]
-    assert columns[0] == columns[1]
-    assert reads.gpu_uses(database) == []
-
-
 def test_older_and_newer_layouts_are_refused_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
     open_store(path).dispose()
@@ -138,7 +122,6 @@ def test_older_and_newer_layouts_are_refused_and_left_alone(tmp_path: Path, monk
     with pytest.raises(InvalidInput, match="older layout"):
         open_store(path)
     assert path.read_bytes() == before
-    monkeypatch.setattr("wattflow.store.database.MIGRATIONS", {schema.VERSION - 1: lambda connection: None})
     open_store(path, upgrade=True).dispose()
     open_store(path).dispose()
     monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)

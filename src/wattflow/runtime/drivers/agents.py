@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +37,8 @@ FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 """How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
+OVER = 65_536
+"""Attempts that ended and whose nodes are remembered: their joules and last lines come after the end."""
 ASLEEP_WAIT_S = 5.0
 """Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
@@ -49,7 +52,8 @@ class NameTaken(WattflowError):
 @dataclass(slots=True)
 class _Agent:
     """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent;
-    ``silent_s`` is how long the driver has listened since it heard of the agent."""
+    ``silent_s`` is how long the driver has listened since it heard of the agent,
+    ``token`` names the one that it calls with."""
 
     boot: str
     silent_s: float = 0.0
@@ -61,6 +65,7 @@ class _Agent:
     sleep: bool = False
     warm: list[Warm] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    token: str = ""
 
     def tell(self) -> None:
         """Wake the agent's waiting turn."""
@@ -69,7 +74,13 @@ class _Agent:
 
 
 class AgentsDriver:
-    """Nodes are agents that call in; `sync` is one turn of one of them."""
+    """Nodes are agents that call in; `sync` is one turn of one of them.
+
+    An attempt belongs to the node that it was leased to: whatever another node reports about it is refused.
+
+    Attributes:
+        refused: Reports that were refused, by reason.
+    """
 
     name = "agents"
 
@@ -83,9 +94,11 @@ class AgentsDriver:
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
+        self._over: OrderedDict[int, str] = OrderedDict()
         self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
+        self.refused: Counter[str] = Counter()
 
     @property
     def sink(self) -> Sink:
@@ -212,8 +225,13 @@ class AgentsDriver:
             self._waking_w.get(node, []).append(watts)
             await asyncio.sleep(WAKING_EVERY_S)
 
-    def announce(self, node: Node, boot: str) -> None:
-        """An agent says what its node is."""
+    def announce(self, node: Node, boot: str, token: str = "") -> None:
+        """An agent says what its node is. ``token`` names the one that it came with, where it needed one.
+
+        Raises:
+            PermissionError: An agent with another token is that node.
+        """
+        self.check_token(node.name, token)
         if node.name in self._agents and not self.knows(node.name, boot):
             if lineage_of(self._agents[node.name].boot) != lineage_of(boot):
                 raise NameTaken(
@@ -234,12 +252,29 @@ class AgentsDriver:
                 node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w, sleep_w=asleep_w
             )
         agent = self._agents.setdefault(node.name, _Agent(boot))
-        agent.node = node
+        agent.node, agent.token = node, token
         self.sink.announce(node)
         gone_boot, fences = self._given_up.pop(node.name, ("", ()))
         if boot == gone_boot:  # it was only silent: what it ran may run on
             agent.stopped_s.update(dict.fromkeys(fences, self.sink.now()))  # no orphans before that is decided
             self.sink.returned(node.name, fences)
+
+    def check_token(self, node: str, token: str) -> None:
+        """Refuse a node's name that an agent with another token has."""
+        agent = self._agents.get(node)
+        if agent is not None and not agent.token:  # not heard of since the server's start
+            agent.token = token
+        if agent is not None and token and agent.token != token:
+            self.refused["another agent's node"] += 1
+            raise PermissionError(f"an agent with another token is node {node}; give this one another --name")
+
+    def has(self, fence: int, token: str) -> bool:
+        """Say whether an attempt is, or lately was, that of an agent with this token."""
+        agent = self._agents.get(self._node_of(fence))
+        return agent is not None and agent.token in ("", token)
+
+    def _node_of(self, fence: int) -> str:
+        return self._where.get(fence) or self._over.get(fence, "")
 
     def knows(self, node: str, boot: str) -> bool:
         """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
@@ -264,14 +299,30 @@ class AgentsDriver:
         for window in sync.windows:
             yield partial(self.sink.window, sync.node, window)
         for fence, started_s, cold_s in sync.started:
-            yield partial(self.sink.started, fence, started_s, cold_s)
+            if self._is_its(fence, sync.node):
+                yield partial(self.sink.started, fence, started_s, cold_s)
         for end in sync.ended:
-            self._forget(agent, end.fence)
-            yield partial(self.sink.ended, end)
+            if self._is_its(end.fence, sync.node):
+                self._forget(agent, end.fence)
+                self._over[end.fence] = sync.node
+                yield partial(self.sink.ended, end)
         for told in sync.warmed:
             yield partial(self.sink.warmed, sync.node, told)
         for joules in sync.energy:
-            yield partial(self.sink.energy, joules)
+            if self._is_its(joules.fence, sync.node):
+                yield partial(self.sink.energy, joules)
+        while len(self._over) > OVER:
+            self._over.popitem(last=False)
+
+    def _is_its(self, fence: int, node: str) -> bool:
+        """Say whether a report is about the node's own attempt. An orphan's is not: it was leased anew since."""
+        if (owner := self._node_of(fence)) == node:
+            return True
+        self.refused["another node's attempt"] += 1
+        if owner:
+            log.warning("node %s reports about attempt %d, which is %s's: refused", node, fence, owner,
+                        extra={"node": node, "attempt": fence})  # fmt: skip
+        return False
 
     async def orders(self, sync: Sync) -> Orders:
         """What the agent is to do; waits for something while its turn allows."""

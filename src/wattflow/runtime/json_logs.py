@@ -1,0 +1,42 @@
+"""Logs as JSON, a line each, with the ids that belong to them: request, node, workflow, task, attempt, user."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from contextvars import ContextVar
+
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+"""Id of the request that is answered; also in the answer's header ``x-request-id``."""
+IDS = ("request", "node", "workflow", "task", "attempt", "user", "token")
+"""What a record may bring as ``extra``."""
+FORMS = ("text", "json")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record. Text that is no Unicode is escaped, so that a line is always a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record as an object."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        line: dict[str, object] = {
+            "at": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage(),
+        }  # fmt: skip
+        line |= {name: getattr(record, name) for name in IDS if hasattr(record, name)}
+        if "request" not in line and REQUEST.get():
+            line["request"] = REQUEST.get()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up(form: str | None, level: int) -> None:
+    """Log to stderr, as text or (``json``, or by WATTFLOW_LOG) as JSON."""
+    chosen = form or os.environ.get("WATTFLOW_LOG", "text")
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(JsonFormatter() if chosen == "json" else plain)
+    logging.basicConfig(level=level, handlers=[handler])
