@@ -31,7 +31,8 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
     file.write_text(CLUSTER.format(count=nodes))
     with house(folder / "home", "--driver", "simulated", "--cluster", str(file)) as home:
         connection, submitted, rss = calls(home, "user"), 0, []  # type: object, int, list[tuple[float, int]]
-        start_s, start_cpu_s = time.monotonic(), _cpu_s(home.folder)
+        serving = [pid for pid, kind in lasting(home.folder).items() if kind in ("server", "writer")]
+        start_s, start_cpu_s = time.monotonic(), _cpu_s(serving)
         while (now_s := time.monotonic() - start_s) < seconds:
             tasks = [
                 {"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": 2.0}
@@ -39,9 +40,9 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
             ]
             connection.patiently("POST", "/v1/submissions", {"workflow": f"fleet-{submitted // 2000}", "tasks": tasks})  # type: ignore[attr-defined]
             submitted += BATCH
-            rss.append((now_s, _rss(home.folder)))
+            rss.append((now_s, _rss(serving)))
             time.sleep(max(0.0, submitted / RATE - (time.monotonic() - start_s)))
-        took_s, cpu_s = time.monotonic() - start_s, _cpu_s(home.folder) - start_cpu_s
+        took_s, cpu_s = time.monotonic() - start_s, _cpu_s(serving) - start_cpu_s
         status = calls(home).call("GET", "/v1/status")
     settled = next(size for at_s, size in rss if at_s >= SETTLED * seconds)
     open_tasks = status["running"] + status["waiting"]
@@ -55,15 +56,11 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
                           "rate": (submitted - open_tasks) / took_s})  # fmt: skip
 
 
-def _of(folder: Path) -> list[int]:
-    return [pid for pid, kind in lasting(folder).items() if kind in ("server", "writer")]
-
-
-def _cpu_s(folder: Path) -> float:
-    stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in _of(folder)]
+def _cpu_s(pids: list[int]) -> float:
+    stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
-def _rss(folder: Path) -> int:
-    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _of(folder)]
+def _rss(pids: list[int]) -> int:
+    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids]
     return sum(pages) * os.sysconf("SC_PAGE_SIZE")

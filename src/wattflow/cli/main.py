@@ -9,6 +9,7 @@ import typer
 
 from wattflow import __version__
 from wattflow.cli import (
+    account,
     agent,
     bounds,
     clusters,
@@ -78,6 +79,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
+    "report": account.report,
+    "audit": account.audit,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,
@@ -86,6 +89,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
 
 

@@ -55,6 +55,7 @@ def open_house(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
         settings.twin,
     )  # fmt: skip
+    service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
     if claim is not None:
         claim.hold()
     return House(

@@ -20,7 +20,9 @@ from sqlalchemy.dialects import sqlite
 
 from wattflow.store.schema import (
     Row,
+    accounts,
     attempts,
+    audit,
     energy,
     journal,
     meta,
@@ -28,6 +30,7 @@ from wattflow.store.schema import (
     snapshot_pieces,
     snapshots,
     tasks,
+    usage,
     workflows,
 )
 from wattflow.store.writing import Statement
@@ -58,6 +61,9 @@ class Change(enum.IntEnum):
     SNAPSHOT = 14
     SNAPSHOT_FORGET = 15
     SNAPSHOT_PIECES_FORGET = 16
+    AUDIT = 17
+    ACCOUNT = 18
+    USAGE = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class Update:
 
 
 INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
-           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots}  # fmt: skip
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -110,6 +116,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
 
         insert = postgresql.insert
     node, value, window = insert(nodes), insert(meta), insert(energy)
+    account, used = insert(accounts), insert(usage)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -119,6 +126,13 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
         Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
+        Change.ACCOUNT: account.on_conflict_do_update(
+            index_elements=["scope", "name"], set_={"limits": account.excluded.limits}
+        ),
+        Change.USAGE: used.on_conflict_do_update(
+            index_elements=["month", "owner", "project", "function"],
+            set_={name: used.excluded[name] for name in ("attempts", "cpu_s", "energy_j", "carbon_g")},
+        ),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
         Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
         Change.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
