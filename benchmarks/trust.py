@@ -96,6 +96,12 @@ def standby(folder: Path, options: argparse.Namespace) -> list[Portion]:
     return [taken_over(folder, options.seed)]
 
 
+def fleet(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_fleet import portion
+
+    return [portion(folder, options.seed, options.seconds or 120.0, options.count or 1000)]
+
+
 def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
     from trust_stood import portion
 
@@ -103,7 +109,8 @@ def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
 
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace], list[Portion]]] = {
-    "poison": poison, "stateful": stateful, "api": api, "pause": pause, "standby": standby, "stood": stood,
+    "poison": poison, "stateful": stateful, "api": api, "pause": pause, "standby": standby, "fleet": fleet,
+    "stood": stood,
 }  # fmt: skip
 
 

@@ -86,6 +86,9 @@ def up(
     clear_text: Annotated[
         bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
     ] = False,
+    carbon: Annotated[
+        float | None, typer.Option("--carbon", metavar="G", min=0.0, max=5000.0, help="Grams of CO2 for a kWh here.")
+    ] = None,
     log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
@@ -160,7 +163,7 @@ def up(
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
-               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--tls-cert": tls_cert, "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--standby"] if standby else []

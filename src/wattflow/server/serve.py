@@ -64,6 +64,7 @@ def open_house(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
+    service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
     if claim is not None:
         claim.hold()
     return House(

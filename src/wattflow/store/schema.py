@@ -197,6 +197,6 @@ usage = sa.Table(
     sa.Column("attempts", sa.BigInteger, nullable=False),
     sa.Column("cpu_s", sa.Float, nullable=False),
     sa.Column("energy_j", sa.Float, nullable=False),
-    sa.Column("carbon_g", sa.Float, nullable=False),
+    sa.Column("carbon_g", sa.Float),
 )  # fmt: skip
 """What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""
