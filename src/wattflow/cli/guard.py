@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from wattflow.cli.screen import say
+from wattflow.cli.clean import clean_output
 from wattflow.model.errors import WattflowError
 
 P = ParamSpec("P")
@@ -25,10 +25,14 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with clean_output():
+            return told(*args, **kwargs)
+
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
-            say(f"error: {error}", err=True)
+            typer.echo(f"error: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -36,7 +40,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            say(f"error: {shown}: {error.strerror or error}", err=True)
+            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import as_it_is
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of
 from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput
@@ -72,7 +73,8 @@ def _script(file: Path, home: Path | None) -> None:
     import runpy
 
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
-    runpy.run_path(str(file), run_name="__main__")
+    with as_it_is():
+        runpy.run_path(str(file), run_name="__main__")
 
 
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
