@@ -24,6 +24,7 @@ from wattflow.server.forecasts import Forecasts
 from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
+from wattflow.server.zone import read_zone
 
 MOST_GROUPS = 24
 """Groups of the queue that are told with a reason."""
@@ -52,7 +53,7 @@ class Dashboard:
 
     def __init__(self, service: Service, database: sa.Engine, tokens: Tokens, folder: Path) -> None:
         store = database.url.render_as_string(hide_password=False)
-        self.service, self._tokens = service, tokens
+        self.service, self._tokens, self._zone = service, tokens, read_zone(folder)
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)
         self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
@@ -157,7 +158,8 @@ class Dashboard:
             "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
             "waiting": waiting, "queue": queue, "budgets": budgets,
             "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
-            "carbon_g_per_kwh": None, "trouble": service.writer.message,
+            "carbon_g_per_kwh": self._zone.carbon.at(service.now()) if self._zone.carbon_known else None,
+            "trouble": service.writer.message,
         }  # fmt: skip
 
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
