@@ -14,3 +14,7 @@ bench-web: bench-web-page bench-web-server ## All figures of the dashboard: the 
 
 bench-web-page: $(BIN)/.dev web-tools ## The dashboard's page in a browser: first paint, frames, sizes, axe, event to pixel
 	$(RUN) benchmarks/web.py
+
+.PHONY: web-pictures
+web-pictures: $(BIN)/.dev web-tools ## Draw the dashboard's pictures in docs/pictures anew
+	$(RUN) tools/web_pictures.py

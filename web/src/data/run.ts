@@ -15,7 +15,7 @@ export interface Spans { node: Numbers; from: Float64Array; to: Float64Array }
 
 export interface About {
   id: string; title: string; workload: string; policy: string; kind: string; state: string; simulated: boolean;
-  owner: string | null; origin_s: number | null; makespan_s: number | null; peak_w: number | null; carbon_g: number | null;
+  owner: string | null; origin_s: number | null; start_ms?: number; makespan_s: number | null; peak_w: number | null; carbon_g: number | null;
   energy_j: Record<string, number | null>; energy_total_j: number | null; power: string; energy_covers: string | null;
   figures: Record<string, number | null>; figure_labels: Record<string, [string, string]>; sequence: number | null;
   notes: string[]; wattflow: string; live?: unknown;
