@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -103,3 +104,122 @@ def test_no_token_lies_in_clear_in_the_store(home: Home) -> None:
     made = operator(home).call("POST", "/v1/tokens", {"name": "carol"})["token"]
     for path in [home.store, Path(f"{home.store}-wal")]:
         assert not path.exists() or made.encode() not in path.read_bytes()
+
+
+def node_of(name: str) -> dict[str, object]:
+    return {"name": name, "cpus": 8, "memory_bytes": 1 << 30, "watts": [10.0, 20.0], "busy": [0.0, 1.0]}
+
+
+def test_attempts_belong_to_their_node_and_joules_to_what_it_can_draw(home: Home) -> None:
+    """A stranger's node had ended another's attempt with its own bytes, and booked 1e17 J."""
+    boss = operator(home)
+    tokens = {name: boss.call("POST", "/v1/tokens", {"name": name, "role": "agent", "node": name})["token"]
+              for name in ("worker", "stranger")}  # fmt: skip
+    agents = {name: Connection(home.url(), token) for name, token in tokens.items()}
+    agents["worker"].call("POST", "/v1/nodes", {"node": node_of("worker"), "boot": "w"})
+    user = Connection(home.url(), home.token("user"))
+    task = {"key": "a", "name": "a", "command": ["true"], "variants": [{"cpus": 8.0}]}
+    user.call("POST", "/v1/submissions", {"workflow": "bound", "tasks": [task], "seal": True})
+    turn = {"node": "worker", "boot": "w", "wait_s": 1.0}
+    (lease,) = agents["worker"].call("POST", "/v1/agents/sync", turn)["leases"]
+    fence = lease["fence"]
+    agents["stranger"].call("POST", "/v1/nodes", {"node": node_of("stranger"), "boot": "s"})
+    forged = {"fence": fence, "outcome": "done", "result": {"data": b"evil"}}
+    huge = {"fence": fence, "energy": {"energy_j": 1e17, "low_j": 1e17, "high_j": 1e17, "provenance": "measured"}}
+    agents["stranger"].call(
+        "POST", "/v1/agents/sync", {"node": "stranger", "boot": "s", "ended": [forged], "energy": [huge]}
+    )
+    with pytest.raises(Denied, match="is not one of this agent's"):
+        agents["stranger"].call("POST", f"/v1/attempts/{fence}/log?offset=0", b"lies")
+    with pytest.raises(Denied, match="is for node stranger"):
+        agents["stranger"].call("POST", "/v1/agents/sync", {"node": "worker", "boot": "w", "ended": [forged]})
+    with pytest.raises(Denied, match="has a token of its own"):
+        Connection(home.url(), home.token("agent")).call("POST", "/v1/nodes", {"node": node_of("worker"), "boot": "x"})
+    (row,) = user.call("GET", "/v1/workflows/bound/attempts")
+    assert row["outcome"] is None and row["energy_j"] is None
+    window = {"began_s": time.time() - 1, "ended_s": time.time(), "counted_j": 1e17, "idle_j": 0.0, "tasks_j": 1e17,
+              "unattributed_j": 0.0, "provenance": "measured"}  # fmt: skip
+    ended = {"fence": fence, "outcome": "done"}
+    news = {"ended": [ended], "energy": [huge], "windows": [window]}
+    agents["worker"].call("POST", "/v1/agents/sync", {"node": "worker", "boot": "w", **news})
+    good = {"fence": fence, "energy": {"energy_j": 5.0, "low_j": 4.0, "high_j": 6.0, "provenance": "measured"}}
+    for _ in range(2):  # told again after a cut
+        agents["worker"].call("POST", "/v1/agents/sync", {"node": "worker", "boot": "w", "energy": [good]})
+    end_s = time.monotonic() + 10
+    while (row := user.call("GET", "/v1/workflows/bound/attempts")[0])["energy_j"] is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+    assert (row["outcome"], row["energy_j"]) == ("done", 5.0)
+    text = ask(home, "/metrics", home.token("operator"))[1]
+    assert 'wattflow_reports_refused_total{reason="implausible joules of an attempt"} 1' in text
+    assert 'wattflow_reports_refused_total{reason="implausible joules of a node"} 1' in text
+    with pytest.raises(Denied, match="offset must be within"):
+        agents["worker"].call("POST", f"/v1/attempts/{fence}/log?offset={1 << 40}", b"far")
+
+
+def address(home: Home) -> tuple[str, int]:
+    host, port = home.url().removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def test_an_endless_header_line_is_cut_off(home: Home) -> None:
+    """94 MiB of one line, without a token, had held the loop for 6 s."""
+    with socket.create_connection(address(home), 10) as stranger:
+        sent = 0
+        try:
+            stranger.sendall(b"GET / HTTP/1.1\r\nx: ")
+            for _ in range(94):
+                stranger.sendall(b"a" * (1 << 20))
+                sent += 1
+        except OSError:
+            pass
+        assert sent < 20
+    with socket.create_connection(address(home), 10) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000)
+        assert stranger.recv(1000).startswith(b"HTTP/1.1 431 ")
+    text = ask(home, "/metrics", home.token("operator"))[1]
+    assert 'wattflow_http_connections_refused_total{limit="header size"}' in text
+
+
+def test_trailers_are_no_way_round(home: Home) -> None:
+    with socket.create_connection(address(home), 10) as stranger:
+        head = f"POST /v1/objects HTTP/1.1\r\nauthorization: Bearer {home.token('user')}\r\n"
+        stranger.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")
+        with pytest.raises(OSError):
+            for number in range(100_000):
+                stranger.sendall(b"x%d: " % number + b"y" * 1000 + b"\r\n")
+
+
+def test_three_thousand_half_requests_do_not_stay_and_keep_nobody_out(home: Home) -> None:
+    good = Connection(home.url(), home.token("user"))
+    good.call("GET", "/v1/status")
+    strangers = []
+    try:
+        for _ in range(3000):
+            stranger = socket.create_connection(address(home), 10)
+            stranger.sendall(b"GET / HTTP/1.1\r\nx: ")
+            strangers.append(stranger)
+        began_s = time.monotonic()
+        good.call("GET", "/v1/status")
+        Connection(home.url(), home.token("user")).call("GET", "/v1/status")
+        assert time.monotonic() - began_s < 5.0
+        assert sum(_is_open(stranger) for stranger in strangers) <= 1000
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def _is_open(stranger: socket.socket) -> bool:
+    stranger.setblocking(False)
+    try:
+        return bool(stranger.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_strangers_who_ask_too_often_are_told_to_wait(home: Home) -> None:
+    answers = [ask(home, "/v1/status")[0] for _ in range(250)]
+    assert set(answers) == {401, 429} and answers[0] == 401
+    assert ask(home, "/v1/status", home.token("user"))[0] == 200

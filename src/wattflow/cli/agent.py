@@ -18,7 +18,9 @@ from wattflow.model.errors import InvalidInput
 
 
 def agent(
-    server: Annotated[str, typer.Option("--server", metavar="URL", help="The server to join.")],
+    server: Annotated[
+        str, typer.Option("--server", metavar="URL,…", help="The server to join, and those that stand by.")
+    ],
     token_file: Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A token with the role agent.")],
     name: Annotated[str | None, typer.Option("--name", help="Of the node; else the host's.")] = None,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What it offers; else all.")] = None,

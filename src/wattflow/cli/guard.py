@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from wattflow.cli.screen import say
 from wattflow.model.errors import WattflowError
 
 P = ParamSpec("P")
@@ -27,7 +28,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
-            typer.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -35,7 +36,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
+            say(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)

@@ -22,7 +22,10 @@ LONGEST_TOKEN = 4096
 HomeFolder = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="The server's folder; else WATTFLOW_HOME, else the user's.")
 ]
-Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="Another server than this machine's.")]
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL,…", help="Another server than this machine's, and those that stand by."),
+]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="Token for --server.")]
 
 
@@ -41,8 +44,10 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
+    if server is not None:
+        check_address(server)
     token = given_token(token_file) if token_file is not None else place.token(role)
-    return Connection(server or place.url(), token, place.ca() if server is None else None)
+    return Connection(server or place.addresses(), token, place.ca() if server is None else None)
 
 
 def given_token(path: Path) -> str:
@@ -55,8 +60,11 @@ def given_token(path: Path) -> str:
 
 def check_address(server: str) -> None:
     """Refuse what is no address of a server before anything tries to reach it."""
-    if not re.fullmatch(r"https?://[^\s/]+/?", server):
+    if not re.fullmatch(r"https?://[^\s/,]+/?(,https?://[^\s/,]+/?)*", server):
         raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
+    from wattflow.runtime.clear_text import check_server
+
+    check_server(server)
 
 
 def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:

@@ -32,6 +32,8 @@ from wattflow.cli import (
     profiles,
     run,
     simulate,
+    store,
+    token,
     up,
     view,
     warm,
@@ -87,6 +89,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(store.app, name="store")
+app.add_typer(token.app, name="token")
 
 
 def _version(wanted: bool) -> None:

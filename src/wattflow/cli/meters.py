@@ -28,8 +28,8 @@ def meters(
 ) -> None:
     """Show every meter of this machine: its domains, whether they count or only sample, or why it is not here.
 
-    Where to look is set by WATTFLOW_SYSFS, WATTFLOW_PMPROXY, WATTFLOW_PMCD, WATTFLOW_KEPLER, WATTFLOW_REDFISH and
-    WATTFLOW_REDFISH_USER.
+    Where to look is set by WATTFLOW_SYSFS, WATTFLOW_PMPROXY, WATTFLOW_PMCD, WATTFLOW_KEPLER, WATTFLOW_REDFISH,
+    WATTFLOW_REDFISH_USER and WATTFLOW_REDFISH_CA.
     """
     from rich import box
     from rich.table import Table

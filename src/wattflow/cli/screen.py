@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,7 +18,9 @@ from wattflow.cli.options import Form
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from wattflow.lab.show.tables import Row
 
@@ -77,17 +80,40 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
             bar.stop()
 
 
-def print_tables(tables: Sequence[Table]) -> None:
-    """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
+def clean(text: str) -> str:
+    """The text with control characters made visible: a name must not move the cursor, hide a line or set a title."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""All but tab and newline, with the codes that turn the direction of text and what no terminal can be sent."""
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line. Everything that a command prints goes through here or `console`, so that it is clean."""
+    typer.echo(clean(text), err=err)
+
+
+def console(**options: Any) -> Console:
+    """A rich console that prints clean text: what it draws itself, it may draw as it likes."""
     from rich.console import Console
 
-    console = Console() if sys.stdout.isatty() else Console(width=220, no_color=True)
+    class Clean(Console):
+        def render_str(self, text: str, **given: Any) -> Text:
+            return super().render_str(clean(text), **given)
+
+    return Clean(**options)
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
+    wide = console() if sys.stdout.isatty() else console(width=220, no_color=True)
     for table in tables:
         title, table.title = table.title, None
         if title is not None:
-            console.print(str(title), style="bold", soft_wrap=True, markup=False, highlight=False)
-        console.print(table)
-        console.print()
+            wide.print(clean(str(title)), style="bold", soft_wrap=True, markup=False, highlight=False)
+        wide.print(table)
+        wide.print()
 
 
 def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
@@ -103,7 +129,7 @@ def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
 def remark(text: str, quiet: bool = False) -> None:
     """A line for the person on stderr."""
     if not quiet:
-        typer.echo(text, err=True)
+        say(text, err=True)
 
 
 def offer_to_open(page: Path, quiet: bool = False) -> None:

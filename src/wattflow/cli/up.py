@@ -27,6 +27,7 @@ POLICY = "least-energy"
 DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
+CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Files with the numbers of the processes beside the server."""
 _LEARNER = "wattflow.server.learning"
@@ -70,9 +71,19 @@ def up(
         ),
     ] = None,
     keep: Annotated[str, typer.Option("--keep", help="How long ended runs and their logs are kept.")] = "30d",
+    keep_journal: Annotated[
+        str, typer.Option("--keep-journal", metavar="SIZE", help="What past decisions may take to be explained by.")
+    ] = "256MiB",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
+    ] = False,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    clear_text: Annotated[
+        bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
+    ] = False,
+    log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
     gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
@@ -124,6 +135,8 @@ def up(
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
+    if log_form not in ("text", "json"):
+        raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
     keep_s = _duration(keep)
     place.make()
     _end(place, LEARNER, _LEARNER)  # of a server that was killed
@@ -131,13 +144,18 @@ def up(
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port)
+    settings = ServerSettings(home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text,
+                              standby=standby)  # fmt: skip
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--objects": objects, "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
+               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
+    command += ["--standby"] if standby else []
     command += ["--twin"] if twin else []
+    command += ["--log", log_form]
+    command += ["--clear-text"] if clear_text else []
     for name, value in options.items():
         command += [name, str(value)] if value is not None else []
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
@@ -149,6 +167,9 @@ def up(
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
     _wait_for_server(place, process, quiet)
+    if standby:
+        remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
+        return
     if agent and driver == "agents":
         _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
                                              "--preload", preload])  # fmt: skip
@@ -184,7 +205,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
 def _spawn(
     command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    with log.open("ab") as file:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
             env={**os.environ, **(more or {})},
@@ -222,7 +243,7 @@ def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
-    process = _spawn(command, place.folder / "agent.log")
+    process = _spawn(command, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
     (place.folder / AGENT).write_text(str(process.pid))
 
 
@@ -251,6 +272,13 @@ def _check_policy(name: str) -> None:
 
     if name not in registry.POLICIES:
         registry.load(name)
+
+
+def _size(option: str, text: str) -> int:
+    try:
+        return units.size_bytes(text)
+    except ValueError as error:
+        raise InvalidInput(option, str(error)) from None
 
 
 def _duration(text: str) -> float:

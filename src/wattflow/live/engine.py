@@ -19,7 +19,7 @@ from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
-from wattflow.live.places import Places, needs_places, open_flows
+from wattflow.live.places import Places, live_policy, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.live.wanted import Wanted
@@ -27,7 +27,7 @@ from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Workload
-from wattflow.policy import bind, registry
+from wattflow.policy import bind
 from wattflow.policy.base import Policy
 
 _REASONS = {
@@ -58,7 +58,7 @@ class Engine:
         max_retries: int = 3,
         score_limit: int = 0,
     ) -> None:
-        self.policy = _live_policy(policy)
+        self.policy = live_policy(policy)
         self.state = growth.empty_state()
         self.state.rules["max_retries"] = max_retries
         self.state.rules["score_limit"] = score_limit
@@ -98,7 +98,7 @@ class Engine:
 
     def use(self, policy: str | Policy) -> None:
         """Decide by another policy from now on; the queue is ordered anew and the offers are its own."""
-        policy = _live_policy(policy)
+        policy = live_policy(policy)
         before, self.policy, state = self.policy, policy, self.state
         settings = policy.settings
         if settings is not self._shapes.settings:
@@ -347,6 +347,14 @@ class Engine:
             self._decide()
         return self._results()
 
+    def step_on(self, policy: str | Policy) -> p.Step:
+        """Finish, by another policy, a step in which the one in use broke its contract (`BrokenPolicy`): what had been
+        placed by then stays placed."""
+        self.use(policy)
+        with _quiet():
+            self._decide()
+            return self._results()
+
     def _recover(self, status: int) -> None:
         if status == stepping.BAD_COST:
             raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
@@ -442,7 +450,8 @@ class Engine:
     def why(self, task: int) -> p.Why:
         """Why a task is not placed. No effects."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        return reasons.why(self.state, self._nodes, self._shapes, row, task)
+        found = reasons.why(self.state, self._nodes, self._shapes, row, task)
+        return replace(found, unplanned=self._places.unplanned.get(row, ""))
 
     def explain(self, task: int) -> list[p.Explained]:
         """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
@@ -482,15 +491,3 @@ class Engine:
 def _quiet() -> contextlib.AbstractContextManager[Any]:
     """Uncompiled, the hashes of groups overflow as they should; numpy need not say so."""
     return contextlib.nullcontext() if jit.COMPILED else np.errstate(over="ignore")
-
-
-def _live_policy(policy: str | Policy) -> Policy:
-    made = registry.load(policy) if isinstance(policy, str) else policy
-    if made.knows_future:
-        raise p.NotLive(
-            f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
-            "tasks are not known in advance"
-        )
-    if made.ready is not None:
-        made.ready()
-    return made

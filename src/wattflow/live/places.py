@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 
 from wattflow.engine.tables import PARKED, READY, UNKNOWN, WAITING, State
 from wattflow.live.nodebook import NodeBook
+from wattflow.live.protocol import NotLive
 from wattflow.live.shapebook import ShapeBook
 from wattflow.model.cluster import Cluster, Zone
+from wattflow.model.errors import WattflowError
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.policy import arrivals, levels
+from wattflow.policy import arrivals, levels, registry
 from wattflow.policy.base import HOLD, Committed, Policy
 
+log = logging.getLogger(__name__)
 Rows = NDArray[np.int64]
 _OPEN = (WAITING, READY, PARKED)
 
@@ -25,6 +29,23 @@ _OPEN = (WAITING, READY, PARKED)
 def needs_places(policy: Policy) -> bool:
     """Whether the policy wants to see workflows when they arrive."""
     return policy.rank is not None or policy.plan is not None or policy.slack
+
+
+def live_policy(policy: str | Policy) -> Policy:
+    """A policy by name, ready to decide.
+
+    Raises:
+        NotLive: It plans the whole workload before the first arrival.
+    """
+    made = registry.load(policy) if isinstance(policy, str) else policy
+    if made.knows_future:
+        raise NotLive(
+            f"policy {made.name!r} plans the whole workload before the first arrival; it cannot run live, where "
+            "tasks are not known in advance"
+        )
+    if made.ready is not None:
+        made.ready()
+    return made
 
 
 def tasks_of(state: State, workflow: int) -> list[int]:
@@ -47,6 +68,12 @@ class Places:
         self._node_rows: Rows = np.zeros(0, np.int64)
         self._names: list[str] = []
         self._parts: dict[bytes, Cluster] = {}
+
+    @property
+    def unplanned(self) -> dict[int, str]:
+        """Why workflows could not be planned, by the rows of their tasks. Snapshots of older versions have none."""
+        found: dict[int, str] = self.__dict__.setdefault("_unplanned", {})
+        return found
 
     def nodes_changed(self) -> None:
         """The cluster is another one now."""
@@ -83,6 +110,7 @@ class Places:
     def start(self, policy: Policy) -> None:
         """Another policy: nothing is planned yet."""
         self.committed = Committed(0.0, policy.params)
+        self.unplanned.clear()
 
     def note(
         self, policy: Policy, workflows: list[int], loose: list[int], add_lane: Callable[[int, int], None]
@@ -94,7 +122,7 @@ class Places:
             return
         if policy.plan is not None:
             for flow in flows:
-                self._plan(policy, flow, add_lane)
+                self._plan_or_tell(policy, flow, add_lane)
             return
         rows = np.array([task for flow in flows for task in flow], np.int64)
         workload = self._workload(flows, rows)
@@ -116,6 +144,18 @@ class Places:
         if not flows:
             return None
         return self._workload(flows, np.array([task for flow in flows for task in flow], np.int64))
+
+    def _plan_or_tell(self, policy: Policy, flow: list[int], add_lane: Callable[[int, int], None]) -> None:
+        """Plan a workflow. Where the planner raises (a task that no node can take), its tasks go without a plan: the
+        policy's order and costs place what can be placed, and `unplanned` has the reason."""
+        for task in flow:
+            self.unplanned.pop(task, None)
+        try:
+            self._plan(policy, flow, add_lane)
+        except Exception as error:
+            log.warning("%s cannot plan a workflow of %d tasks: %s", policy.name, len(flow), error)
+            said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+            self.unplanned.update(dict.fromkeys(flow, f"{policy.name} cannot plan it: {said}"))
 
     def _plan(self, policy: Policy, flow: list[int], add_lane: Callable[[int, int], None]) -> None:
         """Plan a workflow's tasks that are not placed yet, with what was planned before committed."""

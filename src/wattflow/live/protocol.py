@@ -271,19 +271,22 @@ class Why:
         nodes: All nodes known.
         reasons: Nodes by the first filter that refuses them: ``cores``, ``memory``, ``asleep``, a resource's name, …
         until_s: When a parked or held task is tried again; `inf` without a time.
+        unplanned: Why the planner in use could not plan its workflow; empty where it could, or none is in use.
     """
 
     state: str
     nodes: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     until_s: float = float("inf")
+    unplanned: str = ""
 
     def __str__(self) -> str:
-        if not self.reasons:
-            return self.state
-        fitting = self.nodes - sum(self.reasons.values())
-        parts = [f"{n} {name}" for name, n in sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))]
-        return f"{fitting}/{self.nodes}: {', '.join(parts)}"
+        said = self.state
+        if self.reasons:
+            fitting = self.nodes - sum(self.reasons.values())
+            parts = [f"{n} {name}" for name, n in sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))]
+            said = f"{fitting}/{self.nodes}: {', '.join(parts)}"
+        return f"{said}; {self.unplanned}" if self.unplanned else said
 
 
 @dataclass(frozen=True, slots=True)

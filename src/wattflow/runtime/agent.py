@@ -1,44 +1,44 @@
 """The agent of a node: takes leases, runs them, tells what happened. It holds no state that outlives it.
 
 Three loops share one outbox: *poll* waits at the server for leases, *report* brings news as soon as there are any
-(what gathers while one
-report is under way goes with the next), *watch* samples CPU time and joules. News stay in the outbox until the server
-has
-answered, so that a cut or a restart loses none.
+(what gathers while one report is under way goes with the next), *watch* samples CPU time and joules. News stay in the
+outbox until the server has answered, so that a cut or a restart loses none. An exception ends none of the loops: what
+raised is set aside, counted and logged. Only a server that does not want this agent ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.executors.devices import Devices
-from wattflow.runtime.executors.forking import Unfit
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
+from wattflow.runtime.outbox import Outbox, Output
+from wattflow.runtime.texts import plain
 from wattflow.runtime.transport import Denied, Transport, Unreachable
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
 SAMPLE_S = 0.2
-LOG_EVERY_S = 0.1
 TELL_START_S = 0.25
 CACHED_OBJECTS = 256
-KNOWN_FENCES = 65_536
+KNOWN_FENCES, KNOWN_ENDS = 65_536, 4096
 WARM_UP_TRIES = 5
-NEWS = ("started", "ended", "energy", "windows", "warmed")
+TRY_AGAIN_S = 0.2
 
 
 class Executor(Protocol):
@@ -102,7 +102,8 @@ class Agent:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
-        self._outbox = _Outbox()
+        self._ends: OrderedDict[int, m.Ended] = OrderedDict()
+        self._outbox, self.aside = Outbox(), Aside()
         self._news = asyncio.Event()
         self._warming: set[asyncio.Task[None]] = set()
         self._name_of: OrderedDict[str, str] = OrderedDict()
@@ -115,7 +116,7 @@ class Agent:
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
         await self._until_it_works(lambda: self._transport.announce(self.node, self.boot))
-        self._loops = [asyncio.create_task(loop()) for loop in (self._poll, self._report, self._watch)]
+        self._loops = [asyncio.create_task(self._for_ever(one)) for one in (self._poll, self._report, self._watch)]
 
     async def _warm_up(self) -> None:
         """Make processes possible. A zygote that is killed while it starts is started again, a few times."""
@@ -152,34 +153,64 @@ class Agent:
 
     # ---- the three loops
 
-    async def _poll(self) -> None:
+    async def _for_ever(self, once: Callable[[], Awaitable[None]]) -> None:
+        """Do one thing again and again; what raises is set aside, and the loop goes on."""
         while True:
-            await self._turn(self._sync(wait_s=POLL_S))
-            await asyncio.sleep(0)  # a server in this process answers without ever waiting
+            try:
+                await once()
+            except Exception as error:
+                if isinstance(error, Denied) and error.of_me:
+                    raise
+                self.aside.put("turn of the agent's loop", once.__name__.lstrip("_"), error)
+                await asyncio.sleep(TRY_AGAIN_S)
+
+    async def _poll(self) -> None:
+        await self._turn(self._sync(wait_s=POLL_S))
+        await asyncio.sleep(0)  # a server in this process answers without ever waiting
 
     async def _report(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            out = self._outbox.take()
-            if out.empty:
-                continue
-            sync = self._sync(**{name: getattr(out, name) for name in NEWS})
-            if not await self._turn(sync):
-                self._outbox.put_back(out)
-                self._news.set()
+        await self._news.wait()
+        self._news.clear()
+        out = self._outbox.take()
+        if not self._outbox.empty:
+            self._news.set()
+        if out.empty:
+            return
+        try:
+            told = await self._turn(self._sync(**out.fields()))
+        except (Denied, ValueError, TypeError) as error:  # something in it cannot be sent, or is not taken
+            if isinstance(error, Denied) and error.of_me:
+                raise
+            await self._report_each(out)
+            return
+        if not told:
+            self._outbox.put_back(out)
+            self._news.set()
+
+    async def _report_each(self, out: Outbox) -> None:
+        """Tell news one by one. What cannot be told is set aside; of an end at least its outcome is."""
+        for kind, one, box in out.singles():
+            try:
+                if not await self._turn(self._sync(**box.fields())):
+                    self._outbox.put_back(box)
+                    self._news.set()
+            except (Denied, ValueError, TypeError) as error:
+                if isinstance(error, Denied) and error.of_me:
+                    raise
+                reason = self.aside.put(f"news ({kind}) of", getattr(one, "fence", self.node.name), error)
+                if isinstance(one, m.Ended) and one != (bare := _bare(one, reason)):
+                    self._tell_end(bare)
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(SAMPLE_S)
-            self._devices.sample()
-            used = {**self._executor.cpu_s(), **self._devices.cpu_s()}
-            joules, window = self._energy.sample(self._clock.now(), used)
-            joules = self._devices.with_device_energy(joules)
-            if joules or window is not None:
-                self._outbox.energy.extend(joules)
-                self._outbox.windows.extend([window] if window is not None else [])
-                self._news.set()
+        await asyncio.sleep(SAMPLE_S)
+        self._devices.sample()
+        used = {**self._executor.cpu_s(), **self._devices.cpu_s()}
+        joules, window = self._energy.sample(self._clock.now(), used)
+        joules = self._devices.with_device_energy(joules)
+        if joules or window is not None:
+            self._outbox.energy.extend(joules)
+            self._outbox.windows.extend([window] if window is not None else [])
+            self._news.set()
 
     async def _turn(self, sync: m.Sync) -> bool:
         """One request; False when the server could not be reached."""
@@ -189,13 +220,14 @@ class Agent:
                 await self._transport.announce(self.node, self.boot)
         except Unreachable as error:
             self._away.failed(error)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(TRY_AGAIN_S)
             return False
         self._away.answered()
         for lease in orders.leases:
             self._take(lease)
         for fence in orders.stop:
-            self._stop(fence)
+            with self.aside.guard("stop of attempt", fence):
+                self._stop(fence)
         for order in orders.warm:
             warming = asyncio.create_task(self._warm(order))
             self._warming.add(warming)
@@ -218,7 +250,7 @@ class Agent:
                 return
             except Unreachable as error:
                 self._away.failed(error)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(TRY_AGAIN_S)
 
     # ---- functions held ready
 
@@ -234,8 +266,8 @@ class Agent:
                 for name in order.objects:
                     self._note_name(name, order.function_name)
                     seconds += await executor.templates.warm(name, await self._object(name))
-            except (Unfit, Denied, Unreachable, KeyError, ValueError, OSError) as error:
-                problem = str(error)
+            except Exception as error:  # of the function's own modules, too
+                problem = plain(str(error) or type(error).__name__, 500)
         self._outbox.warmed.append(m.Warmed(order.function_name, not problem, seconds, problem))
         self._news.set()
 
@@ -255,8 +287,10 @@ class Agent:
     # ---- attempts
 
     def _take(self, lease: m.Lease) -> None:
-        """Begin an attempt, once."""
+        """Begin an attempt, once. The server sends again what it knows no end of: that is told again, too."""
         if lease.fence in self._seen:
+            if lease.fence not in self._tasks and (end := self._ends.get(lease.fence)) is not None:
+                self._tell_end(end)
             return
         self._seen[lease.fence] = None
         while len(self._seen) > KNOWN_FENCES:
@@ -274,18 +308,22 @@ class Agent:
         try:
             end = await self._ending(lease)
         except Exception as error:
-            log.exception("attempt %d", lease.fence)
-            end = m.Ended(
-                fence=lease.fence, outcome="refused", reason=f"its agent failed: {type(error).__name__} {error}"
-            )
+            reason = self.aside.put("attempt", lease.fence, error)
+            end = m.Ended(fence=lease.fence, outcome="refused", reason=f"its agent failed: {reason}")
         finally:
             tell.cancel()
             self._tasks.pop(lease.fence, None)
+        self._tell_end(end)
+
+    def _tell_end(self, end: m.Ended) -> None:
+        self._ends[end.fence] = end
+        while len(self._ends) > KNOWN_ENDS:
+            self._ends.popitem(last=False)
         self._outbox.ended.append(end)
         self._news.set()
 
     async def _ending(self, lease: m.Lease) -> m.Ended:
-        output = _Output(lease.fence, self._transport)
+        output = Output(lease.fence, self._transport)
         try:
             finish = await self._execute(lease, output)
         except (Denied, KeyError, ValueError, OSError) as error:
@@ -296,13 +334,17 @@ class Agent:
         await output.flush()
         result = None
         if finish.result is not None:
-            result = await self._keep(finish.result)
+            try:
+                result = await self._keep(finish.result)
+            except Denied as error:
+                finish = replace(finish, outcome="failed", reason=f"its result is not kept: {error}")
         self._energy.ended(lease.fence, finish.cpu_s)
         return m.Ended(
             fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
             started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
             ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
-            peak_bytes=finish.peak_bytes, result=result, reason=finish.reason, gpu=use,
+            peak_bytes=finish.peak_bytes, result=result, gpu=use,
+            reason=plain(finish.reason) if finish.reason is not None else None,
         )  # fmt: skip
 
     def _started(self, fence: int, began_s: float) -> None:
@@ -310,7 +352,7 @@ class Agent:
         self._outbox.started.append((fence, began_s, 0.0))
         self._news.set()
 
-    async def _execute(self, lease: m.Lease, output: _Output) -> Finish:
+    async def _execute(self, lease: m.Lease, output: Output) -> Finish:
         spec, variant = lease.spec, lease.spec.variants[lease.variant]
         function = variant.function or spec.function
         blobs: list[bytes] = []
@@ -322,7 +364,7 @@ class Agent:
                        "WATTFLOW_NODE": lease.node}  # fmt: skip
         folder = None
         if spec.command is not None:
-            folder = self._folder / lease.workflow
+            folder = self._folder / m.folder_name(lease.workflow)
             folder.mkdir(parents=True, exist_ok=True)
         isolate = spec.isolate or spec.command is not None
         work = Work(
@@ -341,7 +383,7 @@ class Agent:
             try:
                 return m.Blob(object=await self._transport.put(data))
             except Unreachable:
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(TRY_AGAIN_S)
 
     async def _bytes(self, blob: m.Blob) -> bytes:
         if blob.data is not None:
@@ -360,63 +402,6 @@ class Agent:
         return data
 
 
-class _Outbox:
-    """News that the server has not answered yet."""
-
-    def __init__(self) -> None:
-        self.started: list[tuple[int, float, float]] = []
-        self.ended: list[m.Ended] = []
-        self.energy: list[m.TaskEnergy] = []
-        self.windows: list[m.Window] = []
-        self.warmed: list[m.Warmed] = []
-
-    @property
-    def empty(self) -> bool:
-        return not any(getattr(self, name) for name in NEWS)
-
-    def take(self) -> _Outbox:
-        """Everything so far; the box is empty then."""
-        taken = _Outbox()
-        for name in NEWS:
-            setattr(taken, name, getattr(self, name))
-            setattr(self, name, [])
-        return taken
-
-    def put_back(self, taken: _Outbox) -> None:
-        """What was taken did not arrive: it goes first next time."""
-        for name in NEWS:
-            setattr(self, name, getattr(taken, name) + getattr(self, name))
-
-
-class _Output:
-    """An attempt's output on its way: sent a few times a second, the rest at the end."""
-
-    def __init__(self, fence: int, transport: Transport) -> None:
-        self._fence, self._transport = fence, transport
-        self._buffer = bytearray()
-        self._sent = 0
-        self._sending: asyncio.Task[None] | None = None
-
-    def add(self, data: bytes) -> None:
-        """Take output as it comes."""
-        self._buffer += data
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._later())
-
-    async def _later(self) -> None:
-        await asyncio.sleep(LOG_EVERY_S)
-        await self._send()
-
-    async def _send(self) -> None:
-        data, self._buffer = bytes(self._buffer), bytearray()
-        if data:
-            with contextlib.suppress(Denied, Unreachable):
-                await self._transport.log(self._fence, self._sent, data)
-            self._sent += len(data)
-
-    async def flush(self) -> None:
-        """Send what is left."""
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
-            await self._send()
+def _bare(end: m.Ended, reason: str) -> m.Ended:
+    """An end that says no more than that: the whole one could not be told."""
+    return m.Ended(fence=end.fence, outcome="failed", reason=plain(f"its end could not be told: {reason}", 500))

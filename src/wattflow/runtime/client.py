@@ -24,6 +24,7 @@ from urllib.parse import quote
 from wattflow.model import units
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
+from wattflow.runtime.clear_text import check_server
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_result
@@ -32,7 +33,7 @@ from wattflow.runtime.transport import Denied
 from wattflow.store.objects import object_name
 
 BATCH = 512
-WAIT_S = 10.0
+WAIT_S = 5.0
 
 
 class TaskFailed(WattflowError):
@@ -103,7 +104,9 @@ class Client(concurrent.futures.Executor):
         patience: str | float = "5min",
     ) -> None:
         home = Home.of()
-        self._server = server or home.url()
+        if server is not None:
+            check_server(server)
+        self._server = server or home.addresses()
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
@@ -122,7 +125,8 @@ class Client(concurrent.futures.Executor):
         self._closed = False
         self._broken: BaseException | None = None
         self._calls = self._connect()
-        self._calls.call("GET", "/v1/status")
+        self._calls.addresses.learn(self._calls.call("GET", "/v1/status").get("servers", []))
+        self._server = str(self._calls.addresses)
         self._sender = threading.Thread(target=self._send_loop, name="wattflow-send", daemon=True)
         self._receiver: threading.Thread | None = None
         self._sender.start()

@@ -22,3 +22,7 @@ class Clock:
     def of_monotonic(self, monotonic_s: float) -> float:
         """The same moment on this clock."""
         return self._offset_s + monotonic_s
+
+    def sane(self, time_s: float, at_least_s: float) -> float:
+        """Another machine's time, kept within what can be: not before its cause, not in the future."""
+        return max(at_least_s, min(time_s, self.now()))

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import zlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,7 +27,7 @@ import sqlalchemy as sa
 
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.service import Service
-from wattflow.runtime.turns import call_in, settle
+from wattflow.runtime.turns import on_disk
 from wattflow.store import journal, reads
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
@@ -130,11 +129,8 @@ async def _keep(writer: Writer, about: journal.Snapshot, file: Path) -> None:
 
 async def _put(writer: Writer, *batch: tuple[Change, Row]) -> None:
     """Put changes and wait until they are on disk; a little longer, so that others come first."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
     writer.put(*batch)
-    writer.settled(partial(call_in, loop, settle, [done]))
-    await done
+    await on_disk(writer)
     await asyncio.sleep(PAUSE_S)
 
 

@@ -10,24 +10,37 @@ from typing import Any
 
 import msgspec
 
-from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.runtime.transport import Denied, Unreachable
+from wattflow.model.errors import WattflowError
+from wattflow.runtime.addresses import Addresses
+from wattflow.runtime.transport import BUSY, Denied, Unreachable
 
 MSGPACK = "application/msgpack"
+BUSY_S, BUSY_TRIES = 0.5, 20
+
+
+SEVERAL_S = 7.0
+"""Longest silence of a server where others may serve as well: above what clients ask one to wait for an end."""
 
 
 class Connection:
-    """Calls, one at a time. A connection that broke is made anew once before the call is given up."""
+    """Calls, one at a time. A connection that broke is made anew, and each other address is tried, before a call is
+    given up.
+
+    Args:
+        server: An address, or several with commas between: a server and those that take over from it.
+    """
 
     def __init__(self, server: str, token: str, ca: str | None = None, timeout_s: float = 60.0) -> None:
         self._http: http.client.HTTPConnection | None = None
-        parts = urllib.parse.urlsplit(server)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput("server", f"{server!r} is not a URL such as http://127.0.0.1:8765")
-        self.server = server.rstrip("/")
-        self._parts, self._timeout_s = parts, timeout_s
+        self._asked = False
+        self.addresses, self._timeout_s = Addresses(server), timeout_s
         self._headers = {"authorization": f"Bearer {token}", "content-type": MSGPACK, "accept": MSGPACK}
-        self._context = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
+        self._context = ssl.create_default_context(cafile=ca) if "https://" in server else None
+
+    @property
+    def server(self) -> str:
+        """The address that is asked now."""
+        return self.addresses.current
 
     def call(self, method: str, path: str, body: object = None, type: Any = Any) -> Any:
         """A typed answer. Raises Unreachable or Denied."""
@@ -35,21 +48,37 @@ class Connection:
         return msgspec.msgpack.decode(self.raw(method, path, data)[0], type=type)
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, dict[str, str]]:
-        """The answer's bytes and headers."""
-        for again in (True, False):
+        """The answer's bytes and headers. A server that is asked too often is asked again a little later."""
+        for _ in range(BUSY_TRIES):
+            try:
+                return self._once(method, path, body)
+            except _Busy:
+                time.sleep(BUSY_S)
+        return self._once(method, path, body)
+
+    def _once(self, method: str, path: str, body: bytes | None) -> tuple[bytes, dict[str, str]]:
+        for left in reversed(range(1 + len(self.addresses))):
             try:
                 connection = self._http or self._open()
                 connection.request(method, path, body, self._headers)
                 answer = connection.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
+                asked, kept, silent = self.server, self._asked, isinstance(error, TimeoutError)
                 self.close()
-                if not again:
-                    raise Unreachable(f"{self.server} does not answer: {error or type(error).__name__}") from None
+                if silent or not kept:  # a kept one that broke may have been idle for too long: the same once more
+                    self.addresses.failed(asked, silent)
+                if left == 0:
+                    raise Unreachable(f"{asked} does not answer: {error or type(error).__name__}") from None
                 continue
+            self._asked = True
             if answer.status < 300:
                 return data, {name.lower(): value for name, value in answer.getheaders()}
-            raise _error(answer.status, data)
+            problem = _error(answer.status, data)
+            if isinstance(problem, Unreachable) and len(self.addresses) > 1:
+                self.addresses.failed(self.server)
+                self.close()
+            raise problem
         raise AssertionError
 
     def patiently(self, method: str, path: str, body: object = None, type: Any = Any, for_s: float = 60.0) -> Any:
@@ -67,17 +96,19 @@ class Connection:
         """Let go of the connection."""
         if self._http is not None:
             self._http.close()
-            self._http = None
+            self._http, self._asked = None, False
 
     def __del__(self) -> None:
         self.close()
 
     def _open(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
-        if self._context is not None:
-            self._http = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+        parts = urllib.parse.urlsplit(self.server)
+        host, port = parts.hostname or "", parts.port
+        timeout_s = self._timeout_s if len(self.addresses) == 1 else min(self._timeout_s, SEVERAL_S)
+        if parts.scheme == "https":
+            self._http = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._context)
         else:
-            self._http = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            self._http = http.client.HTTPConnection(host, port, timeout=timeout_s)
         self._http.connect()
         import socket
 
@@ -85,11 +116,15 @@ class Connection:
         return self._http
 
 
+class _Busy(Unreachable):
+    """The server answered that it is asked too often."""
+
+
 def _error(status: int, data: bytes) -> WattflowError:
     try:
         message = str(msgspec.json.decode(data)["error"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = data[:300].decode(errors="replace")
-    if status == 507 or status >= 500:
-        return Unreachable(f"the server answered {status}: {message}")
+    if status == BUSY or status >= 500:
+        return (_Busy if status == BUSY else Unreachable)(f"the server answered {status}: {message}")
     return Denied(message if status != 401 else f"the server does not know this token ({message})")

@@ -7,6 +7,7 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,12 @@ import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
-from wattflow.model import cluster as model
-from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
+from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function
-from wattflow.model.workflow import Variant as ModelVariant
+from wattflow.policy.base import Policy
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
+from wattflow.runtime.facts import model_node, model_variant
 
 if TYPE_CHECKING:
     from wattflow.live.rehearsing import Rehearsing
@@ -35,11 +37,11 @@ POLICY_OF = {
     "utilisation": "most-allocated",
 }
 """Which policy serves an objective."""
+FALLBACK = "least-energy"
+"""What decides where the policy in use broke its contract."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
-SLEEP_SHARE = 0.1
-"""Guess of what a sleeping node draws, of its idle watts: memory that is kept, its controller, its power supply."""
 ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 """Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
 
@@ -51,6 +53,7 @@ class Decider:
         self.entries: list[bytes] = []
         self.policy = policy
         self.twin = twin
+        self.aside = Aside()
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
@@ -115,16 +118,48 @@ class Decider:
         self.policy = policy
         self._note("use", policy)
 
+    def serve(self, objective: str | None) -> None:
+        """The policy that serves an objective from now on; the one in use where that is none."""
+        wanted = POLICY_OF.get(objective or "")
+        if wanted is not None and wanted != self.policy:
+            self.use(wanted)
+
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a twin may choose another policy for what comes next, which is at once."""
+        """Fold and decide; a twin may choose another policy for what comes next, which is at once.
+
+        A policy that breaks its contract is put aside for a plain one, which decides the rest of the step.
+        """
         self._note("step", now_s)
-        step = self.engine.step(now_s)
-        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        try:
+            step = self.engine.step(now_s)
+        except BrokenPolicy as error:
+            if self.policy == FALLBACK:
+                raise
+            self.aside.put("policy", self.policy, error)
+            step = self._without_it()
+            self._note("broken policy", FALLBACK)
+        chosen = self._look_ahead(now_s)
         if chosen is not None:
             self.engine.use(chosen)
             self._note("twin", chosen.name)
             return replace(step, wake_at=now_s)
         return step
+
+    def _without_it(self) -> Step:
+        """Finish a step that the policy broke under `FALLBACK`, which stays in use."""
+        self.policy, self.twin = FALLBACK, None
+        return self.engine.step_on(FALLBACK)
+
+    def _look_ahead(self, now_s: float) -> Policy | None:
+        """Ask the twin. One that fails is not asked again: what it would have chosen is advice."""
+        if self.twin is None:
+            return None
+        try:
+            return self.twin.consider(self.engine, now_s)
+        except Exception as error:
+            self.aside.put("twin", self.policy, error)
+            self.twin = None
+            return None
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
@@ -137,7 +172,10 @@ class Decider:
             name, *args = msgspec.msgpack.decode(entry)
             if name == "step":
                 last_s = args[0]
-                self.engine.step(last_s)
+                with contextlib.suppress(BrokenPolicy):  # the next entry finishes it
+                    self.engine.step(last_s)
+            elif name == "broken policy":
+                self._without_it()
             elif name == "put":
                 self.engine.put(Kind(args[0]), *args[1], **args[2])
             elif name == "node":
@@ -178,49 +216,3 @@ class Decider:
     def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
         known = duties or [1.0] * len(variants)
         return self.engine.shape([model_variant(*pair) for pair in zip(variants, known, strict=True)], function)
-
-
-def model_node(node: m.Node) -> model.Node:
-    """A node's announcement as the engine's fact."""
-    power = None
-    if node.busy:
-        curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
-        power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(model_device(device) for device in node.devices)
-    sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
-    return model.Node(
-        name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
-        architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
-        sleep=sleep, keep_alive_s=node.keep_alive_s,
-    )  # fmt: skip
-
-
-def model_device(device: m.Device) -> model.Device:
-    """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
-    power = DeviceProfile()
-    if device.idle_w is not None and device.full_w is not None:
-        power = DeviceProfile((0.0, 1.0), (device.idle_w, device.full_w), Provenance.GUESSED)
-    return model.Device(
-        kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
-        slots=device.slots, interference=device.interference, power=power,
-    )  # fmt: skip
-
-
-def asleep_w(node: m.Node) -> float:
-    """What a node draws asleep: as measured, else a guess from its idle watts. Unknown is not nothing."""
-    if node.sleep_w is not None:
-        return node.sleep_w
-    return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
-
-
-def model_variant(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
-    """A variant's needs as the engine's, with the duty that was measured on its GPU (1 where none was)."""
-    device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
-    whole = variant.gpu >= 1
-    return ModelVariant(
-        name=variant.name, cores=variant.cpus, memory_bytes=variant.memory_bytes, device=device,
-        devices=0 if device is None else int(variant.gpu) if whole else 1,
-        device_share=variant.gpu if device == "gpu" and not whole else 1.0,
-        device_memory_bytes=variant.gpu_memory_bytes, runtime_factor=variant.runtime_factor,
-        device_duty=duty, device_duty_from="measured" if duty < 1 else "assumed",
-    )  # fmt: skip

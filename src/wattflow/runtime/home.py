@@ -28,11 +28,25 @@ class Home:
         return cls(Path(named) if named else default)
 
     def make(self) -> None:
-        """Make the folder."""
+        """Make the folder; what is in it already becomes its owner's alone."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise InvalidInput(str(self.folder), f"cannot be made: {error.strerror}") from None
+        self._close_to_others()
+
+    def _close_to_others(self) -> None:
+        """Take everybody else's rights away (0700, 0600): an older start, a backup or a umask may have left some."""
+        for path in (self.folder, *self.folder.iterdir()):
+            try:
+                if not path.is_symlink() and path.stat().st_mode & 0o077:
+                    path.chmod(0o700 if path.is_dir() else 0o600)
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                raise InvalidInput(
+                    str(path), "can be read by others and belongs to somebody else: its owner must chmod it"
+                ) from None
 
     @property
     def store(self) -> Path:
@@ -45,6 +59,10 @@ class Home:
     @property
     def tokens(self) -> Path:
         return self.folder / "tokens.json"
+
+    @property
+    def store_note(self) -> Path:
+        return self.folder / "store.json"
 
     @property
     def server_file(self) -> Path:
@@ -72,6 +90,17 @@ class Home:
             return None
         except PermissionError:
             return about
+
+    def addresses(self) -> str:
+        """Where the server is reached, and those that take over from it, with commas between."""
+        try:
+            others = [str(one) for one in json.loads(self.server_file.read_text()).get("others", [])]
+        except (OSError, ValueError, AttributeError, TypeError):
+            others = []
+        alive = self.server()
+        if alive is None and not others:
+            return self.url()
+        return ",".join([*([str(alive["url"])] if alive is not None else []), *others])
 
     def url(self) -> str:
         """Where the server listens."""

@@ -11,6 +11,7 @@ from wattflow.runtime.decider import Decider
 from wattflow.runtime.feed import Feed
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.runtime.texts import storable
 from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
@@ -118,7 +119,6 @@ class Ledger:
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
         """Joules of an attempt. Nothing waits for them, and no turn is taken for them."""
-        self.counts.energy_j[energy.provenance] += energy.energy_j
         self._aside(Change.ATTEMPT_ENERGY, {
             "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
             "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,
@@ -137,12 +137,12 @@ class Ledger:
                                 "seen_s": seen_s})  # fmt: skip
 
     def _put(self, change: Change, row: Row) -> None:
-        self._batch.append((change, row))
+        self._batch.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _aside(self, change: Change, row: Row) -> None:
         if not self._late:
             asyncio.get_running_loop().call_soon(self._write_late)
-        self._late.append((change, row))
+        self._late.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _write_late(self) -> None:
         late, self._late = self._late, []

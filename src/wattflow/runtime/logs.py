@@ -39,15 +39,16 @@ class Logs:
         return self.root / str(task // 1000) / f"{task}.{number}.log"
 
     def write(self, task: int, number: int, offset: int, data: bytes) -> None:
-        """Append from a place on; bytes that are there already are skipped, a gap is marked."""
+        """Append from a place on; bytes that are there already are skipped, a gap is marked (and costs no disk)."""
         path = self.path(task, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             size = file.tell()
-            if size > LIMIT_BYTES:
+            if size > LIMIT_BYTES or offset > LIMIT_BYTES:
                 return
             if offset > size:
-                file.write(b"[output is missing here]\n".ljust(offset - size, b".")[: offset - size])
+                file.write(b"[output is missing here]\n"[: offset - size])
+                file.truncate(offset)
                 size = offset
             fresh = data[size - offset :]
             file.write(fresh[: LIMIT_BYTES - size])

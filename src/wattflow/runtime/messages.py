@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +11,9 @@ from msgspec import Meta, Struct
 
 INLINE_BYTES = 64 * 1024
 """Payloads and results up to this size ride in messages; larger ones are objects."""
+
+FOLDER_BYTES = 200
+"""Of a folder's name; file systems take 255."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
@@ -242,6 +247,27 @@ class Warmed(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+PROTOCOL, OLDEST_PROTOCOL = 2, 1
+"""What agents and servers speak to each other, and the oldest that is understood: an agent that says nothing of it is
+of 0.1.0 and speaks 1. Servers are brought up to date first, then agents one by one."""
+
+
+class Announcement(Struct, frozen=True, omit_defaults=True):
+    """A node, the life its agent is in, and what that speaks."""
+
+    node: Node
+    boot: str
+    protocol: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
+
+
+class Announced(Struct, frozen=True):
+    """Answer to an `Announcement`."""
+
+    node: str
+    protocol: int = 1
+    epoch: int = 0
+
+
 class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One turn of an agent: what happened since the last, and how long it will wait for leases.
 
@@ -261,13 +287,20 @@ class Sync(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Orders(Struct, frozen=True, omit_defaults=True):
-    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again."""
+    """Answer to a `Sync`: what to run, what to stop, and whether the server wants the node announced again.
+
+    Attributes:
+        epoch: The server's; an answer of an earlier one than the last comes from a server that was taken over.
+        servers: Where the server, and those that wait to take over from it, are reached.
+    """
 
     leases: list[Lease] = []
     stop: list[int] = []
     announce: bool = False
     power: Literal["", "sleep"] = ""
     warm: list[Warm] = []
+    epoch: int = 0
+    servers: list[str] = []
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -287,6 +320,19 @@ class Outcomes(Struct, frozen=True):
     outcomes: list[Outcome]
     last: int
     open: int
+
+
+def folder_name(name: str) -> str:
+    """The folder of something with a user's name: the name itself where that can be one, else its hash.
+
+    ``.`` and ``..`` are other folders, and a name of 200 letters may have more bytes than a folder's may.
+    """
+    plain = re.fullmatch(r"[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*", name) is not None
+    try:
+        fits = len(name.encode()) <= FOLDER_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    return name if plain and fits else f"_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 pack = msgspec.msgpack.Encoder().encode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from wattflow.live.protocol import Placement
@@ -34,7 +34,9 @@ class TaskRecord:
     Attributes:
         engine: Its id in the engine.
         parents: Ids of the tasks whose results it wants, in the order of ``spec.results``.
-        failures: Attempts that ended badly by its own doing; lost nodes do not count.
+        failures: Attempts that ended badly by its own doing.
+        refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
+        history: The latest bad ends, in words.
     """
 
     id: int
@@ -49,6 +51,9 @@ class TaskRecord:
     failures: int = 0
     result: Blob | None = None
     reason: str | None = None
+    refusals: int = 0
+    losses: int = 0
+    history: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -108,10 +113,37 @@ class WorkflowRecord:
             return None
         return f"the energy budget of {budget_j:g} J is used up ({self.spent_j:.4g} J)"
 
+    def over(self) -> bool:
+        """Whether nothing more comes and all that came has ended, for the first time."""
+        return self.sealed and self.open == 0 and self.state == "open"
+
+    def close(self, states: Container[str], now_s: float) -> None:
+        """Close it, given the states that its tasks ended in."""
+        self.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
+        self.about["ended_s"] = now_s
+
     def told(self) -> None:
         """Wake whoever waits for outcomes."""
         event, self.changed = self.changed, asyncio.Event()
         event.set()
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is remembered of an attempt when it is over: its joules and last lines come after its end.
+
+    Attributes:
+        energy_j: Joules that were told of it so far; a second report replaces the first.
+    """
+
+    task: int
+    number: int
+    node: str
+    placed_s: float
+    owner: str
+    project: str
+    function: str
+    energy_j: float = 0.0
 
 
 @dataclass(slots=True)
@@ -134,6 +166,13 @@ class AttemptRecord:
     cold_s: float = 0.0
     released: bool = False
     stopping: bool = False
+    trace: Trace = field(init=False)
+
+    def __post_init__(self) -> None:
+        flow = self.task.workflow
+        project = str(flow.about.get("project") or "")
+        function = self.task.spec.function_name
+        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
 
     @classmethod
     def begun(
@@ -150,45 +189,23 @@ class AttemptRecord:
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
 
 
-class Attempts(dict[int, AttemptRecord]):
-    """Attempts that are open, by fence; the engine's ids lead there, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of_engine: dict[int, int] = {}
-
-    def add(self, attempt: AttemptRecord) -> None:
-        """An attempt is placed."""
-        self[attempt.fence] = attempt
-        self._of_engine[attempt.engine] = attempt.fence
-
-    def remove(self, attempt: AttemptRecord) -> None:
-        """An attempt is over."""
-        del self[attempt.fence]
-        del self._of_engine[attempt.engine]
-
-    def of_engine(self, engine: int) -> AttemptRecord | None:
-        """The attempt that the engine knows by this id."""
-        return self.get(self._of_engine.get(engine, -1))
-
-
 class Recent:
-    """Task and number of the latest attempts that are over: joules and last lines come after an end."""
+    """Traces of the latest attempts that are over."""
 
     def __init__(self, most: int = 65_536) -> None:
         self._most = most
-        self._keys: dict[int, tuple[int, int]] = {}
+        self._traces: dict[int, Trace] = {}
 
     def add(self, attempt: AttemptRecord) -> None:
         """An attempt is over."""
-        self._keys[attempt.fence] = (attempt.task.id, attempt.number)
-        if len(self._keys) > self._most:
-            for fence in list(self._keys)[: self._most // 2]:
-                del self._keys[fence]
+        self._traces[attempt.fence] = attempt.trace
+        if len(self._traces) > self._most:
+            for fence in list(self._traces)[: self._most // 2]:
+                del self._traces[fence]
 
-    def get(self, fence: int) -> tuple[int, int] | None:
+    def get(self, fence: int) -> Trace | None:
         """Which one it was; None for one that is long over or unknown."""
-        return self._keys.get(fence)
+        return self._traces.get(fence)
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

@@ -12,8 +12,10 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
+from wattflow.runtime.verdicts import judge
 from wattflow.store import epochs, events, reads
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
@@ -52,7 +54,7 @@ def restore(
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
-    assert service.ledger.feed is not None
+    service.ledger.feed = Feed(service.tasks, service.workflows)
     service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
@@ -75,6 +77,7 @@ def _fill(service: Service, database: sa.Engine) -> None:
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])
         service.nodes.add(spec, engine, row["state"])
+        service.joules.plausible.seen_until(spec.name, reads.last_window_s(database, spec.name))
     for row in reads.workflows(database, state="open", most=1_000_000):
         _workflow(service, database, row)
     for row in reads.open_attempts(database):
@@ -98,17 +101,20 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     workflow = WorkflowRecord(row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"],
                               sealed=about["sealed"])  # fmt: skip
     service.workflows[workflow.id] = workflow
-    failures: dict[int, int] = {}
+    before: dict[int, list[Found]] = {}
     for attempt in reads.attempts(database, workflow.id):
         workflow.spent_j += attempt["energy_j"] or 0.0
-        if attempt["outcome"] in ("failed", "time_limit"):
-            failures[attempt["task"]] = failures.get(attempt["task"], 0) + 1
+        if attempt["outcome"] not in (None, "done"):
+            before.setdefault(attempt["task"], []).append(attempt)
     for found in reads.tasks(database, workflow.id):
         engine, spec = _TASK.decode(found["spec"])
         task = TaskRecord(found["id"], workflow, spec, engine, found["submitted_s"], found["submitted_s"],
                           tuple(workflow.keys[key] for key in spec.results), found["state"], found["attempts"],
-                          failures.get(found["id"], 0), _BLOB.decode(found["result"]) if found["result"] else None,
-                          found["reason"])  # fmt: skip
+                          result=_BLOB.decode(found["result"]) if found["result"] else None,
+                          reason=found["reason"])  # fmt: skip
+        for attempt in before.get(task.id, ()):
+            judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
+                  attempt["node"])  # fmt: skip
         service.tasks[task.id] = task
         service.warming.seen(spec)
         workflow.keys[spec.key] = task.id

@@ -14,23 +14,29 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from wattflow.live import EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Act, Power
+from msgspec.structs import replace
+
+from wattflow.live import EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Power
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
+from wattflow.runtime.actions import Actions
+from wattflow.runtime.attempts import Attempts
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.decider import POLICY_OF, Decider
+from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
-from wattflow.runtime.feed import Feed
+from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Attempts, Broken, Recent, TaskRecord, WorkflowRecord, waits_for
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, settle
+from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
+from wattflow.runtime.texts import plain
+from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
+from wattflow.runtime.verdicts import judge, met
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 from wattflow.store.durations import Durations
@@ -39,10 +45,10 @@ from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
+STOP_S = 15.0
+"""Longest wait for a driver that is told to stop."""
 PIECE = 16
 """Tasks of one submission that are taken in before others have a turn of the loop."""
-REFUSED_FOR_S = 1.0
-"""A refused attempt's task is tried again after this long."""
 STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
 
 
@@ -65,17 +71,18 @@ class Service:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts, self.fences = Attempts(), Fences()
-        self.recent = Recent()
+        self.recent, self.aside = Recent(), decider.aside
         self.nodes = Nodes()
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
-        self.ledger.feed = Feed(self.tasks, self.workflows)
+        self.joules = Joules(self.nodes, self.ledger, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self.warming = Warming(decider, driver, self.nodes)
+        self._actions = Actions(driver, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
         self._cancelling = Cancelling(decider, self._soon)
         self._under_way: UnderWay | None = None
         self._turn_planned = self._closed = False
@@ -101,13 +108,12 @@ class Service:
         self._closed = True
         self.waking.close()
         self._alarm.cancel()
-        await self.driver.stop()
+        with self.aside.guard("end of driver", self.driver.name):
+            await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
             self.ledger.commit()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self.writer.settled(lambda: call_in(loop, settle, [done]))
-        await asyncio.wait_for(done, 30)
+        if self.writer.alive:  # else nothing more can be written: another server may have the store
+            await asyncio.wait_for(on_disk(self.writer), 30)
         self.logs.close()
 
     def now(self) -> float:
@@ -122,7 +128,7 @@ class Service:
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
-        self._adopt(submission.objective)
+        self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
         if workflow is None:
             workflow = self._open(submission, owner)
         for number, task in enumerate(new, start=1):
@@ -157,7 +163,8 @@ class Service:
             return task.reason or task.state
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
-        return waits_for(self._parents(task)) or str(self.decider.why(task.engine))
+        said = waits_for(self._parents(task)) or str(self.decider.why(task.engine))
+        return "; ".join(one for one in (said, met(task)) if one)
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -194,8 +201,7 @@ class Service:
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
-            self._end_attempt(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
-            self._back_in_queue(attempt.task, now_s)
+            self._badly(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
         known.warm.clear()
         self.decider.put(NODE, known.engine, state=int(Power.DOWN))
         self._node_state(node, "down")
@@ -210,7 +216,7 @@ class Service:
         attempt = self.attempts.get(fence)
         if attempt is None or attempt.started_s is not None:
             return
-        attempt.started_s = self._sane(started_s, attempt.placed_s)
+        attempt.started_s = self.clock.sane(started_s, attempt.placed_s)
         self.learning.began(attempt, cold_s)
         self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
@@ -221,36 +227,38 @@ class Service:
         attempt = self.attempts.get(end.fence)
         if attempt is None:
             return
-        task = attempt.task
-        self._end_attempt(attempt, end)
-        now_s = self.now()
         if end.outcome == "done":
-            task.result = end.result
+            self._end_attempt(attempt, end)
+            attempt.task.result = end.result
             self.decider.put(FINISHED, attempt.engine)
-            self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
-        elif end.outcome == "refused":
-            task.reason = end.reason
-            self.decider.put(REFUSED, attempt.engine, until_s=now_s + REFUSED_FOR_S)
-            self._back_in_queue(task, now_s)
+            with self.aside.guard("lesson of attempt", end.fence):
+                self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
-            task.reason, task.result = end.reason, end.result
-            task.failures += end.outcome not in ("node_lost", "cancelled")
-            again = task.failures <= task.spec.retries and not attempt.stopping
-            self.decider.put(FAILED, attempt.engine, retry=again)
-            if again:
-                self._back_in_queue(task, now_s)
+            self._badly(attempt, replace(end, reason=plain(end.reason or end.outcome)))
         self._soon()
+
+    def _badly(self, attempt: AttemptRecord, end: m.Ended) -> None:
+        """An attempt ended, but not well: its task is tried again, or has failed for good (`verdicts`)."""
+        task, now_s = attempt.task, self.now()
+        self._end_attempt(attempt, end)
+        verdict = judge(task, end, attempt.node, attempt.stopping)
+        task.reason, task.result = verdict.reason, end.result
+        if end.outcome == "refused" and verdict.again:
+            self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
+        else:
+            self.decider.put(FAILED, attempt.engine, retry=verdict.again)
+        if verdict.again:
+            task.state, task.ready_s = "waiting", now_s
+            self.ledger.task_state(task)
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (key := self._key_of(joules.fence)) is None:
-            return
-        self._spend(self.tasks.get(key[0]), joules.energy.energy_j)
-        self.ledger.attempt_energy(*key, joules.energy)
+        if (trace := self._trace_of(joules.fence)) is not None:
+            self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
         """A node's joules between two moments."""
-        self.ledger.window(node, window)
+        self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
         """What a node looks like."""
@@ -265,8 +273,8 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        key = self._key_of(fence)
-        return self.logs.put(*key, offset, data) if key is not None else None
+        trace = self._trace_of(fence)
+        return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
 
@@ -274,12 +282,6 @@ class Service:
         """The policy that open workflows run under; None where there is no other one."""
         others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
         return self.decider.policy if others else None
-
-    def _adopt(self, objective: str | None) -> None:
-        """The policy that serves an objective; `check_submission` has seen that nobody else is in its way."""
-        wanted = POLICY_OF.get(objective or "")
-        if wanted is not None and wanted != self.decider.policy:
-            self.decider.use(wanted)
 
     def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
         now_s = self.now()
@@ -347,7 +349,7 @@ class Service:
         if turn is None:
             return
         with guarded(self._failed):
-            turn.leases += [self._place(placement, turn.now_s) for placement in turn.next_placements(most)]
+            self._make_leases(turn, most)
             if turn.all_placed:
                 self._under_way, self._turn_planned = None, False
                 self._end_turn(turn)
@@ -362,12 +364,15 @@ class Service:
 
     def _end_turn(self, turn: UnderWay) -> None:
         step = turn.step
-        outcomes = [outcome for end in step.ended if (outcome := self._end_task(end, turn.now_s)) is not None]
+        outcomes = []
+        for end in step.ended:
+            with self.aside.guard("end of task", end.tag):
+                outcomes += self._end_task(end, turn.now_s)
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
         self.ledger.commit()
         self._act(step, turn.leases, outcomes)
-        self._alarm.set(step.wake_at - turn.now_s)
+        self._alarm.set(turn.wake_at - turn.now_s)
 
     def _act(
         self, step: Step, leases: Sequence[AttemptRecord], outcomes: Sequence[tuple[WorkflowRecord, m.Outcome]]
@@ -390,28 +395,33 @@ class Service:
         for attempt in placed:
             attempt.released = True
         if not self._closed:  # else they are begun by the next start
-            self.driver.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+            self._launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()
         for action in actions:
-            self._do(action)
+            with self.aside.guard("action", action):
+                self._actions.do(action)
 
-    def _do(self, action: Action) -> None:
-        if action.kind == Act.STOP:
-            attempt = self.attempts.of_engine(action.who)
-            if attempt is not None:
-                attempt.stopping = True
-                self.driver.cancel([attempt.fence])
-        elif action.kind in (Act.SLEEP, Act.WAKE):
-            node = self.nodes.by_engine(action.who)
-            if node is not None and action.kind == Act.WAKE:
-                self._node_state(node.spec.name, "waking")
-                self.waking.order(node.spec.name, node.spec.wake_s)
-            elif node is not None:
-                self.driver.power(node.spec.name, on=False)
-        elif action.kind == Act.WARM:
-            self.warming.order(action)
+    def _launch(self, leases: Sequence[m.Lease]) -> None:
+        try:
+            self.driver.launch(leases)
+        except Exception as error:
+            reason = self.aside.put("launch of attempts", [lease.fence for lease in leases], error)
+            for lease in leases:
+                self.ended(m.Ended(fence=lease.fence, outcome="refused", reason=f"not launched: {reason}"))
+
+    def _make_leases(self, turn: UnderWay, most: int) -> None:
+        """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
+        for placement in turn.next_placements(most):
+            try:
+                turn.leases.append(self._place(placement, turn.now_s))
+            except Exception as error:
+                reason = self.aside.put("placement of task", placement.tag, error)
+                if (task := self.tasks.get(placement.tag)) is not None:
+                    task.reason = f"it could not be placed: {reason}"
+                self.decider.put(FAILED, placement.attempt, retry=False)
+                turn.wake_at = turn.now_s
 
     def _place(self, placement: Placement, now_s: float) -> AttemptRecord:
         task = self.tasks[placement.tag]
@@ -424,10 +434,10 @@ class Service:
         self.ledger.task_state(task)
         return attempt
 
-    def _end_task(self, end: EngineEnded, now_s: float) -> tuple[WorkflowRecord, m.Outcome] | None:
+    def _end_task(self, end: EngineEnded, now_s: float) -> list[tuple[WorkflowRecord, m.Outcome]]:
         task = self.tasks.get(end.tag)
         if task is None or task.state in STATE_OF.values():
-            return None
+            return []
         workflow = task.workflow
         task.state = STATE_OF[end.outcome]
         if task.state != "done" and task.attempts == 0 and any(p.state == "failed" for p in self._parents(task)):
@@ -438,16 +448,14 @@ class Service:
         self.ledger.task_state(task, now_s, self.sequence)
         workflow.open -= 1
         for listener in self.listeners:
-            listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
+            with self.aside.guard("event of task", task.id):
+                listener("task", {"id": task.id, "workflow": workflow.id, "state": task.state})
         self._close_if_over(workflow)
-        return workflow, outcome
+        return [(workflow, outcome)]
 
     def _spend(self, task: TaskRecord | None, joules: float) -> None:
         """Count against the workflow's budget; beyond it what has not started is cancelled."""
-        if task is None:
-            return
-        reason = task.workflow.spend(joules)
-        if reason is None:
+        if task is None or (reason := task.workflow.spend(joules)) is None:
             return
         waiting = [other for i in task.workflow.keys.values() if (other := self.tasks[i]).state == "waiting"]
         self._cancelling.start(waiting, reason)
@@ -462,10 +470,8 @@ class Service:
             self._close_if_over(workflow)
 
     def _close_if_over(self, workflow: WorkflowRecord) -> None:
-        if workflow.sealed and workflow.open == 0 and workflow.state == "open":
-            states = {self.tasks[i].state for i in workflow.keys.values()}
-            workflow.state = "failed" if "failed" in states else "cancelled" if "cancelled" in states else "done"
-            workflow.about["ended_s"] = self.now()
+        if workflow.over():
+            workflow.close({self.tasks[i].state for i in workflow.keys.values()}, self.now())
             self.ledger.workflow_state(workflow, self.now())
 
     # ---- small parts
@@ -478,25 +484,17 @@ class Service:
         self.attempts.remove(attempt)
         self.recent.add(attempt)
         self.learning.began(attempt, end.cold_s)
-        started_s = self._sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
-        ended_s = self._sane(end.ended_s or self.now(), started_s)
+        started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
+        ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
 
-    def _key_of(self, fence: int) -> tuple[int, int] | None:
-        """Task and number of an attempt, open or lately over."""
+    def _trace_of(self, fence: int) -> Trace | None:
+        """An attempt, open or lately over."""
         attempt = self.attempts.get(fence)
-        return (attempt.task.id, attempt.number) if attempt is not None else self.recent.get(fence)
-
-    def _back_in_queue(self, task: TaskRecord, now_s: float) -> None:
-        task.state, task.ready_s = "waiting", now_s
-        self.ledger.task_state(task)
+        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]
         known.state = state
         self.ledger.node(known, self.now())
         self._soon()
-
-    def _sane(self, time_s: float, at_least_s: float) -> float:
-        """Another machine's time, kept within what can be: not before its cause, not in the future."""
-        return max(at_least_s, min(time_s, self.now()))

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import msgspec
 
 from wattflow.model.errors import WattflowError
+from wattflow.runtime.addresses import Addresses
 from wattflow.runtime.drivers.agents import AgentsDriver
-from wattflow.runtime.messages import Node, Orders, Sync, pack
+from wattflow.runtime.messages import PROTOCOL, Announced, Announcement, Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
+
+LONGEST_S = 45.0
+"""For an answer to anything but a turn."""
+SILENT_AFTER_S = 4.0
+"""A turn's answer that is later than asked for by this much does not come: others may serve by now."""
+PIECE = 1 << 20
+BUSY = 429
+"""Too many requests: trying again, later, helps."""
 
 
 class Unreachable(WattflowError):
@@ -18,7 +28,18 @@ class Unreachable(WattflowError):
 
 
 class Denied(WattflowError):
-    """The server answered that it will not; trying again will not help."""
+    """The server answered that it will not; trying again will not help.
+
+    Attributes:
+        status: HTTP's number for why, where that is known.
+    """
+
+    status: int = 0
+
+    @property
+    def of_me(self) -> bool:
+        """Whether it is the one who asks that the server does not want, not what was asked."""
+        return self.status in (401, 403, 409)
 
 
 class Transport(Protocol):
@@ -78,7 +99,11 @@ class DirectTransport:
 
 
 class HttpTransport:
-    """One kept connection for each kind of call. Needs aiohttp."""
+    """One kept connection for each kind of call. Needs aiohttp.
+
+    Args:
+        server: An address, or several with commas between: a server and those that take over from it.
+    """
 
     def __init__(self, server: str, token: str, ca: str | None = None) -> None:
         import aiohttp
@@ -88,22 +113,35 @@ class HttpTransport:
             import ssl
 
             context = ssl.create_default_context(cafile=ca)
-        self._server = server.rstrip("/")
+        self._addresses, self._epoch = Addresses(server), 0
         self._session = aiohttp.ClientSession(
             headers={"authorization": f"Bearer {token}", "content-type": "application/msgpack",
                      "accept": "application/msgpack"},
             connector=aiohttp.TCPConnector(ssl=context, limit=16),  # type: ignore[arg-type]
-            timeout=aiohttp.ClientTimeout(total=45, connect=5),
+            timeout=aiohttp.ClientTimeout(total=LONGEST_S, connect=5),
             auto_decompress=False,
         )  # fmt: skip
 
     async def announce(self, node: Node, boot: str) -> None:
         """Say what this node is."""
-        await self._post("/v1/nodes", pack({"node": node, "boot": boot}))
+        body = pack(Announcement(node, boot, PROTOCOL))
+        told = msgspec.msgpack.decode(await self._call("POST", "/v1/nodes", body), type=Announced)
+        if told.protocol < PROTOCOL - 1:
+            raise Denied(
+                f"the server speaks protocol {told.protocol}, this agent {PROTOCOL}: bring the server up to date"
+            )
 
     async def sync(self, sync: Sync) -> Orders:
         """One turn."""
-        return msgspec.msgpack.decode(await self._post("/v1/agents/sync", pack(sync)), type=Orders)
+        asked = self._addresses.current
+        data = await self._call("POST", "/v1/agents/sync", pack(sync), sync.wait_s + SILENT_AFTER_S)
+        orders = msgspec.msgpack.decode(data, type=Orders)
+        if orders.epoch < self._epoch:
+            self._addresses.failed(asked)
+            raise Unreachable(f"{asked} was taken over by another server")
+        self._epoch = orders.epoch
+        self._addresses.learn(orders.servers)
+        return orders
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output of an attempt."""
@@ -115,7 +153,8 @@ class HttpTransport:
 
     async def put(self, data: bytes) -> str:
         """Keep an object."""
-        answer = msgspec.msgpack.decode(await self._post("/v1/objects", data))
+        body = data if len(data) <= PIECE else _pieces(data)
+        answer = msgspec.msgpack.decode(await self._call("POST", "/v1/objects", body))
         return str(answer["object"])
 
     async def close(self) -> None:
@@ -125,19 +164,34 @@ class HttpTransport:
     async def _post(self, path: str, body: bytes) -> bytes:
         return await self._call("POST", path, body)
 
-    async def _call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    async def _call(
+        self, method: str, path: str, body: bytes | AsyncIterator[bytes] | None = None, within_s: float = LONGEST_S
+    ) -> bytes:
         import aiohttp
 
+        server, limit = self._addresses.current, aiohttp.ClientTimeout(total=within_s, connect=5)
         try:
-            async with self._session.request(method, self._server + path, data=body) as answer:
+            async with self._session.request(method, server + path, data=body, timeout=limit) as answer:
                 data = await answer.read()
                 if answer.status < 300:
                     return data
-                told = _reason(data)
-                message = f"{self._server}{path.split('?')[0]} answered {answer.status}: {told}"
-                raise Denied(message) if 400 <= answer.status < 500 else Unreachable(message)
+                message = f"{server}{path.split('?')[0]} answered {answer.status}: {_reason(data)}"
+                if not 400 <= answer.status < 500 or answer.status in (408, BUSY):
+                    self._addresses.failed(server)
+                    raise Unreachable(message)
+                denied = Denied(message)
+                denied.status = answer.status
+                raise denied
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._server}: {type(error).__name__} {error}".strip()) from None
+            self._addresses.failed(server, silent=isinstance(error, TimeoutError))
+            raise Unreachable(f"{server}: {type(error).__name__} {error}".strip()) from None
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    """A large body bit by bit: sent as one it would hold the agent's loop, and a silent agent is a lost one."""
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+        await asyncio.sleep(0)
 
 
 def _reason(data: bytes) -> str:

@@ -8,9 +8,11 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime.records import AttemptRecord
+from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +28,21 @@ class UnderWay:
     step: Step
     now_s: float
     leases: list[AttemptRecord] = field(default_factory=list)
+    taken: int = 0
+    wake_at: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.wake_at = self.step.wake_at
 
     @property
     def all_placed(self) -> bool:
-        """Whether every placement has its lease."""
-        return len(self.leases) >= len(self.step.placements)
+        """Whether every placement was taken."""
+        return self.taken >= len(self.step.placements)
 
     def next_placements(self, most: int) -> Sequence[Placement]:
-        """Those that come next."""
-        done = len(self.leases)
-        return self.step.placements[done : done + most]
+        """Take those that come next."""
+        taken, self.taken = self.taken, self.taken + most
+        return self.step.placements[taken : taken + most]
 
 
 def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:
@@ -64,6 +71,14 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *a
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
         log.debug("the loop is closed")
+
+
+async def on_disk(writer: Writer) -> None:
+    """Wait until everything that was put so far is."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    writer.settled(partial(call_in, loop, settle, [done]))
+    await done
 
 
 class Alarm:

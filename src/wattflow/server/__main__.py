@@ -25,12 +25,15 @@ from wattflow.store.writing import WritingProcess
 def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; 2 when the server cannot start."""
     options = _parser().parse_args(argv)
+    if options.driver != "local":  # whose tasks are forked here, with this mask
+        os.umask(0o077)
     json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
-        tls_key=options.tls_key,
+        tls_key=options.tls_key, standby=options.standby, keep_journal_bytes=options.keep_journal_bytes,
+        clear_text=options.clear_text,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -51,11 +54,14 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 
     loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
+    from wattflow.server.known_store import check_objects
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
     with socket.socket(fileno=options.fd) if options.fd is not None else listen(settings) as listener:
-        objects = open_objects(settings.objects or settings.home.objects)
+        place = settings.objects or settings.home.objects
+        check_objects(settings.home, place)
+        objects = open_objects(place)
         driver = make_driver(options.driver, options.driver_option, settings, objects)
         serve(settings, driver, listener, objects, writing)
 
@@ -63,7 +69,7 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 def _start_writing(settings: ServerSettings) -> WritingProcess | None:
     """The process that commits, for a store in a file of this machine."""
     store = str(settings.store or settings.home.store)
-    return None if "://" in store else WritingProcess(Path(store).absolute())
+    return None if "://" in store else WritingProcess(Path(store).absolute(), settings.standby)
 
 
 def _load_engine(policy: str) -> None:
@@ -156,9 +162,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--driver", default="agents")
     parser.add_argument("--driver-option", action="append", default=[])
     parser.add_argument("--keep-s", type=float, default=30 * 86400.0)
+    parser.add_argument("--keep-journal-bytes", type=int, default=256 << 20)
     parser.add_argument("--upgrade", action="store_true")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--clear-text", action="store_true")
     parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 

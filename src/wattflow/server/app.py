@@ -34,8 +34,10 @@ from wattflow.runtime.service import Service
 from wattflow.server import bodies
 from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
+from wattflow.server.rates import Rates
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.store import reads
+from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects, Objects
 
@@ -56,9 +58,11 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         requests: Requests answered, by status.
         closed: Connections that were closed at a limit, by limit.
         shut_down: Ends the server; set by whoever runs it.
+        claim: On a store that other servers may want, too.
     """
 
     service: Service
@@ -67,15 +71,22 @@ class House:
     tokens: Tokens
     folder: Path
     keep_s: float = 30 * 86400.0
+    keep_journal_bytes: int = 256 << 20
     requests: Counter[str] = field(default_factory=Counter)
     closed: Counter[str] = field(default_factory=Counter)
     shut_down: Callable[[], None] = lambda: None
+    claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
     dashboard: Dashboard = field(init=False)
 
     def __post_init__(self) -> None:
         self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
+
+    @property
+    def servers(self) -> list[str]:
+        """Where this server, and those that wait to take over from it, are reached; empty while nobody waits."""
+        return [self.claim.url, *self.claim.others] if self.claim is not None and self.claim.others else []
 
 
 def make_app(house: House) -> Door:
@@ -169,6 +180,7 @@ class Door:
 
     def __init__(self, app: FastAPI, house: House) -> None:
         self._app, self._house, self._hot = app, house, Hot(_refused, _http)
+        self._rates = Rates()
         self._open = {"/healthz": _healthy, "/readyz": _ready}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -183,11 +195,12 @@ class Door:
         if probe is not None and scope["method"] in ("GET", "HEAD"):
             await probe(self._house)(scope, receive, send)
             return
-        if await self._house.dashboard.answered(scope, receive, send):
-            return
         identity = self.identify(scope)
-        if identity is None:
-            await self._house.dashboard.refusal(scope)(scope, receive, send)
+        refusal = self._refusal(scope, identity)
+        if refusal is None and await self._house.dashboard.answered(scope, receive, send):
+            return
+        if identity is None or refusal is not None:
+            await (refusal or self._house.dashboard.refusal(scope))(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
@@ -199,6 +212,17 @@ class Door:
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
         return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
+
+    def _refusal(self, scope: Any, identity: Identity | None) -> Response | None:
+        """Refuse who asks too often. A connection that showed a valid token is no stranger's from then on."""
+        if identity is not None and (known := scope.get("state", {}).get("known")) is not None:
+            known()
+        who, role = (identity.id, identity.role) if identity else (str((scope.get("client") or [""])[0]), "")
+        if self._rates.takes(who, role):
+            return None
+        headers = {"retry-after": "1"} | ({} if identity else {"connection": "close"})
+        said = "too many requests; wait a second" + ("" if identity else ", and bring a token")
+        return JSONResponse({"error": said}, 429, headers)
 
     def _counted(self, send: Any, request: str) -> Any:
         """Count the answer by its status, and give it the request's id."""
@@ -266,11 +290,11 @@ async def _housekeeping(house: House) -> None:
         try:
             if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
                 saved = house.service.ledger.next_entry
-                await take_snapshot(house.service, house.database, house.folder)
+                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
-        except (sa.exc.SQLAlchemyError, OSError) as error:
-            log.warning("housekeeping: %s", error)
+        except Exception as error:
+            house.service.aside.put("round of", "housekeeping", error)
 
 
 def _expire(house: House, before_s: float) -> None:

@@ -53,6 +53,10 @@ class Beside:
             raise HTTPException(status, data.decode())
         return data
 
+    async def warm(self) -> None:
+        """Start the process before it is asked: somebody is about to."""
+        await asyncio.to_thread(self._running)
+
     def close(self) -> None:
         """End the process, whatever it does; there is no other one after it."""
         with self._ending:

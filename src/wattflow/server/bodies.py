@@ -18,23 +18,37 @@ T = TypeVar("T")
 MSGPACK = "application/msgpack"
 MESSAGE_BYTES = 64 << 20
 OBJECT_BYTES = 1 << 30
+RECEIVING_BYTES = 3 << 30
+"""Of all bodies at once."""
 PIECE = 64
 """Tasks of a submission that are decoded before others have a turn of the loop."""
+
+
+class _Receiving:
+    """Bytes of all bodies that are being received: many large ones at once must not fill the memory."""
+
+    size = 0
 
 
 async def raw(request: Request, most: int = MESSAGE_BYTES) -> bytes:
     """The body, refused as soon as it is known to be too large."""
     declared = request.headers.get("content-length", "0")
-    if not declared.isdigit():
+    if not (declared.isascii() and declared.isdigit()):
         raise HTTPException(400, "content-length is not a number")
     if int(declared) > most:
         raise HTTPException(413, f"the body has {declared} bytes; at most {most} are taken here")
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            _Receiving.size += len(chunk)
+            if size > most:
+                raise HTTPException(413, f"the body has more than {most} bytes")
+            if _Receiving.size > RECEIVING_BYTES:
+                raise HTTPException(429, "too much is being sent at once; try again", {"retry-after": "1"})
+            chunks.append(chunk)
+    finally:
+        _Receiving.size -= size
     return b"".join(chunks)
 
 

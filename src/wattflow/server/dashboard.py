@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from wattflow import __version__
 from wattflow.lab.show.web_page import page
+from wattflow.live import Engine
 from wattflow.live.fork import fork
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
@@ -23,6 +24,7 @@ from wattflow.server.forecasts import Forecasts
 from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
+from wattflow.server.zone import read_zone
 
 MOST_GROUPS = 24
 """Groups of the queue that are told with a reason."""
@@ -51,11 +53,12 @@ class Dashboard:
 
     def __init__(self, service: Service, database: sa.Engine, tokens: Tokens, folder: Path) -> None:
         store = database.url.render_as_string(hide_password=False)
-        self.service, self._tokens = service, tokens
+        self.service, self._tokens, self._zone = service, tokens, read_zone(folder)
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)
         self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
         self.forecasts = Forecasts(store, folder, service.now)
+        self._warming: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """End streams and processes."""
@@ -122,6 +125,7 @@ class Dashboard:
         if not who.may("user", "viewer"):
             return JSONResponse({"error": f"a token of the role {who.role} cannot log in; take a user's"}, 403)
         secret = await asyncio.to_thread(self.sessions.open, who)
+        self._warming = asyncio.create_task(self.documents.warm())
         secure = request.url.scheme == "https"
         return JSONResponse(self.told(who, secret), headers={"set-cookie": set_cookie(secret, secure)})
 
@@ -154,12 +158,13 @@ class Dashboard:
             "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
             "waiting": waiting, "queue": queue, "budgets": budgets,
             "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
-            "carbon_g_per_kwh": None, "trouble": service.writer.message,
+            "carbon_g_per_kwh": self._zone.carbon.at(service.now()) if self._zone.carbon_known else None,
+            "trouble": service.writer.message,
         }  # fmt: skip
 
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
-        """Waiting tasks by workflow and function, with why one of each waits; a few are looked at in a turn of the
-        loop, for thousands may wait."""
+        """Waiting tasks by workflow and function, with why one of each waits. A few hundred are looked at in a turn of
+        the loop, and a copy of the engine is asked in a thread: it looks at every node."""
         groups: dict[tuple[str, str], Group] = {}
         waiting = 0
         for number, task in enumerate(list(self.service.tasks.values()), start=1):
@@ -169,24 +174,38 @@ class Dashboard:
                 waiting += 1
                 key = (task.workflow.id, task.spec.function_name)
                 groups.setdefault(key, Group(*key, task)).count += 1
-        told = []
-        for group in sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]:
-            told.append({"workflow": group.workflow, "function": group.function, "count": group.count,
-                         "reason": self.service.why(group.first)})  # fmt: skip
-            await asyncio.sleep(0)
+        largest = sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]
+        if not largest:
+            return [], 0
+        copy = fork(self.service.decider.engine)
+        told = [
+            {"workflow": group.workflow, "function": group.function, "count": group.count,
+             "reason": self._known_reason(group.first) or await asyncio.to_thread(_reason, copy, group.first.engine)}
+            for group in largest
+        ]  # fmt: skip
         return told, waiting
+
+    def _known_reason(self, task: TaskRecord) -> str | None:
+        """Why a task waits, where the engine need not be asked."""
+        service = self.service
+        if service.writer.message is not None:
+            return f"the store does not take changes: {service.writer.message}"
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        return waits_for([service.tasks[i] for key in keys if (i := task.workflow.keys[key]) in service.tasks])
 
     async def explain_waiting(self, task: TaskRecord) -> dict[str, Any]:
         """Candidates of a task that waits. The engine is copied in a turn of the loop, the copy asked in a thread."""
-        service = self.service
-        why, copy = service.why(task), fork(service.decider.engine)
+        service, copy = self.service, fork(self.service.decider.engine)
+        why = self._known_reason(task) or await asyncio.to_thread(_reason, copy, task.engine)
         candidates = await asyncio.to_thread(copy.explain, task.engine)
         names = {identity: name for name, identity in copy.nodes.items()}
-        parents = [service.tasks[i] for key in dict.fromkeys([*task.spec.parents, *task.spec.results])
-                   if (i := task.workflow.keys[key]) in service.tasks]  # fmt: skip
         return {
             "task": task.id, "key": task.spec.key, "state": task.state, "when": "waiting", "at_s": service.now(),
-            "attempt": None, "policy": service.decider.policy, "why": waits_for(parents) or why, "chosen": None,
+            "attempt": None, "policy": service.decider.policy, "why": why, "chosen": None,
             "candidates": shown(candidates, names, list(task.spec.variants), None),
             **dict.fromkeys(("cost_s", "energy_j", "low_j", "high_j", "marginal_j", "provenance", "outcome")),
         }  # fmt: skip
+
+
+def _reason(engine: Engine, task: int) -> str:
+    return str(engine.why(task))

@@ -25,7 +25,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function
 from wattflow.model.workload import Shape, Workload
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import model_node, model_variant
+from wattflow.runtime.facts import model_node, model_variant
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import threading
-from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -20,34 +19,75 @@ from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
+from wattflow.server import known_store
 from wattflow.server.app import House, make_app
-from wattflow.server.settings import ServerSettings
+from wattflow.server.connections import Connections, protocol
+from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
-from wattflow.store.database import StoreTrouble, open_store
+from wattflow.store import backup
+from wattflow.store.claim import Claim
+from wattflow.store.database import StoreTrouble, open_store, told
+from wattflow.store.layout import Gone
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess
 
 log = logging.getLogger(__name__)
+END_WITHIN_S = 20.0
+"""A server that was told to end does so within this long, whatever hangs in it: what is committed is right."""
 
 
 def open_house(
-    settings: ServerSettings, driver: Driver, objects: Objects | None = None, writing: WritingProcess | None = None
+    settings: ServerSettings,
+    driver: Driver,
+    objects: Objects | None = None,
+    writing: WritingProcess | None = None,
+    url: str = "",
 ) -> House:
-    """Store, objects, tokens and service, restored from where they were."""
+    """Store, objects, tokens and service, restored from where they were, once no other server works on the store."""
     home = settings.home
     home.make()
     if writing is not None:
         _wait_for(writing, settings)
-    database = open_store(settings.store or home.store, upgrade=settings.upgrade)
-    kept = objects or open_objects(settings.objects or home.objects)
+    store, place = settings.store or home.store, settings.objects or home.objects
+    try:
+        database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
+    except Gone:
+        raise known_store.gone(backup.shown(store), home) from None
+    claim = _claim(database, settings, url)
+    known_store.catch_up(home, database)
+    kept = objects or open_objects(place)
     tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
         settings.twin,
     )  # fmt: skip
-    return House(service, database, kept, tokens, home.folder, settings.keep_s)
+    known_store.remember(home, database, place, service.fences.epoch)
+    if claim is not None:
+        claim.hold()
+    return House(
+        service, database, kept, tokens, home.folder, settings.keep_s, settings.keep_journal_bytes, claim=claim
+    )
+
+
+def _claim(database: sa.Engine, settings: ServerSettings, url: str) -> Claim | None:
+    """Wait for a store that other servers may use; one in a file is its writing process's."""
+    if database.dialect.name == "sqlite":
+        return None
+    claim = Claim(database, url, _end_this_process, lambda others: _tell_others(settings.home, others))
+    try:
+        claim.take(settings.standby)
+    except sa.exc.DBAPIError as error:
+        raise StoreTrouble(told(error)) from None
+    return claim
+
+
+def _tell_others(home: Home, others: list[str]) -> None:
+    """Note in the home who waits to take over: clients on this machine ask there when this server is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        about = json.loads(home.server_file.read_text())
+        write_text(home.server_file, json.dumps(about | {"others": others}))
 
 
 def _wait_for(writing: WritingProcess, settings: ServerSettings) -> None:
@@ -76,6 +116,18 @@ def _end_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _end_within(seconds: float) -> None:
+    """End this process by force where it has not ended by then."""
+
+    def end() -> None:
+        log.critical("told to end %g s ago and still here; ending by force", seconds)
+        os._exit(3)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 def open_tokens(home: Home, database: sa.Engine) -> Tokens:
     """Open the store's tokens. The home has one of each role: made at the first start and after it was revoked, told
     to the store again where that was made anew or restored from a time before."""
@@ -101,35 +153,47 @@ def serve(
     """Run until told to stop. Writes where it listens into the home once it answers."""
     import uvicorn
 
-    house = open_house(settings, driver, objects, writing)
+    url = address_of(settings, listener)
+    if settings.standby:
+        write_text(settings.home.server_file, json.dumps(_about(settings, url) | {"standby": True}))
+        log.info("the server waits to take over, at %s", url)
+    house = open_house(settings, driver, objects, writing, url)
     app = make_app(house)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", log_level="warning", access_log=False, proxy_headers=False,
+        app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
+        log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=64 * 1024, server_header=False,
+        server_header=False,
     )  # fmt: skip
-    server = _Server(config, settings.home, listener, house)
+    server = _Server(config, settings, url, house)
 
     def shut_down() -> None:
         server.should_exit = True
+        if own_process:
+            _end_within(END_WITHIN_S)
 
+    own_process = threading.current_thread() is threading.main_thread()  # else it is somebody else's to end
     house.shut_down = house.service.on_fault = shut_down
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
     # Only the main thread may say what a signal does; a server in another one is ended by `shut_down`.
-    meant = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    meant = (signal.SIGTERM, signal.SIGINT) if own_process else ()
     before = {number: signal.signal(number, lambda *_: None) for number in meant}
     try:
         server.run(sockets=[listener])
     finally:
         house.service.writer.close()
+        if house.claim is not None:
+            house.claim.close()
         house.database.dispose()  # the last one to close a store copies its log back
         with contextlib.suppress(OSError):
             settings.home.server_file.unlink()
         for number, handler in before.items():
             signal.signal(number, handler)
+    if house.claim is not None and house.claim.reason is not None:
+        raise StoreTrouble(house.claim.reason)
     if house.service.writer.message is not None:
         raise StoreTrouble(f"the store does not take changes: {house.service.writer.message}")
     if house.service.fault is not None:
@@ -145,9 +209,13 @@ def _server_class() -> type:
 class _Server(_server_class()):  # type: ignore[misc]
     """A uvicorn server that says where it listens once it does."""
 
-    def __init__(self, config: object, home: Home, listener: socket.socket, house: House) -> None:
+    def __init__(self, config: object, settings: ServerSettings, url: str, house: House) -> None:
         super().__init__(config)
-        self._home, self._listener, self._house = home, listener, house
+        self._settings, self._url, self._house = settings, url, house
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, frame)
+        _end_within(END_WITHIN_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._house.dashboard.events.close()  # else the end would wait for streams that never do
@@ -157,11 +225,14 @@ class _Server(_server_class()):  # type: ignore[misc]
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
-        host, port = self._listener.getsockname()[:2]
-        scheme = "https" if self.config.ssl_certfile else "http"
-        shown = f"[{host}]" if ":" in host else host
-        about: dict[str, object] = {"url": f"{scheme}://{shown}:{port}", "pid": os.getpid()}
-        if self.config.ssl_certfile:
-            about["ca"] = str(Path(self.config.ssl_certfile).absolute())
-        write_text(self._home.server_file, json.dumps(about))
-        log.info("the server is ready at %s", about["url"])
+        others = self._house.claim.others if self._house.claim is not None else []
+        write_text(self._settings.home.server_file, json.dumps(_about(self._settings, self._url) | {"others": others}))
+        log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)
+
+
+def _about(settings: ServerSettings, url: str) -> dict[str, object]:
+    """What the home says of the server that runs there."""
+    about: dict[str, object] = {"url": url, "pid": os.getpid()}
+    if settings.tls_cert is not None:
+        about["ca"] = str(settings.tls_cert.absolute())
+    return about

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.clear_text import check_listening
 from wattflow.runtime.home import Home
 
 
@@ -20,6 +21,9 @@ class ServerSettings:
         port: 0 takes a free one.
         twin: Whether other policies are tried by simulation at planning points.
         keep_s: How long ended workflows are kept.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
+        standby: Wait until no other server works on the store, then take over.
+        clear_text: Whether other machines may send their tokens over plain HTTP.
     """
 
     home: Home
@@ -30,13 +34,17 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 0
     keep_s: float = 30 * 86400.0
+    keep_journal_bytes: int = 256 << 20
+    standby: bool = False
     upgrade: bool = False
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    clear_text: bool = False
 
 
 def listen(settings: ServerSettings) -> socket.socket:
     """The socket, taken before anything else is done, so that a port in use costs nothing."""
+    check_listening(settings.host, settings.tls_cert is not None, settings.clear_text)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -46,5 +54,13 @@ def listen(settings: ServerSettings) -> socket.socket:
         raise InvalidInput(
             f"{settings.host}:{settings.port}", f"{error.strerror}; choose another with --port (0 takes any free one)"
         ) from None
-    listener.listen(512)
+    if not settings.standby:  # who waits refuses: clients and agents ask others then
+        listener.listen(512)
     return listener
+
+
+def address_of(settings: ServerSettings, listener: socket.socket) -> str:
+    """Where others reach the server that listens there."""
+    host, port = listener.getsockname()[:2]
+    named = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"{'https' if settings.tls_cert else 'http'}://{named}:{port}"

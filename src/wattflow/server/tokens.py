@@ -62,9 +62,10 @@ class Tokens:
     def __init__(self, database: sa.Engine) -> None:
         self._database = database
         self._known: dict[str, Identity] = {}
+        self._of_node: dict[str, list[Identity]] = {}
         for row in reads.rows(database, sa.select(schema.tokens)):
             digest = row.pop("digest")
-            self._known[digest] = Identity(**row | {key: row[key] or "" for key in ("project", "node")})
+            self._know(digest, Identity(**row | {key: row[key] or "" for key in ("project", "node")}))
 
     def user_of(self, token: str) -> Identity | None:
         """Tell whose token it is; None for one that is unknown, revoked or expired.
@@ -77,6 +78,10 @@ class Tokens:
     def knows(self, token: str) -> bool:
         """Say whether it was ever given out, valid or not."""
         return _digest(token) in self._known
+
+    def has_node(self, node: str) -> bool:
+        """Say whether some valid token is that of a node."""
+        return any(who.valid(time.time()) for who in self._of_node.get(node, ()))
 
     def make(
         self, name: str, role: str, *, project: str = "", node: str = "", lifetime_s: float | None = None
@@ -120,6 +125,7 @@ class Tokens:
         now_s = time.time()
         ended = {digest: who for digest, who in chosen.items() if who.valid(now_s)}
         for digest, who in ended.items():
+            self._of_node.get(who.node, [who]).remove(who)
             self._known[digest] = replace(who, revoked_s=now_s)
         with self._database.begin() as connection:
             table = schema.tokens
@@ -130,8 +136,13 @@ class Tokens:
         made = replace(who, id=digest[:ID_LENGTH], created_s=time.time())
         with self._database.begin() as connection:
             connection.execute(sa.insert(schema.tokens), {"digest": digest, **asdict(made)})
-        self._known[digest] = made
+        self._know(digest, made)
         return made
+
+    def _know(self, digest: str, who: Identity) -> None:
+        self._known[digest] = who
+        if who.node and who.revoked_s is None:
+            self._of_node.setdefault(who.node, []).append(who)
 
 
 def write_secret(path: Path, token: str) -> None:

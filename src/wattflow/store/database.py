@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,27 @@ from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
 from wattflow.store import layout, schema
 from wattflow.store.writing import settings
 
+PROCESS = f"wattflow-{uuid.uuid4().hex[:16]}"
+"""This process, as a PostgreSQL server knows its connections."""
+
 
 class StoreTrouble(WattflowError):
     """The store cannot be read or written: a full disk, a lost server, a damaged file."""
 
 
-def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
+def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = None) -> sa.Engine:
     """Open or make a store.
 
     Args:
         url: A file for SQLite, or ``postgresql://user@host/name``.
         upgrade: Bring an older layout up to date; without it an older store is refused and left as it is.
+        known: Identity of the store that must be there; then none is made, and another one is `layout.Gone`.
     """
+    if known is not None and "://" not in str(url) and not Path(url).is_file():
+        raise layout.Gone(str(url))
     engine = _engine(url)
     try:
-        layout.ready(engine, str(url), upgrade)
+        layout.ready(engine, str(url), upgrade, known)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine
@@ -64,7 +71,10 @@ def _engine(url: str | Path) -> sa.Engine:
             import psycopg  # noqa: F401
         except ImportError:
             raise MissingExtra("PostgreSQL needs psycopg: pip install 'wattflow[postgres]'") from None
-        return sa.create_engine("postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True)
+        about = {"application_name": PROCESS}
+        return sa.create_engine(
+            "postgresql+psycopg://" + text.split("://", 1)[1], pool_pre_ping=True, connect_args=about
+        )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
     engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})

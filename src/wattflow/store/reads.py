@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -109,6 +110,14 @@ def energy(database: sa.Engine, began_s: float, ended_s: float) -> list[Found]:
     """Windows of node energy that touch a span."""
     table = schema.energy
     return rows(database, sa.select(table).where((table.c.ended_s >= began_s) & (table.c.began_s <= ended_s)))
+
+
+def last_window_s(database: sa.Engine, node: str) -> float:
+    """When a node's latest window of energy began; minus infinity where it has none."""
+    table = schema.energy
+    with database.connect() as connection:
+        found = connection.execute(sa.select(sa.func.max(table.c.began_s)).where(table.c.node == node)).scalar()
+    return -math.inf if found is None else float(found)
 
 
 def journal(database: sa.Engine, after: int, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:

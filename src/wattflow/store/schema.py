@@ -146,6 +146,15 @@ sessions = sa.Table(
 )  # fmt: skip
 """Browsers that are logged in: the SHA-256 of the cookie, and the id of the token that it stands for."""
 
+servers = sa.Table(
+    "servers", metadata,
+    sa.Column("url", sa.Text, primary_key=True),
+    sa.Column("process", sa.Text, nullable=False),
+    sa.Column("active", sa.Integer, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("seen_s", sa.Float, nullable=False),
+)  # fmt: skip
+
 tokens = sa.Table(
     "tokens", metadata,
     sa.Column("digest", sa.Text, primary_key=True),

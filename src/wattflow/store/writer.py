@@ -117,6 +117,11 @@ class Writer:
         self._thread = threading.Thread(target=self._loop, name="wattflow-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether what is put is still written: not after what could never be."""
+        return self._thread.is_alive()
+
     def put(self, *batch: tuple[Change, Row]) -> None:
         """Take changes that belong together: all of them are in one group."""
         self._given.put((time.perf_counter(), batch))

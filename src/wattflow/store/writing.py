@@ -1,4 +1,4 @@
-"""A process that commits groups into a SQLite store: ``python -m wattflow.store.writing STORE SOCKET``.
+"""A process that commits groups into a SQLite store: ``python -m wattflow.store.writing STORE SOCKET PATIENCE_S``.
 
 A thread of the server had to get the interpreter back from a busy loop after every statement, which took longer than
 the statements; and where the loop had to wait for a processor, so did the commit. A process of its own has nobody to
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
 import signal
@@ -49,13 +50,14 @@ class Refused(Exception):
 class WritingProcess:
     """The process, as its server sees it. Used by one thread."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
+    def __init__(self, store: Path, standby: bool = False) -> None:
+        self._store, self._patience_s = store, math.inf if standby else LOCK_S
         self._start()
 
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno())]
+        command = [sys.executable, "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno()),
+                   str(self._patience_s)]  # fmt: skip
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
             start_new_session=True,
@@ -135,7 +137,7 @@ def main() -> None:
     ask_for_short_turns()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
-            _lock(store)
+            lock(store, float(sys.argv[3]))
         except OSError as error:
             _send(server, msgspec.msgpack.encode((False, str(error), False)))
             return
@@ -146,9 +148,12 @@ def main() -> None:
 
 def _serve(server: socket.socket, store: Path) -> None:
     connection: sqlite3.Connection | None = None
+    opened: tuple[int, int] | None = None
     while (data := _receive(server)) is not None:
         try:
-            connection = connection or _opened(store)
+            if connection is not None and _file(store) != opened:
+                raise sqlite3.DatabaseError(f"{store} was removed or replaced while the server ran")
+            connection, opened = connection or _opened(store), opened or _file(store)
             answer: tuple[object, ...] = (True, *_committed(connection, msgspec.msgpack.decode(data)))
         except sqlite3.Error as error:
             answer = (False, str(error), _passes(error))
@@ -157,23 +162,35 @@ def _serve(server: socket.socket, store: Path) -> None:
         connection.close()
 
 
+def _file(store: Path) -> tuple[int, int] | None:
+    """Which file is there: one that took its place, or none, must not be taken for it."""
+    try:
+        about = store.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 def _passes(error: sqlite3.Error) -> bool:
     """Whether it may go away by itself, as a full disk does; a statement that SQLite does not understand never does."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
 
 
-def _lock(store: Path) -> None:
-    """Take the store's lock, which is let go when this process ends."""
+def lock(store: Path, patience_s: float) -> int:
+    """Take the store's lock, which is let go when this process ends, or closes what is returned."""
     file = os.open(f"{store}-writer", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    end_s = time.monotonic() + LOCK_S
+    end_s = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return file
         except BlockingIOError:
             if time.monotonic() > end_s:
-                raise OSError("another server writes to this store") from None
+                os.close(file)
+                raise OSError(
+                    "another server writes to this store; `wattflow up --standby` waits for it to end"
+                ) from None
             time.sleep(0.01)
 
 
@@ -199,7 +216,8 @@ def make_room(store: Path, size: int = ROOM_BYTES) -> None:
 
 
 def _opened(store: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(store, timeout=BUSY_S, isolation_level=None)
+    where = f"{store.absolute().as_uri()}?mode=rw"  # none is made where it is gone
+    connection = sqlite3.connect(where, timeout=BUSY_S, isolation_level=None, uri=True)
     settings(connection)
     return connection
 

@@ -22,6 +22,7 @@ from typing import Any
 import cloudpickle
 
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.drivers.base import Driver
 from wattflow.store.objects import FolderObjects, Objects
 
@@ -39,6 +40,7 @@ class HearingSink:
     lost: list[str] = field(default_factory=list)
     warm: list[m.Warmed] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    aside: Aside = field(default_factory=Aside)
 
     def announce(self, node: m.Node) -> None:
         """A node is here."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -283,3 +286,38 @@ def test_a_sensor_of_a_device_alone_is_not_the_node(tmp_path: Path) -> None:
 def test_an_unknown_meter_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="powercap"):
         probe.try_meter("powercp")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl (`make tools`)")
+def test_a_password_goes_only_to_a_controller_whose_certificate_is_known(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
+                    "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)  # fmt: skip
+    heard: list[str | None] = []
+
+    class Controller(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers["authorization"])
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Controller)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"https://127.0.0.1:{server.server_port}"
+    try:
+        unknown = probe.try_meter("redfish", probe.Places(redfish_url=url, redfish_user="root:calvin"))
+        assert "certificate verify failed" in unknown.reason and heard == []
+        known = probe.Places(redfish_url=url, redfish_user="root:calvin", redfish_ca=str(certificate))
+        assert "not a JSON object" in probe.try_meter("redfish", known).reason and len(heard) == 1
+    finally:
+        server.shutdown()
+        server.server_close()
+    clear = probe.try_meter("redfish", probe.Places(redfish_url="http://bmc.example", redfish_user="root:calvin"))
+    assert "in the clear" in clear.reason

@@ -11,9 +11,12 @@ import pytest
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.away import Away
+from wattflow.runtime.drivers import keeping
 from wattflow.runtime.machine import this_node
-from wattflow.runtime.transport import Unreachable
+from wattflow.runtime.outbox import Outbox
+from wattflow.runtime.transport import Denied, Unreachable
 
 
 class Server:
@@ -141,3 +144,119 @@ def test_what_stays_away_is_told_once_a_minute(caplog: pytest.LogCaptureFixture)
     away.answered()
     away.answered()
     assert caplog.messages == ["no answer; trying again"] * 4 + ["the server is back after 180 s"]
+
+
+class Picky(Server):
+    """Refuses what its wire could not carry, as msgspec and a strict server do."""
+
+    def __init__(self, lease: m.Lease) -> None:
+        super().__init__(lease)
+        self.energies: list[m.TaskEnergy] = []
+
+    async def sync(self, sync: m.Sync) -> m.Orders:
+        m.pack(sync)
+        if any(end.cpu_s > 1e12 for end in sync.ended):
+            denied = Denied("422: Expected `float` <= 1e12 - at `$.ended[0].cpu_s`")
+            denied.status = 422
+            raise denied
+        self.energies += sync.energy
+        return await super().sync(sync)
+
+
+def test_news_that_cannot_be_told_are_set_aside_and_the_rest_arrives(tmp_path: Path) -> None:
+    """An end that the wire or the server refuses does not end the agent: a bare end stands for it."""
+
+    async def body() -> None:
+        lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=m.Task(key="a", name="a"))
+        server = Picky(lease)
+        broken: Any = Broken()
+        energy: Any = NoEnergy()
+        agent = Agent(server, this_node("n"), broken, energy, broken, tmp_path)
+        agent._tell_end(m.Ended(fence=1, outcome="failed", reason="a lone \udcff"))
+        agent._tell_end(m.Ended(fence=2, outcome="done", cpu_s=1e300))
+        agent._tell_end(m.Ended(fence=3, outcome="done"))
+        agent._outbox.energy.append(m.TaskEnergy(3, m.Energy(1.0, 1.0, 1.0, "measured")))
+        running = asyncio.create_task(agent.run())
+        while {end.fence for end in server.ends} < {1, 2, 3}:
+            await asyncio.sleep(0.01)
+        assert not running.done()
+        ends = {end.fence: end for end in server.ends}
+        assert ends[3].outcome == "done" and len(server.energies) == 1
+        for fence in (1, 2):
+            assert ends[fence].outcome == "failed" and "could not be told" in str(ends[fence].reason)
+        assert agent.aside.counts["news (ended) of"] == 2
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def test_an_end_that_the_server_does_not_know_is_told_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=m.Task(key="a", name="a"))
+        server = Server(lease)
+        broken: Any = Broken()
+        energy: Any = NoEnergy()
+        agent = Agent(server, this_node("n"), broken, energy, broken, tmp_path)
+        running = asyncio.create_task(agent.run())
+        while [end.fence for end in server.ends].count(7) < 3:  # the lease comes with every answer
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def test_a_fault_in_sampling_does_not_end_the_agent(tmp_path: Path) -> None:
+    class Faulty(NoEnergy):
+        def sample(self, *_: Any) -> tuple[list[m.TaskEnergy], None]:
+            raise OSError(24, "Too many open files")
+
+    async def body() -> None:
+        lease = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=m.Task(key="a", name="a"))
+        server = Server(lease)
+        broken: Any = Broken()
+        energy: Any = Faulty()
+        broken.sample = lambda: None
+        agent = Agent(server, this_node("n"), broken, energy, broken, tmp_path)
+        running = asyncio.create_task(agent.run())
+        while agent.aside.counts["turn of the agent's loop"] < 2:
+            await asyncio.sleep(0.01)
+        assert not running.done() and server.ends
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def test_a_report_is_no_larger_than_the_server_takes() -> None:
+    box = Outbox()
+    box.ended = [m.Ended(fence=i, outcome="done", result=m.Blob(data=bytes(1 << 16))) for i in range(1000)]
+    sizes = []
+    while not box.empty:
+        sizes.append(len(m.pack(box.take().ended)))
+    assert max(sizes) < 32 << 20 and sum(sizes) > 1000 << 16
+
+
+def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "FIRST_S", 0.01)
+
+    class Mortal:
+        async def run(self) -> None:
+            lives.append(1)
+            if len(lives) < 3:
+                raise RuntimeError("a fault of our own")
+            await asyncio.sleep(60)
+
+    lives: list[int] = []
+
+    async def body() -> None:
+        keeper, aside = keeping.Keeper(), Aside()
+        made: Any = Mortal
+        keeper.keep("n", made, aside)
+        while len(lives) < 3:
+            await asyncio.sleep(0.01)
+        await keeper.stop()
+        assert aside.counts == {"agent of node": 2}
+
+    asyncio.run(asyncio.wait_for(body(), 30))

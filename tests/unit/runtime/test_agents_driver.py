@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.drivers.agents import AgentsDriver
 
 
@@ -17,6 +18,7 @@ class Service:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
+        self.aside = Aside()
         self.lost: list[str] = []
         self.gone_now = asyncio.Event()
 

@@ -11,8 +11,8 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import model_node
 from wattflow.runtime.drivers.agents import AgentsDriver
+from wattflow.runtime.facts import model_node
 from wattflow.runtime.hooks import CommandHook, HookFailed, WakeOnLan, magic_packet
 from wattflow.runtime.waking import TRIES, Waking
 from wattflow.testing.check_driver import HearingSink

@@ -15,6 +15,7 @@ import pytest
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.server import bodies
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -212,5 +213,66 @@ def test_a_zygote_that_dies_while_it_is_asked_fails_the_attempt_and_nothing_else
         assert (finish.outcome, finish.reason) == ("failed", "the zygote of its environment died")
         zygote._ask = ask  # type: ignore[method-assign]
         assert value(await executor.run(call(2, abs, -2))) == 2
+
+    on_executor(body)
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize(
+    "how",
+    [b"\xff\xff\xff\xff", b"\0\0\0\x02{]", b"\0\0\0\x11" + b'{"sizes": [1e99]}', b"\0\0\0\x0d" + b'{"sizes":[-1]}'],
+)
+def test_what_is_no_answer_fails_the_task_alone(isolate: bool, how: bytes) -> None:
+    def garbage(how: bytes) -> None:
+        """Write on every socket that this process has, as a task could."""
+        import os
+        import stat
+        import time
+
+        for fd in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    os.write(fd, how)
+            except OSError:
+                continue
+        time.sleep(20)
+
+    async def body(executor: ProcessExecutor) -> None:
+        finish = await asyncio.wait_for(executor.run(call(1, garbage, how, isolate=isolate)), 15)
+        assert finish.outcome == "failed" and "no answer on its channel" in str(finish.reason)
+        assert value(await executor.run(call(2, abs, -1, isolate=isolate))) == 1
+
+    on_executor(body)
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_result_that_is_too_large_fails_its_task_alone(isolate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wattflow.runtime.executors import zygote
+
+    assert bodies.OBJECT_BYTES == zygote.RESULT_BYTES
+    monkeypatch.setattr(zygote, "RESULT_BYTES", 1 << 20)  # the agent's own limit: a child may not keep its
+
+    async def body(executor: ProcessExecutor) -> None:
+        finish = await asyncio.wait_for(executor.run(call(1, bytes, 2 << 20, isolate=isolate)), 15)
+        assert finish.outcome == "failed" and "its result has 2097" in str(finish.reason)
+        assert value(await executor.run(call(2, abs, -1, isolate=isolate))) == 1
+
+    on_executor(body)
+
+
+def test_exceptions_that_cannot_be_told_are_told_as_well_as_they_can() -> None:
+    def odd() -> None:
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no text")
+
+        raise Odd
+
+    def name() -> None:
+        raise OSError("no such file: \udcff")
+
+    async def body(executor: ProcessExecutor) -> None:
+        assert "its text raises RuntimeError" in str((await executor.run(call(1, odd))).reason)
+        assert (await executor.run(call(2, name))).reason == r"OSError: no such file: \udcff"
 
     on_executor(body)

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from wattflow.energy.meters.port import NoReading
 
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
 
 class Connection:
     """GET over a connection that stays open and is opened again when the other side closed it.
@@ -17,21 +19,27 @@ class Connection:
     Args:
         url: Where the service stands, for example ``http://localhost:44322``.
         user: ``name:password`` for basic authentication.
-        verify: False accepts any certificate, as board controllers often need.
+        ca: Certificates that the service's own is checked by, where the system's do not do. It always is checked: a
+            password goes only to whom it is for, and never in the clear to another machine.
     """
 
-    def __init__(self, url: str, *, user: str | None = None, verify: bool = True, timeout_s: float = 3.0) -> None:
+    def __init__(self, url: str, *, user: str | None = None, ca: str | None = None, timeout_s: float = 3.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NoReading(f"{url!r} is not an http address")
         self.url = url.rstrip("/")
+        if user is not None and parts.scheme == "http" and parts.hostname not in _LOCAL:
+            raise NoReading(f"{url}: a password must not travel in the clear; use https")
         self._base = parts.path.rstrip("/")
         self._headers = {"Accept": "*/*"}
         if user is not None:
             self._headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
         self._link: http.client.HTTPConnection
         if parts.scheme == "https":
-            context = ssl.create_default_context() if verify else ssl._create_unverified_context()
+            try:
+                context = ssl.create_default_context(cafile=ca)
+            except (OSError, ssl.SSLError) as error:
+                raise NoReading(f"{ca} holds no certificates: {error}") from None
             self._link = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=context)
         else:
             self._link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)

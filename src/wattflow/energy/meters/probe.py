@@ -18,7 +18,8 @@ from wattflow.model.errors import MissingMeter, unknown_name
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where to look; the environment's WATTFLOW_SYSFS, _PMPROXY, _KEPLER, _REDFISH and _REDFISH_USER set them."""
+    """Where to look; the environment's WATTFLOW_SYSFS, _PMPROXY, _KEPLER, _REDFISH, _REDFISH_USER and _REDFISH_CA set
+    them."""
 
     sysfs: Path = Path("/sys")
     pmproxy_url: str = pcp.DEFAULT_URL
@@ -26,6 +27,7 @@ class Places:
     kepler_url: str = kepler.DEFAULT_URL
     redfish_url: str | None = None
     redfish_user: str | None = None
+    redfish_ca: str | None = None
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Places:
@@ -36,13 +38,14 @@ class Places:
             environment.get("WATTFLOW_KEPLER", kepler.DEFAULT_URL),
             environment.get("WATTFLOW_REDFISH"),
             environment.get("WATTFLOW_REDFISH_USER"),
+            environment.get("WATTFLOW_REDFISH_CA"),
         )
 
 
 def _redfish(places: Places) -> Meter:
     if places.redfish_url is None:
         raise NoReading("no controller named (set WATTFLOW_REDFISH to its address)")
-    return redfish.RedfishMeter(places.redfish_url, places.redfish_user, verify=False)
+    return redfish.RedfishMeter(places.redfish_url, places.redfish_user, places.redfish_ca)
 
 
 NODE_METERS: Mapping[str, Callable[[Places], Meter]] = {

@@ -14,12 +14,13 @@ from wattflow.model.units import J_PER_KWH
 
 
 class RedfishMeter:
-    """All chassis of the controller at ``url`` that show energy or watts. ``user`` is ``name:password``."""
+    """All chassis of the controller at ``url`` that show energy or watts. ``user`` is ``name:password``, ``ca`` a file
+    of certificates that the controller's is checked by."""
 
     name = "redfish"
 
-    def __init__(self, url: str, user: str | None = None, *, verify: bool = True) -> None:
-        self._http = Connection(url, user=user, verify=verify)
+    def __init__(self, url: str, user: str | None = None, ca: str | None = None) -> None:
+        self._http = Connection(url, user=user, ca=ca)
         try:
             self._sources = self._find()
             if not self._sources:

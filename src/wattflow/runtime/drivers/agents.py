@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,8 @@ FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 """How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
+OVER = 65_536
+"""Attempts that ended and whose nodes are remembered: their joules and last lines come after the end."""
 ASLEEP_WAIT_S = 5.0
 """Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
@@ -39,7 +42,8 @@ WAKE_S = 60.0
 
 @dataclass(slots=True)
 class _Agent:
-    """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent."""
+    """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent.
+    ``token`` names the one that it calls with."""
 
     boot: str
     seen_s: float
@@ -51,6 +55,7 @@ class _Agent:
     sleep: bool = False
     warm: list[Warm] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    token: str = ""
 
     def tell(self) -> None:
         """Wake the agent's waiting turn."""
@@ -59,7 +64,13 @@ class _Agent:
 
 
 class AgentsDriver:
-    """Nodes are agents that call in; `sync` is one turn of one of them."""
+    """Nodes are agents that call in; `sync` is one turn of one of them.
+
+    An attempt belongs to the node that it was leased to: whatever another node reports about it is refused.
+
+    Attributes:
+        refused: Reports that were refused, by reason.
+    """
 
     name = "agents"
 
@@ -73,8 +84,10 @@ class AgentsDriver:
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
+        self._over: OrderedDict[int, str] = OrderedDict()
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
+        self.refused: Counter[str] = Counter()
 
     @property
     def sink(self) -> Sink:
@@ -105,7 +118,7 @@ class AgentsDriver:
         for lease in leases:
             agent = self._agents.get(lease.node)
             if agent is None:
-                self.sink.ended(Ended(fence=lease.fence, outcome="refused", reason="its node has gone"))
+                self.sink.ended(Ended(fence=lease.fence, outcome="node_lost", reason="its node has gone"))
                 continue
             agent.leases[lease.fence] = lease
             self._where[lease.fence] = lease.node
@@ -201,8 +214,13 @@ class AgentsDriver:
             self._waking_w.get(node, []).append(watts)
             await asyncio.sleep(WAKING_EVERY_S)
 
-    def announce(self, node: Node, boot: str) -> None:
-        """An agent says what its node is."""
+    def announce(self, node: Node, boot: str, token: str = "") -> None:
+        """An agent says what its node is. ``token`` names the one that it came with, where it needed one.
+
+        Raises:
+            PermissionError: An agent with another token is that node.
+        """
+        self.check_token(node.name, token)
         if node.name in self._agents and not self.knows(node.name, boot):
             self._lose(node.name, "its agent was started anew")
         if self.sink.now() - self._falling_s.get(node.name, -math.inf) < FALLING_S:
@@ -219,8 +237,25 @@ class AgentsDriver:
             )
         if node.name not in self._agents:
             self._agents[node.name] = _Agent(boot, self.sink.now())
-        self._agents[node.name].node = node
+        self._agents[node.name].node, self._agents[node.name].token = node, token
         self.sink.announce(node)
+
+    def check_token(self, node: str, token: str) -> None:
+        """Refuse a node's name that an agent with another token has."""
+        agent = self._agents.get(node)
+        if agent is not None and not agent.token:  # not heard of since the server's start
+            agent.token = token
+        if agent is not None and token and agent.token != token:
+            self.refused["another agent's node"] += 1
+            raise PermissionError(f"an agent with another token is node {node}; give this one another --name")
+
+    def has(self, fence: int, token: str) -> bool:
+        """Say whether an attempt is, or lately was, that of an agent with this token."""
+        agent = self._agents.get(self._node_of(fence))
+        return agent is not None and agent.token in ("", token)
+
+    def _node_of(self, fence: int) -> str:
+        return self._where.get(fence) or self._over.get(fence, "")
 
     def knows(self, node: str, boot: str) -> bool:
         """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
@@ -233,25 +268,42 @@ class AgentsDriver:
         """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.seen_s = self.sink.now()
-        if sync.load is not None:
-            self.sink.load(sync.node, sync.load)
-        for window in sync.windows:
-            self.sink.window(sync.node, window)
         for number, tell in enumerate(self._news_of(agent, sync), start=1):
-            tell()
+            with self.sink.aside.guard("news of node", sync.node):
+                tell()
             if number % PIECE == 0:
                 await asyncio.sleep(0)
 
     def _news_of(self, agent: _Agent, sync: Sync) -> Iterator[Callable[[], None]]:
+        if sync.load is not None:
+            yield partial(self.sink.load, sync.node, sync.load)
+        for window in sync.windows:
+            yield partial(self.sink.window, sync.node, window)
         for fence, started_s, cold_s in sync.started:
-            yield partial(self.sink.started, fence, started_s, cold_s)
+            if self._is_its(fence, sync.node):
+                yield partial(self.sink.started, fence, started_s, cold_s)
         for end in sync.ended:
-            self._forget(agent, end.fence)
-            yield partial(self.sink.ended, end)
+            if self._is_its(end.fence, sync.node):
+                self._forget(agent, end.fence)
+                self._over[end.fence] = sync.node
+                yield partial(self.sink.ended, end)
         for told in sync.warmed:
             yield partial(self.sink.warmed, sync.node, told)
         for joules in sync.energy:
-            yield partial(self.sink.energy, joules)
+            if self._is_its(joules.fence, sync.node):
+                yield partial(self.sink.energy, joules)
+        while len(self._over) > OVER:
+            self._over.popitem(last=False)
+
+    def _is_its(self, fence: int, node: str) -> bool:
+        """Say whether a report is about the node's own attempt. An orphan's is not: it was leased anew since."""
+        if (owner := self._node_of(fence)) == node:
+            return True
+        self.refused["another node's attempt"] += 1
+        if owner:
+            log.warning("node %s reports about attempt %d, which is %s's: refused", node, fence, owner,
+                        extra={"node": node, "attempt": fence})  # fmt: skip
+        return False
 
     async def orders(self, sync: Sync) -> Orders:
         """What the agent is to do; waits for something while its turn allows."""

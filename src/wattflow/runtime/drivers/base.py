@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Warm, Warmed, Window
 
 
@@ -13,7 +14,12 @@ class Sink(Protocol):
     """What a driver reports to: the service. All calls return at once and come from the event loop's thread.
 
     Reports are fenced by the attempt's id: a report about an attempt that is over changes nothing.
+
+    Attributes:
+        aside: Where a driver puts items that raised.
     """
+
+    aside: Aside
 
     def announce(self, node: Node) -> None:
         """A node is here (or changed, or is on again)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.drivers.keeping import Keeper
 from wattflow.runtime.transport import DirectTransport, Transport
 from wattflow.store.objects import Objects
 
@@ -24,18 +24,14 @@ class LocalDriver(AgentsDriver):
     def __init__(self, objects: Objects, make: Callable[[Transport], Agent], lost_after_s: float = 30.0) -> None:
         super().__init__(lost_after_s)
         self._objects, self._make = objects, make
-        self._agent: Agent | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._keeper = Keeper()
 
     async def start(self, sink: Sink) -> None:
-        """Start the agent; it announces its node."""
+        """Start the agent; it announces its node. One that ends by a fault is started again."""
         await super().start(sink)
-        self._agent = self._make(DirectTransport(self, self._objects))
-        self._running = asyncio.create_task(self._agent.run())
+        self._keeper.keep("local", lambda: self._make(DirectTransport(self, self._objects)), sink.aside)
 
     async def stop(self) -> None:
         """End the agent and everything that it runs."""
         await super().stop()
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await self._keeper.stop()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from wattflow.energy.virtual import DEMO_CURVE
@@ -20,6 +21,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.drivers.keeping import Keeper
 from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
@@ -45,22 +47,20 @@ class SimulatedDriver(AgentsDriver):
         self._objects, self._folder = objects, folder
         self._nodes = {node.name: message_node(node) for node in cluster.nodes}
         self._calls: ProcessExecutor | None = None
-        self._running: list[asyncio.Task[None]] = []
+        self._keeper = Keeper()
 
     async def start(self, sink: Sink) -> None:
-        """Start what plays the nodes."""
+        """Start what plays the nodes; what ends by a fault is started again."""
         await super().start(sink)
-        self._calls = ProcessExecutor(Zygote(), CALLS_AT_ONCE)
-        await self._calls.start()
-        agents = [self._agent(node, self._calls) for node in self._nodes.values()]
-        self._running = [asyncio.create_task(agent.run()) for agent in agents]
+        self._calls = calls = ProcessExecutor(Zygote(), CALLS_AT_ONCE)
+        await calls.start()
+        for node in self._nodes.values():
+            self._keeper.keep(node.name, partial(self._agent, node, calls), sink.aside)
 
     async def stop(self) -> None:
         """End everything that plays."""
         await super().stop()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._keeper.stop()
         if self._calls is not None:
             await self._calls.close()
 

@@ -78,7 +78,7 @@ def main(folder: Path) -> int:
     errand = msgspec.msgpack.decode((folder / "lease").read_bytes(), type=Errand)
     with contextlib.suppress(OSError):
         (folder / "started").touch()
-    work = folder.parent / "work" / errand.lease.workflow
+    work = folder.parent / "work" / m.folder_name(errand.lease.workflow)
     work.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "ended", m.pack(run_errand(errand, work)))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -12,7 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
@@ -21,6 +23,33 @@ from wattflow.runtime.executors.limits import Groups, Places, process_limits
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
+HEADER_BYTES = 1 << 20
+PIECE = 1 << 19
+_Moment = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class Header(Struct, frozen=True):
+    """What a child says of a call, ahead of its bytes. A task can write on its channel too, so nothing is taken on
+    trust: what is no such header ends the attempt, not the agent."""
+
+    sizes: Annotated[list[Annotated[int, Meta(ge=0, le=2**62)]], Meta(max_length=8)]
+    ok: bool = False
+    log: bool = False
+    refused: bool = False
+    reason: str | None = None
+    started_s: _Moment = 0.0
+    ended_s: _Moment = 0.0
+    cpu_s: _Moment = 0.0
+    cpu_end_s: _Moment = 0.0
+    load_s: _Moment = 0.0
+
+
+_HEADER = msgspec.json.Decoder(Header)
+Answer = tuple[Header, bytes]
+
+
+class BadFrame(Exception):
+    """A child sent what is no answer, or more than is taken; the message says what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,12 +216,12 @@ class ProcessExecutor:
             if group is not None and self._groups is not None:
                 self._groups.give_back(group)
 
-    def _keep_warm(self, work: Work, answer: tuple[dict[str, Any], bytes] | None) -> None:
+    def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
-        if answer is not None and answer[0]["ok"] and answer[0]["load_s"] >= COLD_S:
+        if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0])
 
-    async def _talk(self, process: Process, work: Work) -> tuple[dict[str, Any], bytes] | None:
+    async def _talk(self, process: Process, work: Work) -> Answer | None:
         """Send the call, read the answer; None when the child ended without one."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
@@ -204,6 +233,8 @@ class ProcessExecutor:
             )
             try:
                 return await _answer(reader)
+            except BadFrame as error:
+                process.kill("failed", str(error))
             finally:
                 transport.close()
         return None
@@ -261,16 +292,20 @@ class ProcessExecutor:
         try:
             while (got := await _answer(worker.reader)) is not None:
                 header, result = got
-                if header.get("log"):
+                if header.log:
                     on_log(result)
                     continue
                 process.drain(on_log)
-                worker.cpu_before_s = header["cpu_end_s"]
+                worker.cpu_before_s = header.cpu_end_s
+                if not worker.pending:
+                    raise BadFrame("its process answered a call that nobody made")
                 _, answer, sent_s = worker.pending.popleft()
                 if not answer.done():
                     # Time behind other calls is a queue's, not a cold start's.
                     answer.set_result(_told(header, result, max(sent_s, worker.ended_s)))
-                worker.ended_s = header["ended_s"]
+                worker.ended_s = header.ended_s
+        except BadFrame as error:
+            process.kill("failed", str(error))
         finally:
             loop.remove_reader(process.pipe)
             self._bury(worker)
@@ -296,13 +331,31 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
+async def _answer(reader: asyncio.StreamReader) -> Answer | None:
+    """The next frame; None where the channel ends. Raises `BadFrame`."""
     try:
         size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
-        header = json.loads(await reader.readexactly(size))
-        return header, await reader.readexactly(sum(header["sizes"]))
+        if size > HEADER_BYTES:
+            raise BadFrame("its process wrote what is no answer on its channel")
+        header = _HEADER.decode(await reader.readexactly(size))
+        if (following := sum(header.sizes)) > child.RESULT_BYTES:
+            raise BadFrame(child.too_large(following))
+        return header, await _read(reader, following)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
     except (asyncio.IncompleteReadError, OSError):
         return None
+
+
+async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+    """So many bytes. A large result comes in pieces between which the loop goes on."""
+    if size <= PIECE:
+        return await reader.readexactly(size)
+    pieces = []
+    for start in range(0, size, PIECE):
+        pieces.append(await reader.readexactly(min(PIECE, size - start)))
+        await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces)
 
 
 def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
@@ -315,18 +368,16 @@ def _limited(work: Work) -> bool:
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
-def _told(header: dict[str, Any], result: bytes, asked_s: float) -> Finish:
+def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     """A child's own account of its call."""
-    outcome = "done" if header["ok"] else "refused" if header.get("refused") else "failed"
+    outcome = "done" if header.ok else "refused" if header.refused else "failed"
     return Finish(
-        outcome, header["started_s"], header["ended_s"], max(0.0, header["started_s"] - asked_s), header["cpu_s"],
-        result=result or None, reason=header.get("reason"),
+        outcome, header.started_s, header.ended_s, max(0.0, header.started_s - asked_s), header.cpu_s,
+        result=result or None, reason=header.reason,
     )  # fmt: skip
 
 
-def _finish(
-    work: Work, asked_s: float, process: Process, answer: tuple[dict[str, Any], bytes] | None, ended: dict[str, Any]
-) -> Finish:
+def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
     """What the child said, what the kernel said, and why it was stopped, as one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()

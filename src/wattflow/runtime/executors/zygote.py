@@ -33,6 +33,8 @@ LOADED: dict[str, Any] = {}
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
+RESULT_BYTES = 1 << 30
+"""Largest result that is taken: the server keeps no larger object."""
 
 
 # ---- the child -----------------------------------------------------------------------------------------------------
@@ -92,6 +94,8 @@ def serve(channel: socket.socket) -> None:
         came, cpu = time.monotonic(), time.process_time()
         began, problem = _load(header, blobs[0], functions)
         answer, result = problem or _call(header, blobs, functions)
+        if len(result) > RESULT_BYTES:
+            answer, result = {"ok": False, "reason": too_large(len(result))}, b""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -141,9 +145,20 @@ def call_once(header: dict[str, Any], blobs: list[bytes]) -> Answer:
     return problem or _call(header, blobs, functions)
 
 
+def too_large(size: int) -> str:
+    """Say that a result cannot be kept."""
+    return f"its result has {size} bytes; at most {RESULT_BYTES} are kept: write it to a file, or return parts"
+
+
 def _failed(error: BaseException) -> Answer:
-    traceback.print_exc()
-    reason = f"{type(error).__name__}: {error}"[:2000]
+    with contextlib.suppress(Exception):  # the output may be closed
+        traceback.print_exc()
+    try:
+        said = str(error)
+    except Exception as worse:  # a __str__ of the task's own
+        said = f"(its text raises {type(worse).__name__})"
+    # Lone surrogates stand for bytes of a file name; no message could carry them.
+    reason = f"{type(error).__name__}: {said[:2000]}".encode("utf-8", "backslashreplace").decode()
     try:
         return {"ok": False, "reason": reason}, _dump(error)
     except Exception:

@@ -1,0 +1,50 @@
+"""What the engine wants done beside placements: attempts stopped, nodes put to sleep or woken, functions warmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wattflow.live import Act
+from wattflow.live.protocol import Action
+from wattflow.runtime.attempts import Attempts
+from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.waking import Waking
+from wattflow.runtime.warming import Warming
+
+
+@dataclass(slots=True)
+class Actions:
+    """Turns actions into orders to the driver.
+
+    Attributes:
+        node_state: Notes a node's new state.
+    """
+
+    driver: Driver
+    nodes: Nodes
+    attempts: Attempts
+    waking: Waking
+    warming: Warming
+    node_state: Callable[[str, str], None]
+
+    def do(self, action: Action) -> None:
+        """Have one done; what it names may be gone by now."""
+        if action.kind == Act.STOP:
+            attempt = self.attempts.of_engine(action.who)
+            if attempt is not None:
+                attempt.stopping = True
+                self.driver.cancel([attempt.fence])
+        elif action.kind in (Act.SLEEP, Act.WAKE):
+            self._power(action)
+        elif action.kind == Act.WARM:
+            self.warming.order(action)
+
+    def _power(self, action: Action) -> None:
+        node = self.nodes.by_engine(action.who)
+        if node is not None and action.kind == Act.WAKE:
+            self.node_state(node.spec.name, "waking")
+            self.waking.order(node.spec.name, node.spec.wake_s)
+        elif node is not None:
+            self.driver.power(node.spec.name, on=False)
