@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from wattflow.files.columns import Column, Values, pack, unpack
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.figures.power import power_curve
+from wattflow.lab.run.run_file import write_run
 from wattflow.lab.show.columns import More, run_columns
+from wattflow.lab.show.viewer import Viewer, find_runs
 from wattflow.model.run import Run
 from wattflow.sim.simulate import SimOptions, simulate
 from wattflow.traces import wfformat
@@ -65,7 +68,9 @@ def test_every_view_draws_the_figures_of_the_lab_without_violations(address: str
         assert each.get("width", 0) <= 390, name
     drawn = {name.split()[0]: each["drawn"] for name, each in seen.items() if name.endswith("light")}
     _same_run(drawn["run"]["run"], run)
-    assert sum(one["joules"] for one in drawn["run"]["joules"]["shares"]) == pytest.approx(run.energy_j_by_task().sum())
+    assert sum(one["joules"] for one in drawn["run"]["joules"]["shares"]) == pytest.approx(
+        run.energy_j_by_task().sum(), rel=1e-4
+    )
     assert [(one["x"], one["y"]) for one in sorted(drawn["compare"]["compare"], key=lambda one: str(one["id"]))] == [
         pytest.approx((figures["response_mean_s"], figures["energy_j"])) for figures in (metrics(run), metrics(other))
     ]
@@ -179,3 +184,17 @@ def test_a_trace_for_perfetto_is_decoded_by_its_own_messages(address: str, run: 
     assert len(begun) == len(run.attempts) and any(event.type == messages.TrackEvent.TYPE_COUNTER for event in events)
     joules = sum(note.double_value for event in begun for note in event.debug_annotations if note.name == "energy_j")
     assert joules == pytest.approx(run.energy_j_by_task().sum(), rel=1e-4)
+
+
+def test_a_saved_run_is_opened_by_wattflow_view(run: Run, tmp_path: Path) -> None:
+    write_run(tmp_path / "one.parquet", run)
+    viewer = Viewer(find_runs([tmp_path]))
+    thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+    thread.start()
+    try:
+        seen = browse(viewer.address, "opened", login=viewer.address)
+    finally:
+        viewer.shutdown()
+        viewer.server_close()
+    assert seen["hash"] == "#/run/one.parquet" and "printed" in seen["stranger"]
+    assert seen["drawn"]["about"]["energy_total_j"] == pytest.approx(metrics(run)["energy_j"])

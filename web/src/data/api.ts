@@ -3,7 +3,7 @@
 import { Trouble } from "./columns";
 import { runOf, type Run } from "./run";
 
-export interface Session { name: string; role: string; expires_s: number }
+export interface Session { name: string; role: string; expires_s: number | null }
 export interface Page { mode: "server" | "files"; wattflow: string; session: Session | null; policies: string[]; clusters: string[] }
 export interface RunRow {
   id: string; title: string; workload: string; policy: string; owner: string | null; state: string; simulated: boolean; submitted_s: number | null;

@@ -1,6 +1,6 @@
 // Words and lines around the pixels: names of rows, the axis of time, the scale of watts.
 
-import { power, time, timeTicks, valueTicks } from "./axis";
+import { power, timeTicks, valueTicks } from "./axis";
 import type { Theme } from "./colour";
 import type { Stage } from "./stage";
 
@@ -47,7 +47,7 @@ export function axisLabels(context: CanvasRenderingContext2D, stage: Stage, them
   for (const tick of ticks) {
     const x = Math.round(stage.xAt(tick)) + 0.5;
     context.moveTo(x, bottom); context.lineTo(x, bottom + 5 * frame.scale);
-    if (x > frame.left + 8 && x < frame.width - 24 * frame.scale) context.fillText(time(tick), x, bottom + 14 * frame.scale);
+    if (x > frame.left + 8 && x < frame.width - 24 * frame.scale) context.fillText(stage.label(tick), x, bottom + 14 * frame.scale);
   }
   context.moveTo(frame.left, bottom + 0.5); context.lineTo(frame.width, bottom + 0.5);
   context.stroke();

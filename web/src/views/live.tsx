@@ -80,7 +80,7 @@ function Now(props: { state: Followed; about: LiveAbout }) {
 }
 
 function Nodes(props: { state: Followed; about: LiveAbout }) {
-  const { state, about } = props, queue = about.queue ?? [], budgets = about.budgets ?? [];
+  const { state, about } = props, queue = about.queue ?? [], budgets = (about.budgets ?? []).filter((one) => one.budget_j !== null);
   const reasons = useMemo(() => { const sums = new Map<string, number>(); for (const one of queue) sums.set(one.reason || "no reason told", (sums.get(one.reason || "no reason told") ?? 0) + one.count); return [...sums].sort((a, b) => b[1] - a[1]); }, [queue]);
   const most = Math.max(1, ...reasons.map(([, count]) => count));
   return (
