@@ -32,7 +32,7 @@ from wattflow.model.workload import Workload
 from wattflow.policy import learned, placing
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, adopt, kernel
-from wattflow.sim.simulate import _grow
+from wattflow.sim.simulate import grow
 from wattflow.sim.tailoring import recheck
 from wattflow.sim.world import RUNS
 
@@ -163,7 +163,7 @@ class Foresight(Trial):
         adopt.take_over(state, world)
         step = kernel.kernel(state, world, sim.functions)
         while step(state.handle(), world.handle(), sim.functions, math.inf, 1 << 40) == kernel.GROW:
-            _grow(state, world, SimOptions())
+            grow(state, world, SimOptions())
             self._copies = None
         kernel.settle(state.handle(), world.handle())
         flow, submit_s = self.workload.workflow, self.workload.workflow_submit_s
@@ -207,7 +207,7 @@ class Foresight(Trial):
         kernel.open_world(state.handle(), world.handle())
         step = kernel.kernel(state, world, sim.functions)
         while step(state.handle(), world.handle(), sim.functions, math.inf, 1 << 40) == kernel.GROW:
-            _grow(state, world, SimOptions())
+            grow(state, world, SimOptions())
         kernel.settle(state.handle(), world.handle())
         return self._look(state, world, self.workload.workflow_submit_s <= now, 0.0)
 

@@ -214,3 +214,18 @@ def test_a_kill_during_save_loses_nothing(tmp_path: Path) -> None:
     play(plain, 0, 3)
     with journal.recover(tmp_path) as again:
         assert play(again.engine, 3, 6) == play(plain, 3, 6)
+
+
+def test_room_that_was_taken_is_in_the_journal_since_later_ids_depend_on_it(tmp_path: Path) -> None:
+    engine = Engine("fifo")
+    engine.node(Node("large", 64, 1 << 40))
+    with Journal(engine, tmp_path):
+        engine.room(4_000, 3_000)
+        shape = engine.shape((Variant(cores=1.0),))
+        for tag in range(3):
+            engine.put(TASK, shape, estimate_s=1.0, tag=tag)
+        placements = engine.step(0.0).placements
+    with journal.recover(tmp_path) as resumed:
+        for placement in placements:
+            resumed.engine.put(FINISHED, placement.attempt)
+        assert len(resumed.engine.step(1.0).ended) == 3
