@@ -22,13 +22,14 @@ RECORDED = (
     "use", "room", "node", "shape", "function", "workflow", "drop", "constraint", "resource", "put", "pin", "step",
 )  # fmt: skip
 """Calls that change an engine; `room` too, since which row is free next, and so every id, depends on it."""
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 Call = tuple[str, list[Any], dict[str, Any]]
 
 
 def encode(name: str, arguments: tuple[Any, ...], fields: Mapping[str, Any]) -> bytes:
     """One line of JSON without a line end."""
     told = [_plain(item) for item in arguments], {key: _plain(item) for key, item in fields.items()}
-    return json.dumps([name, *told], separators=(",", ":")).encode()
+    return _as_json([name, *told]).encode()
 
 
 def decode(data: bytes) -> Call:
@@ -48,8 +49,9 @@ def tell(engine: Engine, call: Call, policies: Mapping[str, Policy] | None = Non
             return fork.policy_of(item["v"], policies or {}, "journal")
         return Decoder({}, "journal").decode(item)
 
+    given, named = [told(item) for item in arguments], {key: told(item) for key, item in fields.items()}
     try:
-        return getattr(engine, name)(*(told(a) for a in arguments), **{key: told(f) for key, f in fields.items()})
+        return getattr(engine, name)(*given, **named)
     except WattflowError:
         # The call was refused when it was made, and is refused again; the engine did not change.
         return None

@@ -12,12 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from wattflow.live import Engine, Kind, fork
+from wattflow.live import Engine, Kind, calls, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model.workflow import Function
-from wattflow.runtime import facts
+from wattflow.runtime import earlier_entries, facts
 from wattflow.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -33,6 +31,8 @@ POLICY_OF = {
     "utilisation": "most-allocated",
 }
 """Which policy serves an objective."""
+CHOSEN = "chosen"
+"""In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
@@ -56,14 +56,11 @@ class Decider:
 
     def room(self, tasks: int = ROOM_TASKS, attempts: int = ROOM_ATTEMPTS) -> None:
         """Tables that are large enough from the start: growing them under way would hold the loop up."""
-        self.engine.room(tasks, attempts)
-        self._note("room", tasks, attempts)
+        self._call("room", tasks, attempts)
 
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
-        identity = self._node(node)
-        self._note("node", node)
-        return identity
+        return int(self._call("node", facts.node_of(node)))
 
     def shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
         """What a kind of task needs. The engine gives the same id for the same values, so each is asked once.
@@ -72,8 +69,9 @@ class Decider:
         """
         key = m.pack((variants, function, duties))
         if key not in self._shapes:
-            self._shapes[key] = self._shape(variants, function, duties)
-            self._note("shape", variants, function, *([duties] if duties else []))
+            known: Sequence[float | None] = duties or [None] * len(variants)
+            needs = [facts.variant_of(*pair) for pair in zip(variants, known, strict=True)]
+            self._shapes[key] = int(self._call("shape", needs, function))
         return self._shapes[key]
 
     def cold_start_s(self, function: str) -> float:
@@ -90,32 +88,27 @@ class Decider:
 
     def cold_start(self, function: str, seconds: float) -> None:
         """The engine counts with this cold start from now on."""
-        self._cold_start(function, seconds)
-        self._note("cold start", function, seconds)
+        known = self.engine.functions.get(function, Function(function))
+        self._call("function", replace(known, cold_start_s=seconds))
 
     def function(self, function: m.Function) -> None:
         """Note what is stated about a function that the engine has not seen; what it has learned stays."""
         if not self.knows(function.name):
-            self.engine.function(facts.function_of(function))
-            self._note("function", function)
+            self._call("function", facts.function_of(function))
 
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
-        identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
-        self._note("workflow", tag, deadline_s)
-        return identity
+        return int(self._call("workflow", deadline_s=deadline_s, tag=tag))
 
     def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
         """An event. One that the engine refuses is not written down."""
-        identity = self.engine.put(kind, *who, **fields)
-        self._note("put", int(kind), who, fields)
+        identity: int | None = self._call("put", kind, *who, **fields)
         return identity
 
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
-        self.engine.use(policy)
+        self._call("use", policy)
         self.policy = policy
-        self._note("use", policy)
 
     def step(self, now_s: float) -> Step:
         """Fold and decide; a twin may choose another policy for what comes next, which is at once."""
@@ -124,7 +117,7 @@ class Decider:
         chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
         if chosen is not None:
             self.engine.use(chosen)
-            self._note("twin", chosen.name)
+            self._note(CHOSEN, chosen)
             return replace(step, wake_at=now_s)
         return step
 
@@ -136,29 +129,15 @@ class Decider:
         """Make the calls of a journal again; returns the time of the last step."""
         last_s = 0.0
         for entry in entries:
-            name, *args = msgspec.msgpack.decode(entry)
+            if not entry.startswith(b"["):  # no line of JSON: version 0.1.0 packed them otherwise
+                last_s = earlier_entries.tell(self, entry, last_s)
+                continue
+            name, arguments, fields = calls.decode(entry)
             if name == "step":
-                last_s = args[0]
-                self.engine.step(last_s)
-            elif name == "put":
-                self.engine.put(Kind(args[0]), *args[1], **args[2])
-            elif name == "node":
-                self._node(msgspec.convert(args[0], m.Node))
-            elif name == "shape":
-                self._shape(msgspec.convert(args[0], list[m.Variant]), *args[1:])
-            elif name == "cold start":
-                self._cold_start(*args)
-            elif name == "function":
-                self.engine.function(facts.function_of(msgspec.convert(args[0], m.Function)))
-            elif name == "workflow":
-                self.engine.workflow(deadline_s=args[1], tag=args[0])
+                last_s = float(arguments[0])
             elif name == "use":
-                self.engine.use(args[0])
-                self.policy = args[0]
-            elif name == "twin":
-                self.engine.use(args[0])
-            elif name == "room":
-                self.engine.room(*args)
+                self.policy = arguments[0]
+            calls.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
         return last_s
 
     def save(self, path: Path) -> None:
@@ -169,16 +148,11 @@ class Decider:
         """Go on from a snapshot."""
         self.engine, _ = fork.load(path)
 
-    def _note(self, *entry: object) -> None:
-        self.entries.append(m.pack(entry))
+    def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:
+        """Make a call of the engine and write it down; one that the engine refuses is not written."""
+        answer = getattr(self.engine, name)(*arguments, **fields)
+        self._note(name, *arguments, **fields)
+        return answer
 
-    def _node(self, node: m.Node) -> int:
-        return self.engine.node(facts.node_of(node))
-
-    def _cold_start(self, function: str, seconds: float) -> None:
-        known = self.engine.functions.get(function, Function(function))
-        self.engine.function(replace(known, cold_start_s=seconds))
-
-    def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        known: Sequence[float | None] = duties or [None] * len(variants)
-        return self.engine.shape([facts.variant_of(*pair) for pair in zip(variants, known, strict=True)], function)
+    def _note(self, name: str, *arguments: Any, **fields: Any) -> None:
+        self.entries.append(calls.encode(name, arguments, fields))
