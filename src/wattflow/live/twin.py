@@ -1,7 +1,7 @@
 """Simulate before commit: at planning points a portfolio is rolled forward from the live State, and the best is used.
 
 Every member decides about the same open tasks under the same draws of their runtimes (`roll`), and whoever is wanted
-must also be borne out by a look back at what has arrived (`arrived`). When the member in use is changed is the rule's
+must also be borne out by a look back (`recent_workflows`). When the member in use is changed is the rule's
 to say (`looking`), which is also the one of the simulator's foresight. So the outcome is no worse than the reference's,
 the first member's, up to the error of the model: estimates, unknown arrivals.
 
@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.live.arrived import Arrived
 from wattflow.live.engine import Engine
 from wattflow.live.looking import SPREAD, USUAL, Ends, Look, Rule
 from wattflow.live.protocol import Kind
+from wattflow.live.recent_workflows import Arrived
 from wattflow.live.roll import Forecast, draw_left, roll
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.errors import InvalidInput, WattflowError
