@@ -19,10 +19,10 @@ from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
-from wattflow.live.places import Places, live_policy, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.live.wanted import Wanted
+from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -465,7 +465,7 @@ class Engine:
     def explain(self, task: int) -> list[p.Explained]:
         """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
 
-        For a decision of the past: `wattflow.live.past.explain_past`.
+        For a decision of the past: `wattflow.live.past_decision.explain_past`.
         """
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         with _quiet():
