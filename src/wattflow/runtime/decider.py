@@ -121,7 +121,7 @@ class Decider:
         chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
         if chosen is not None:
             self.engine.use(chosen)
-            self._note("twin", chosen.name)  # the entry is named as journals of 0.1.0 have it
+            self._note("dials", chosen.name)
             return replace(step, wake_at=now_s)
         return step
 
@@ -150,8 +150,10 @@ class Decider:
             elif name == "use":
                 self.engine.use(args[0])
                 self.policy = args[0]
-            elif name == "twin":
+            elif name == "dials":
                 self.engine.use(args[0])
+            elif name == "twin":  # of 0.1, whose dial of break-even times was named as the seconds are now
+                self.engine.use(args[0].replace(":sleep=", ":idle="))
             elif name == "room":
                 self.engine.room(*args)
         return last_s
