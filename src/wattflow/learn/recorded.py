@@ -205,7 +205,7 @@ def from_journal(
         if name in ("shape", "workflow", "put", "step"):
             given = [decoder.decode(one) for one in arguments]
             tape.take(name, given, {key: decoder.decode(one) for key, one in fields.items()}, told)
-    return tape.workload(place.name or "journal"), engine._places.cluster()
+    return tape.workload(place.name or "journal"), engine.cluster
 
 
 def with_attempts(
