@@ -60,7 +60,8 @@ function look() {
   seen.room = innerWidth;
 }
 const painted = async () => {
-  for (let i = 0; i < 400 && performance.getEntriesByName("wattflow-painted").length < 2; i++) await new Promise((go) => setTimeout(go, 25));
+  const marks = () => performance.getEntriesByName("wattflow-painted").length;
+  for (let i = 0; i < 400 && marks() < 2; i++) await new Promise((go) => setTimeout(go, 25));
 };
 window.addEventListener("load", async () => {
   await painted();
