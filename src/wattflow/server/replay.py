@@ -101,9 +101,9 @@ def before(database: sa.Engine, folder: Path, at_s: float) -> Decider:
 
 def is_step(call: bytes, at_s: float) -> bool:
     """Say whether a call of the journal is the step of a time. Only steps are decoded."""
-    if not call.startswith(b"\x92\xa4step"):
-        return False
-    return bool(msgspec.msgpack.decode(call)[1] == at_s)
+    if call.startswith(b'["step",'):
+        return bool(msgspec.json.decode(call)[1][0] == at_s)
+    return call.startswith(b"\x92\xa4step") and bool(msgspec.msgpack.decode(call)[1] == at_s)  # of version 0.1.0
 
 
 def _begun(database: sa.Engine, folder: Path, at_s: float) -> tuple[Decider, int, int]:
