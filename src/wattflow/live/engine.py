@@ -162,6 +162,12 @@ class Engine:
             self._places.note(self.policy, *open_flows(self.state), self._add_lane)
         self._kernels.requeue(self.state.handle(), self._functions, waiting)
 
+    def prefer(self, tasks: Sequence[int]) -> None:
+        """Let these tasks, as far as they wait, go before all others that the policy's order takes for equal."""
+        rows = [self._inbox.row(task, p.TASK_ID, self._inbox.task_generation) for task in tasks]
+        first = np.isin(waiting := self._waiting(), rows)
+        self._kernels.requeue(self.state.handle(), self._functions, np.concatenate([waiting[first], waiting[~first]]))
+
     def _add_lane(self, earlier: int, later: int) -> None:
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
             growth.double_edges(self.state)
@@ -297,10 +303,11 @@ class Engine:
         """The nodes that are there now."""
         return self._places.cluster()
 
-    def pin(self, task: int, node: int) -> None:
-        """From now on only this node may take a task that waits; for work that is found running there."""
+    def pin(self, task: int, node: int | None) -> None:
+        """From now on only this node may take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        self.state.tasks.pinned[row] = self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        at = -1 if node is None else self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        self.state.tasks.pinned[row] = at
 
     def _refresh(self) -> None:
         """Look up columns anew after tables have grown."""

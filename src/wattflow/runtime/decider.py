@@ -116,6 +116,11 @@ class Decider:
         self._note("put", int(kind), who, fields)
         return identity
 
+    def pin(self, tasks: Sequence[int], node: int | None) -> None:
+        """Only this node may take these tasks, which wait, and they go first; with None, any may."""
+        self._pin(tasks, node)
+        self._note("pin", tasks, node)
+
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
         self.engine.use(policy)
@@ -195,6 +200,8 @@ class Decider:
                 self.policy = args[0]
             elif name == "twin":
                 self.engine.use(args[0])
+            elif name == "pin":
+                self._pin(*args)
             elif name == "room":
                 self.engine.room(*args)
         return last_s
@@ -209,6 +216,12 @@ class Decider:
 
     def _note(self, *entry: object) -> None:
         self.entries.append(m.pack(entry))
+
+    def _pin(self, tasks: Sequence[int], node: int | None) -> None:
+        for task in tasks:
+            self.engine.pin(task, node)
+        if node is not None:
+            self.engine.prefer(tasks)
 
     def _node(self, node: m.Node) -> int:
         return self.engine.node(model_node(node))

@@ -147,8 +147,9 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id, ``owner`` whose
-    workflow it is."""
+    """An attempt to run: everything that its node must know. ``fence`` is the attempt's id,
+    ``owner`` whose workflow it is; ``adopts`` is that of an
+    attempt that was given up while the node was silent, and that this one goes on with where it still runs."""
 
     fence: Fence
     task: int
@@ -161,6 +162,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     share: float = 0.0
     inputs: list[Blob] = []
     owner: str = ""
+    adopts: Fence | None = None
 
 
 class Device(Struct, frozen=True, omit_defaults=True):

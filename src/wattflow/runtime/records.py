@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
@@ -41,6 +43,7 @@ class TaskRecord:
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
         held: Why it is not begun although it could be placed (`gate`).
+        lost: Its last attempt, where that was lost with its node and may still run there.
     """
 
     id: int
@@ -59,6 +62,7 @@ class TaskRecord:
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
+    lost: AttemptRecord | None = None
 
 
 @dataclass(slots=True)
@@ -185,6 +189,11 @@ class AttemptRecord:
         function = self.task.spec.function_name
         self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, flow.project, function)
 
+    @staticmethod
+    def device_of(placement: Placement) -> int:
+        """The first device of a placement; -1 for none."""
+        return (placement.devices & -placement.devices).bit_length() - 1
+
     @classmethod
     def begun(
         cls, task: TaskRecord, placement: Placement, fence: int, node: str, inputs: Sequence[Blob], now_s: float
@@ -194,11 +203,16 @@ class AttemptRecord:
         task.state = "running"
         lease = Lease(
             fence=fence, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
-            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
+            spec=task.spec, variant=placement.variant, device=cls.device_of(placement),
             share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
             owner=task.workflow.owner,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+    def adopt(self, before: int | None) -> None:
+        """Go on with an attempt that was given up; None where it begins anew."""
+        if before is not None:
+            self.lease = structs.replace(self.lease, adopts=before)
 
 
 class Attempts(dict[int, AttemptRecord]):

@@ -23,6 +23,7 @@ from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
+from wattflow.runtime.adopting import Adopting
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
@@ -84,7 +85,8 @@ class Service:
         self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self.warming = Warming(decider, driver, self.nodes)
-        self._actions = Actions(driver, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
+        self._actions = Actions(driver, self, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
+        self._adopting = Adopting(decider, self.nodes, self.tasks, self.attempts)
         self._cancelling = Cancelling(decider, self._soon)
         self._under_way: UnderWay | None = None
         self._turn_planned = self._closed = False
@@ -129,7 +131,8 @@ class Service:
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow), self.nodes.specs)
+        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
+        check_submission(submission, new, workflow, owner, self.decider.policy if others else None, self.nodes.specs)
         self.gate.check(owner, project, len(new))
         self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
@@ -205,10 +208,16 @@ class Service:
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
+            attempt.task.lost = attempt
             self._badly(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
         known.warm.clear()
         self.decider.put(NODE, known.engine, state=int(Power.DOWN))
         self._node_state(node, "down")
+
+    def returned(self, node: str, fences: Sequence[int]) -> None:
+        """A lost node is back with attempts that were given up: what still waits goes on there."""
+        self._finish_turn()
+        self._adopting.returned(node, fences)
 
     def asleep(self, node: str) -> None:
         """A node sleeps."""
@@ -235,8 +244,9 @@ class Service:
             self._end_attempt(attempt, end)
             attempt.task.result = end.result
             self.decider.put(FINISHED, attempt.engine)
-            with self.aside.guard("lesson of attempt", end.fence):
-                self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
+            if attempt.lease.adopts is None:  # else its beginning is not known
+                with self.aside.guard("lesson of attempt", end.fence):
+                    self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
             self._badly(attempt, replace(end, reason=plain(end.reason or end.outcome)))
         self._soon()
@@ -281,11 +291,6 @@ class Service:
         return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
-
-    def _policy_of_others(self, workflow: WorkflowRecord | None) -> str | None:
-        """The policy that open workflows run under; None where there is no other one."""
-        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        return self.decider.policy if others else None
 
     def _open(self, submission: m.Submission, owner: str, project: str) -> WorkflowRecord:
         now_s = self.now()
@@ -375,6 +380,7 @@ class Service:
                 outcomes += self._end_task(end, turn.now_s)
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
+        self._adopting.settle()
         self.ledger.commit()
         self._act(step, turn.leases, outcomes)
         self._alarm.set(turn.wake_at - turn.now_s)
@@ -400,21 +406,13 @@ class Service:
         for attempt in placed:
             attempt.released = True
         if not self._closed:  # else they are begun by the next start
-            self._launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+            self._actions.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()
         for action in actions:
             with self.aside.guard("action", action):
                 self._actions.do(action)
-
-    def _launch(self, leases: Sequence[m.Lease]) -> None:
-        try:
-            self.driver.launch(leases)
-        except Exception as error:
-            reason = self.aside.put("launch of attempts", [lease.fence for lease in leases], error)
-            for lease in leases:
-                self.ended(m.Ended(fence=lease.fence, outcome="refused", reason=f"not launched: {reason}"))
 
     def _make_leases(self, turn: UnderWay, most: int) -> None:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
@@ -437,6 +435,7 @@ class Service:
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
         attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s)
+        attempt.adopt(self._adopting.adopted(task, node.spec.name, placement))
         self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)

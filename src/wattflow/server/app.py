@@ -31,6 +31,7 @@ from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
+from wattflow.runtime.tidying import trim_own_log
 from wattflow.server import bodies
 from wattflow.server.hot import Hot
 from wattflow.server.rates import Rates
@@ -288,6 +289,7 @@ async def _housekeeping(house: House) -> None:
                 saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
+            await asyncio.to_thread(trim_own_log)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:
             house.service.aside.put("round of", "housekeeping", error)

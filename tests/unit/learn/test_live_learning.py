@@ -24,6 +24,7 @@ from wattflow.learn.scenarios import Scenario
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry, weights
 from wattflow.runtime import messages as m
+from wattflow.runtime import processes
 from wattflow.runtime.home import Home
 from wattflow.server import learning
 from wattflow.server.history import History, finished, read_history
@@ -257,7 +258,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None
 
 
 def serving(home: Home, pid: int) -> None:
-    home.server_file.write_text(json.dumps({"pid": pid, "url": "http://127.0.0.1:1"}))
+    processes.mark(home.server_file, pid, url="http://127.0.0.1:1")
 
 
 def ending(path: Path, flow: str, ended_s: float) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -16,6 +19,7 @@ from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.payload import load_failure
+from wattflow.runtime.processes import started
 from wattflow.server import bodies
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -297,3 +301,81 @@ def test_exceptions_that_cannot_be_told_are_told_as_well_as_they_can() -> None:
         assert (await executor.run(call(2, name))).reason == r"OSError: no such file: \udcff"
 
     on_executor(body)
+
+
+def daemonise() -> int:
+    """Leave a process behind that is nobody's child and in nobody's group."""
+    import os
+    import time
+
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def left_behind(name: str) -> list[int]:
+    return [int(pid) for file in Path("/sys/fs/cgroup").glob(f"**/wattflow-{name}/*/cgroup.procs")
+            for pid in file.read_text().split()]  # fmt: skip
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 30])
+def test_what_a_task_leaves_behind_ends_with_it(memory_bytes: int) -> None:
+    name = f"test-{os.getpid()}"
+    groups = Groups.find(name)
+    if groups is None:
+        pytest.skip("no control groups can be made here")
+
+    leave = daemonise
+    leave.__module__ = "__main__"  # travels by value
+
+    async def body(executor: ProcessExecutor) -> None:
+        await executor.run(call(1, leave, memory_bytes=memory_bytes))
+        assert left_behind(name) == []
+
+    on_executor(body, groups)
+
+
+def test_what_an_earlier_life_left_in_its_groups_is_ended() -> None:
+    name = f"test-{os.getpid()}"
+    groups = Groups.find(name)
+    if groups is None:
+        pytest.skip("no control groups can be made here")
+    with subprocess.Popen(["sleep", "60"]) as child:
+        for path in groups.hold().joins:
+            Path(path).write_text(str(child.pid))
+        again = Groups.find(name)
+        assert again is not None and child.wait(5) == -signal.SIGKILL
+        again.close()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/wattflow-{name}"))
+
+
+def test_tasks_die_with_a_zygote_that_dies_with_its_agent() -> None:
+    code = """
+import asyncio, cloudpickle, sys
+from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.process import ProcessExecutor, Work
+async def main():
+    executor = ProcessExecutor(Zygote(), workers=1)
+    await executor.start()
+    asyncio.ensure_future(executor.run(Work(fence=1, command=["sleep", "60"])))
+    while not executor.running():
+        await asyncio.sleep(0.01)
+    print(executor.zygote._process.pid, *executor.running().values(), flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        zygote, child = map(int, agent.stdout.readline().split())
+        os.kill(agent.pid, signal.SIGSTOP)  # nobody reads what the zygote says
+        for pid in (agent.pid, zygote):
+            os.kill(pid, signal.SIGKILL)
+        end_s = time.monotonic() + 5
+        while started(child) is not None and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert started(child) is None and started(zygote) is None

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import Process, Zygote
-from wattflow.runtime.executors.limits import Groups, Places, process_limits
+from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
@@ -197,8 +197,8 @@ class ProcessExecutor:
 
     async def _alone(self, work: Work) -> Finish:
         asked_s = time.monotonic()
-        group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
-        pinned = self._places.take(work.cpus) if group is None else ()
+        group = self._group(work)
+        pinned = self._places.take(work.cpus) if group is None or not group.limits else ()
         try:
             zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
             process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
@@ -206,6 +206,7 @@ class ProcessExecutor:
                 await process.forked
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
+            self._give_back(group)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
@@ -226,8 +227,23 @@ class ProcessExecutor:
             process.close()
             self._running.pop(work.fence, None)
             self._places.give_back(pinned)
-            if group is not None and self._groups is not None:
-                self._groups.give_back(group)
+            self._give_back(group)
+
+    def _group(self, work: Work | None) -> Group | None:
+        """A control group for an attempt, or for a worker (None), where there are any."""
+        if self._groups is None:
+            return None
+        try:
+            if work is not None and _limited(work):
+                return self._groups.take(work.cpus, work.memory_bytes)
+            return self._groups.hold()
+        except OSError as error:  # no more groups can be made
+            log.warning("no control group: %s", error)
+            return None
+
+    def _give_back(self, group: Group | None) -> None:
+        if group is not None and self._groups is not None:
+            self._groups.give_back(group)
 
     def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
@@ -281,7 +297,12 @@ class ProcessExecutor:
             for idle in [worker for worker in others if not worker.pending][:1]:
                 idle.gone = True
                 idle.process.kill("cancelled", "its place was needed for another user")
-        process = await (template or self.zygote).fork({}, None, owner)
+        group = self._group(None)
+        try:
+            process = await (template or self.zygote).fork(process_limits(0, group, ()), group, owner)
+        except (OSError, TimeoutError):
+            self._give_back(group)
+            raise
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
@@ -325,6 +346,7 @@ class ProcessExecutor:
         worker.process.drain(lambda data: None)
         os.close(worker.process.pipe)
         worker.writer.close()
+        self._give_back(worker.process.group)
         outcome, reason = worker.process.stop_reason or ("failed", "its worker process died")
         for place, (_, answer, sent_s) in enumerate(worker.pending):
             if answer.done():

@@ -32,8 +32,10 @@ from typing import Any
 
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
+_parent = 0
+"""The zygote, in a child of it."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
@@ -81,6 +83,8 @@ def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
     limit(header.get("limits") or {})
     if "become" in header:
         become(header["become"])
+        if _parent:
+            die_with(_parent)  # a change of user takes the order back
     return header, [file.read(size) for size in header["sizes"]]
 
 
@@ -216,8 +220,10 @@ def _exec(header: dict[str, Any]) -> None:
 def limit(limits: dict[str, Any]) -> None:
     """Enter control groups, or set what the process itself can limit."""
     for path in limits.get("groups", ()):
-        with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
-            file.write(str(os.getpid()))
+        _join(path)
+    for path in limits.get("hold", ()):
+        with contextlib.suppress(OSError):
+            _join(path)
     if limits.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
@@ -236,7 +242,23 @@ def become(who: dict[str, Any] | None) -> None:
     PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def _child(fds: list[int], control: int) -> None:
+def _join(path: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
+        file.write(str(os.getpid()))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent does: an agent or zygote that is killed leaves nothing behind.
+
+    A change of user takes the order back: call this after it.
+    """
+    PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before the order stood
+        os._exit(1)
+
+
+def _child(fds: list[int], control: int, parent: int) -> None:
+    global _parent
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in _CAUGHT:
@@ -246,6 +268,8 @@ def _child(fds: list[int], control: int) -> None:
     os.dup2(fds[2], 2)
     for fd in fds[1:]:
         os.close(fd)
+    _parent = parent
+    die_with(parent)
     serve(socket.socket(fileno=fds[0]))
 
 
@@ -254,6 +278,7 @@ def _child(fds: list[int], control: int) -> None:
 
 def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
+    die_with(os.getppid())
     control = socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
@@ -291,13 +316,13 @@ def main(control_fd: int, preload: list[str]) -> None:
             if request["op"] == "load":
                 _hold(control, request["function"], fds)
                 continue
-            pid = os.fork()
+            parent, pid = os.getpid(), os.fork()
             if pid == 0:
                 os.close(wake_read)
                 os.close(wake_write)
                 status = 1
                 try:
-                    _child(fds, control.detach())
+                    _child(fds, control.detach(), parent)
                     status = 0
                 except BaseException:
                     traceback.print_exc()
