@@ -125,7 +125,7 @@ class Ledger:
         self._put(Change.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
-            "placed_s": attempt.placed_s, "engine": attempt.engine,
+            "placed_s": attempt.placed_s, "engine": attempt.engine, "reserved_j": attempt.trace.reserved_j,
         })  # fmt: skip
 
     def attempt_started(self, attempt: AttemptRecord) -> None:
