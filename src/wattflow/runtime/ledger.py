@@ -173,7 +173,8 @@ class Ledger:
 
     def _write_late(self) -> None:
         late, self._late = self._late, []
-        late += [(Change.USAGE, row) for row in self.usage.rows()]
+        for row in self.usage.rows():
+            late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:
             self._writer.put(*late)
 
