@@ -272,7 +272,7 @@ def register(
 ) -> None:
     """Add this cluster to a server: what is submitted there may run here, as pods.
 
-    Example: wattflow kube register --server http://head:8765 --token-file agent.token --folder /shared/wattflow
+    Example: wattflow kube register --server https://head:8765 --token-file cluster.token --folder /shared/wattflow
     """
     import asyncio
     import contextlib

@@ -50,7 +50,7 @@ class PolicyChange(msgspec.Struct, frozen=True):
 @router.get("/status")
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     house = house_of(request)
     service = house.service
     written = service.writer.figures
@@ -211,7 +211,7 @@ async def task_log(
 @router.get("/nodes")
 async def nodes(request: Request) -> Response:
     """All nodes: what they offer, their state, what they look like."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     service = house_of(request).service
     running: dict[str, int] = {}
     for attempt in service.attempts.values():
