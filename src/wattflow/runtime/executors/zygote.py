@@ -83,6 +83,8 @@ def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
     limit(header.get("limits") or {})
     if "become" in header:
         become(header["become"])
+        if _parent:
+            die_with(_parent)  # a change of user takes the order back
     return header, [file.read(size) for size in header["sizes"]]
 
 
