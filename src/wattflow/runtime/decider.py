@@ -22,7 +22,7 @@ from wattflow.model.workflow import Function
 from wattflow.policy.base import Policy
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
-from wattflow.runtime.facts import model_node, model_variant
+from wattflow.runtime.facts import node_of, variant_of
 
 if TYPE_CHECKING:
     from wattflow.live.rehearsing import Rehearsing
@@ -207,7 +207,7 @@ class Decider:
         self.entries.append(m.pack(entry))
 
     def _node(self, node: m.Node) -> int:
-        return self.engine.node(model_node(node))
+        return self.engine.node(node_of(node))
 
     def _cold_start(self, function: str, seconds: float) -> None:
         known = self.engine.functions.get(function, Function(function))
@@ -215,4 +215,4 @@ class Decider:
 
     def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
         known = duties or [1.0] * len(variants)
-        return self.engine.shape([model_variant(*pair) for pair in zip(variants, known, strict=True)], function)
+        return self.engine.shape([variant_of(*pair) for pair in zip(variants, known, strict=True)], function)

@@ -11,13 +11,13 @@ SLEEP_SHARE = 0.1
 """Guess of what a sleeping node draws, of its idle watts: memory that is kept, its controller, its power supply."""
 
 
-def model_node(node: m.Node) -> model.Node:
+def node_of(node: m.Node) -> model.Node:
     """A node's announcement as the engine's fact."""
     power = None
     if node.busy:
         curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
         power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(model_device(device) for device in node.devices)
+    devices = tuple(device_of(device) for device in node.devices)
     sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
     return model.Node(
         name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
@@ -26,7 +26,7 @@ def model_node(node: m.Node) -> model.Node:
     )  # fmt: skip
 
 
-def model_device(device: m.Device) -> model.Device:
+def device_of(device: m.Device) -> model.Device:
     """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
     power = DeviceProfile()
     if device.idle_w is not None and device.full_w is not None:
@@ -44,7 +44,7 @@ def asleep_w(node: m.Node) -> float:
     return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
 
 
-def model_variant(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
+def variant_of(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
     """A variant's needs as the engine's, with the duty that was measured on its GPU (1 where none was)."""
     device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
     whole = variant.gpu >= 1

@@ -25,7 +25,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function
 from wattflow.model.workload import Shape, Workload
 from wattflow.runtime import messages as m
-from wattflow.runtime.facts import model_node, model_variant
+from wattflow.runtime.facts import node_of, variant_of
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 
@@ -123,7 +123,7 @@ def _twin(database: sa.Engine, done: Sequence[_Done]) -> Cluster:
     """The nodes that are there or were used, as they seem to be of late."""
     used = {str(one.attempt["node"]) for one in done}
     told = {
-        row["name"]: model_node(_NODE.decode(row["spec"])[1])
+        row["name"]: node_of(_NODE.decode(row["spec"])[1])
         for row in reads.nodes(database)
         if row["state"] != "down" or row["name"] in used
     }
@@ -189,7 +189,7 @@ def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, No
     names = list(dict.fromkeys(one.spec.function_name for one in done))
     forms = list(dict.fromkeys((one.spec.function_name, tuple(one.spec.variants)) for one in done))
     shapes = tuple(
-        Shape(names.index(name), tuple(model_variant(variant) for variant in variants)) for name, variants in forms
+        Shape(names.index(name), tuple(variant_of(variant) for variant in variants)) for name, variants in forms
     )
     at = {(one.flow, one.spec.key): i for i, one in enumerate(done)}
     edges = [
