@@ -126,6 +126,13 @@ def test_a_reader_zooms_pans_searches_and_the_link_carries_the_view(address: str
     assert seen["linked"]["by"] == "outcome"
 
 
+def test_bars_have_their_colours_and_names_where_they_are_drawn(address: str) -> None:
+    seen = browse(address, "bars", path="/#/run/two?rows=lanes", count=9)
+    assert len(seen) >= 4
+    for each in seen:
+        assert each["tip"] == each["title"] and each["colour"] == each["key"], each
+
+
 def broken(run: Run) -> dict[str, bytes]:
     """Documents that cannot be drawn as they are."""
     whole = run_columns(run)

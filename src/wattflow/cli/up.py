@@ -145,6 +145,7 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     if log_form not in ("text", "json"):
         raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
+    os.environ["WATTFLOW_LOG"] = log_form  # the agent's, too
     from wattflow.runtime.executors import privileges
 
     apart = privileges.choose(tasks_as)

@@ -54,7 +54,7 @@ def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[st
             _, arguments, fields = call
             at_s = float(arguments[0] if arguments else fields["now_s"])
             names = {id: name for name, id in engine.nodes.items()}
-            return Past(at_s, placements, _candidates(engine, at_s, task), names)
+            return Past(at_s, placements, candidates_at(engine, at_s, task), names)
         calls.tell(engine, call, known)
     raise WattflowError(f"the journal in {folder} became shorter while it was read")
 
@@ -63,7 +63,8 @@ def _loaded(place: Path, policies: Mapping[str, Policy]) -> Engine:
     return fork.load(journal.last_snapshot(place), policies)[0]
 
 
-def _candidates(engine: Engine, at_s: float, task: int) -> list[Explained]:
+def candidates_at(engine: Engine, at_s: float, task: int) -> list[Explained]:
+    """Explain the candidates of a task in the step that an engine is about to take; the engine is spent."""
     engine.state.rules["score_limit"] = 0  # all of them; a decision by hand asks for every row
     hand = engine.by_hand(rows=len(engine.state.candidates) * int(engine.state.shapes.variant_n.max(initial=1)))
     hand.open(at_s)
@@ -75,4 +76,4 @@ def _candidates(engine: Engine, at_s: float, task: int) -> list[Explained]:
     return engine.explain(task) if wanted == task else before
 
 
-__all__ = ["Past", "explain_past"]
+__all__ = ["Past", "candidates_at", "explain_past"]

@@ -132,7 +132,7 @@ class Ledger:
         self._put(Change.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
-            "placed_s": attempt.placed_s, "engine": attempt.engine,
+            "placed_s": attempt.placed_s, "engine": attempt.engine, "reserved_j": attempt.trace.reserved_j,
         })  # fmt: skip
 
     def attempt_started(self, attempt: AttemptRecord) -> None:
@@ -180,7 +180,8 @@ class Ledger:
 
     def _write_late(self) -> None:
         late, self._late = self._late, []
-        late += [(Change.USAGE, row) for row in self.usage.rows()]
+        for row in self.usage.rows():
+            late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:
             self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 

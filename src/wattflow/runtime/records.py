@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
@@ -215,6 +217,11 @@ class AttemptRecord:
             adopts=adopts,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+    def adopt(self, before: int | None) -> None:
+        """Go on with an attempt that was given up; None where it begins anew."""
+        if before is not None:
+            self.lease = structs.replace(self.lease, adopts=before)
 
 
 class Attempts(dict[int, AttemptRecord]):

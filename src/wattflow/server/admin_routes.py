@@ -6,11 +6,11 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from wattflow.runtime.accounts import Limits, Scope
-from wattflow.runtime.messages import Amount, Name
+from wattflow.runtime.messages import Amount
 from wattflow.runtime.service import Service
 from wattflow.runtime.usage import month_of
 from wattflow.server import metrics as exposed
@@ -22,15 +22,18 @@ from wattflow.store.reads import Found
 
 router = APIRouter(tags=["operations"])
 LONGEST_S = 10 * 365 * 86400.0
+PLAIN = r"^[^\x00-\x1f\x7f/]*$"
+"""Names of people, projects and nodes: no control characters, and no slash, which names a path."""
+Called = Annotated[str, Path(min_length=1, max_length=200, pattern=PLAIN)]
 
 
 class NewToken(msgspec.Struct, frozen=True, omit_defaults=True):
     """A token to be made."""
 
-    name: Name
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=PLAIN)]
     role: str = "user"
-    project: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    node: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    project: Annotated[str, msgspec.Meta(max_length=200, pattern=PLAIN)] = ""
+    node: Annotated[str, msgspec.Meta(max_length=200, pattern=PLAIN)] = ""
     lifetime_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)] | None = None
 
 
@@ -98,7 +101,7 @@ async def accounts(request: Request) -> Response:
 
 
 @router.patch("/v1/accounts/{scope}/{name}", openapi_extra=schema(ChangedLimits))
-async def change_account(request: Request, scope: Scope, name: str) -> Response:
+async def change_account(request: Request, scope: Scope, name: Called) -> Response:
     """Change what a user or a project may use; what is not named stays as it is."""
     who = allowed(request, "operator")
     changed = await typed(request, ChangedLimits)

@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import IO, Any
 
@@ -165,6 +166,9 @@ def _answer(function: Any, database: sa.Engine, folder: Path, given: dict[str, A
         return 410, str(error).encode()
     except WattflowError as error:
         return 409, str(error).encode()
+    except Exception as error:  # a bug: told, written to the server's log, and the next question is answered
+        traceback.print_exc()
+        return 500, f"this could not be made ({type(error).__name__}); its reason is in server.log".encode()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ All of this is for a process beside the server (`beside`): thousands of rows are
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Sequence
@@ -182,7 +183,7 @@ def _sleep_log(database: sa.Engine, place: dict[str, int], span: tuple[float, fl
     start_s, end_s = span
     found: list[tuple[int, float, float, int]] = []
     rows = [row for row in events.node_states(database, end_s) if row["node"] in place]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in itertools.zip_longest(rows, rows[1:]):
         until_s = following["at_s"] if following is not None and following["node"] == row["node"] else end_s
         from_s, to_s = max(row["at_s"], start_s), min(until_s, end_s)
         if row["state"] in SLEEPS and to_s > from_s:

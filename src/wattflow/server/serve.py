@@ -162,7 +162,7 @@ def serve(
     app = make_app(house)
     config = uvicorn.Config(
         app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
-        log_level="warning", access_log=False, proxy_headers=False,
+        log_config=None, log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,

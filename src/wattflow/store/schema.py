@@ -72,6 +72,7 @@ attempts = sa.Table(
     sa.Column("gpu_duty", sa.Float),
     sa.Column("gpu_beside", sa.Float),
     sa.Column("gpu_samples", sa.Integer),
+    sa.Column("reserved_j", sa.Float),
     sa.Column("engine", sa.BigInteger),
     sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
              postgresql_where=sa.text("gpu_duty IS NOT NULL")),

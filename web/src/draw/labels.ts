@@ -66,3 +66,14 @@ export function wattLabels(context: CanvasRenderingContext2D, stage: Stage, them
     context.fillText(power(tick), frame.left - 5 * frame.scale, Math.max(frame.wattsTop + 6 * frame.scale, y));
   }
 }
+
+/** How far down the rows are scrolled, where not all of them fit. */
+export function scrollMark(context: CanvasRenderingContext2D, stage: Stage, theme: Theme): void {
+  const { frame, rows } = stage, share = frame.bars / rows.height;
+  if (share >= 1) return;
+  const wide = 6 * frame.scale, tall = Math.max(12 * frame.scale, frame.bars * share), y = (stage.top / (rows.height - frame.bars)) * (frame.bars - tall);
+  context.fillStyle = theme.faint;
+  context.fillRect(frame.width - wide, 0, wide, frame.bars);
+  context.fillStyle = theme.ink;
+  context.fillRect(frame.width - wide, y, wide, tall);
+}

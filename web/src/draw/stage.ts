@@ -1,6 +1,6 @@
 // Schedule and power of one run on one time axis: what is prepared once, and the painting of a frame.
 
-import { axisLabels, rowLabels, wattLabels } from "./labels";
+import { axisLabels, rowLabels, scrollMark, wattLabels } from "./labels";
 import { time } from "./axis";
 import { blend, colourOf, MOST_COLOURS, packed, THEMES, type Scheme } from "./colour";
 import { barAt, firstAbove, layout, type Layout } from "./lanes";
@@ -93,6 +93,7 @@ export class Stage {
     this.paintSleep(pixels, view);
     context.putImageData(image, frame.left, 0);
     rowLabels(context, this, theme);
+    scrollMark(context, this, theme);
     if (this.whole) this.paintPower(context, view);
     axisLabels(context, this, theme);
   }
