@@ -355,6 +355,8 @@ class Service:
             return
         with guarded(self._failed):
             self._make_leases(turn, most)
+            if turn.all_placed and (more := self.gate.step_again(turn.now_s)) is not None:
+                turn.add(more)
             if turn.all_placed:
                 self._under_way, self._turn_planned = None, False
                 self._end_turn(turn)
@@ -420,9 +422,7 @@ class Service:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
         for placement in turn.next_placements(most):
             try:
-                if self.gate.keeps(self.tasks[placement.tag], placement):
-                    turn.wake_at = turn.now_s
-                else:
+                if not self.gate.keeps(self.tasks[placement.tag], placement, turn):
                     turn.leases.append(self._place(placement, turn.now_s))
             except Exception as error:
                 reason = self.aside.put("placement of task", placement.tag, error)
