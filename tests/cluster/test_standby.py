@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ slow_double = eval("lambda x: (__import__('time').sleep(0.1), 2 * x)[1]")  # tra
 
 
 class Pair:
-    """Two homes with the same tokens on one store, and an agent that knows only the first server's address."""
+    """Two homes on one store, and an agent that knows only the first server's address."""
 
     def __init__(self, folder: Path, store: str) -> None:
         self.store, self.folder = store, folder
@@ -41,9 +40,6 @@ class Pair:
     def up(self, which: int, *more: str) -> subprocess.CompletedProcess[str]:
         home = self.homes[which]
         home.make()
-        if which == 1 and not home.tokens.exists():
-            for name in ("tokens.json", "user.token", "agent.token", "operator.token"):
-                shutil.copy(self.homes[0].folder / name, home.folder / name)
         command = [sys.executable, "-m", "wattflow.cli", "up", "--home", str(home.folder), "--port", "0", "--no-agent",
                    "--objects", str(self.folder / "objects"), "--store", self.store, "-p", "fifo", *more]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -58,7 +58,7 @@ def test_no_request_makes_the_server_stumble(home: Home) -> None:
             body = case.body if isinstance(getattr(case, "body", None), dict) else None  # type: ignore[attr-defined]
             if body is not None and "wait_s" in body:
                 body["wait_s"] = 0
-            answer = case.call(base_url=home.url(), headers=headers)  # type: ignore[attr-defined]
+            answer = case.call(base_url=home.url(), headers=headers, timeout=60)  # type: ignore[attr-defined]
             if answer.status_code >= 500:
                 where = f"{operation.method} {operation.path}"  # noqa: B023
                 stumbles.append(f"{where}: {answer.status_code} {answer.text[:200]}")

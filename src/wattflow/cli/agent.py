@@ -68,6 +68,9 @@ def agent(
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
+    from wattflow.runtime.lineage import Lineage
+
+    lineage = Lineage(where)
     sharing = cast(Sharing, gpu_sharing)
 
     import asyncio  # as the rest: it is not loaded for --help
@@ -81,7 +84,8 @@ def agent(
         found = device_executors(where, sharing, fpgas)
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
                           preload=tuple(preload.split(",")), executors=found,
-                          keep_alive_s=keep_alive_s, privileges=apart)  # fmt: skip
+                          keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
+        made.boot = lineage.boot()
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)

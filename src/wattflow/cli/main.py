@@ -33,8 +33,10 @@ from wattflow.cli import (
     profiles,
     run,
     simulate,
+    store,
     token,
     up,
+    view,
     warm,
     watch,
 )
@@ -79,6 +81,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
+    "view": view.view,
     "report": account.report,
     "audit": account.audit,
     "agent": agent.agent,
@@ -89,6 +92,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
+app.add_typer(store.app, name="store")
 app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
 

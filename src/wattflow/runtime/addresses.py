@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.clear_text import is_private
 
 SILENT_S = 30.0
 """How long one that did not answer in time is not asked, while there are others."""
@@ -47,7 +48,7 @@ class Addresses:
     def learn(self, others: Iterable[str]) -> None:
         """Addresses that a server told of. A token is not sent over a scheme that nobody asked for."""
         for one in others:
-            if one not in self._known and len(self._known) < MOST and is_address(one):
+            if one not in self._known and len(self._known) < MOST and is_address(one) and is_private(one):
                 self._known += [one] if urlsplit(one).scheme in self._schemes else []
 
     def failed(self, address: str, silent: bool = False) -> None:

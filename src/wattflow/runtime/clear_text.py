@@ -22,15 +22,19 @@ def is_local(host: str) -> bool:
 
 
 def check_server(server: str) -> None:
-    """Refuse addresses (several have commas between) to one of which a token would travel in the clear."""
-    for one in server.split(","):
-        parts = urlsplit(one)
-        if parts.scheme == "http" and not is_local(parts.hostname or "") and os.environ.get(VARIABLE) != "1":
-            raise InvalidInput(
-                one[:200],
-                "a token would travel in the clear; use https (`wattflow up --tls-cert`), or set "
-                f"{VARIABLE}=1 where the network itself is private",
-            )
+    """Refuse the address of a server (or several, with commas between) to which a token would travel in the clear."""
+    if not all(is_private(one) for one in server.split(",")):
+        raise InvalidInput(
+            server[:200],
+            "a token would travel in the clear; use https (`wattflow up --tls-cert`), or set "
+            f"{VARIABLE}=1 where the network itself is private",
+        )
+
+
+def is_private(server: str) -> bool:
+    """Whether a token may be sent to an address: to this machine, encrypted, or where a person has said so."""
+    parts = urlsplit(server)
+    return parts.scheme != "http" or is_local(parts.hostname or "") or os.environ.get(VARIABLE) == "1"
 
 
 def check_listening(host: str, tls: bool, allowed: bool) -> None:

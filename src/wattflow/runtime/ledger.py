@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wattflow.runtime import messages as m
 from wattflow.runtime.audit import Chain
 from wattflow.runtime.decider import Decider
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
@@ -47,6 +48,7 @@ class Ledger:
         next_entry: Number of the journal's next entry.
         checksum: That of the journal's last entry.
         counts: What was written so far.
+        feed: Tells what is committed to whoever watches.
         chain: End of the audit log.
         usage: The books of the month; what changed in them is written with the next rows.
         gate: Hears what opens, runs and ends; set by the service.
@@ -60,6 +62,7 @@ class Ledger:
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
         self._late: list[tuple[Change, Row]] = []
+        self.feed: Feed | None = None
 
     def commit(self) -> None:
         """Hand the turn's rows and the engine's calls to the writer."""
@@ -72,7 +75,7 @@ class Ledger:
             self.next_entry += 1
             self._decider.entries.clear()
         if self._batch:
-            self._writer.put(*self._batch)
+            self._writer.put(*self._batch, *(self.feed.rows(self._batch) if self.feed else ()))
             self._batch = []
 
     def audit(self, at_s: float, who: str, action: str, **about: object) -> None:
@@ -117,6 +120,10 @@ class Ledger:
             "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
             "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
         })  # fmt: skip
+
+    def task_engine(self, task: TaskRecord) -> None:
+        """A task is another one in the engine."""
+        self._put(Change.TASK_ENGINE, {"b_id": task.id, "spec": m.pack((task.engine, task.spec))})
 
     def attempt(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
@@ -176,7 +183,7 @@ class Ledger:
         for row in self.usage.rows():
             late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:
-            self._writer.put(*late)
+            self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 
 
 def _key(attempt: AttemptRecord) -> dict[str, object]:

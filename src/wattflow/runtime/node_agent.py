@@ -33,6 +33,7 @@ def make_agent(
     executors: tuple[DeviceExecutor, ...] = (),
     keep_alive_s: float = KEEP_S,
     privileges: Privileges | None = None,
+    lineage: str | None = None,
 ) -> Agent:
     """An agent for this machine.
 
@@ -42,10 +43,12 @@ def make_agent(
         executors: For devices that were found here.
         keep_alive_s: How long a function is held warm that nobody uses.
         privileges: Whom tasks run as.
+        lineage: What the agent has in common with the one that worked here before: whatever that one left in control
+            groups is ended. Without it nothing is known of an earlier life.
     """
     devices = Devices(executors)
     node = this_node(name, cpus, memory_bytes, devices.found(), curve, keep_alive_s)
-    groups = Groups.find(f"{node.name}-{os.getpid()}")
+    groups = Groups.find(lineage or f"{node.name}-{os.getpid()}")
     apart = privileges or Privileges()
     apart.settle(folder, node.name)
     processes = ProcessExecutor(

@@ -14,11 +14,12 @@ from wattflow.runtime.audit import Chain
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.runtime.usage import month_of
 from wattflow.runtime.verdicts import judge
-from wattflow.store import epochs, reads, schema
+from wattflow.store import epochs, events, reads, schema
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
@@ -30,10 +31,8 @@ _LIMITS = msgspec.msgpack.Decoder(Limits)
 _BLOB = msgspec.msgpack.Decoder(m.Blob)
 
 
-def restore(
-    database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
-) -> Service:
-    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides.
+def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str) -> Service:
+    """Go on where the last service stopped, or begin.
 
     It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
     """
@@ -42,21 +41,14 @@ def restore(
     if policy.split(":")[0] == "rehearsed":
         from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
 
-        decider.twin = Rehearsing(policy)
-    elif twin:
-        from wattflow.live.twin import Twin
-
-        beside = Twin.beside(policy)
-        for member in beside.members:
-            if member.ready is not None:
-                member.ready()
-        decider.twin = beside
-        decider.twin.warm()
+        decider.rehearsing = Rehearsing(policy)
     if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
+    service.ledger.feed = Feed(service.tasks, service.workflows)
+    service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)

@@ -14,13 +14,13 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.messages import PROTOCOL, Announced, Announcement, Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
 
-BUSY = 429
-"""Too many requests: trying again, later, helps."""
 LONGEST_S = 45.0
 """For an answer to anything but a turn."""
 SILENT_AFTER_S = 4.0
 """A turn's answer that is later than asked for by this much does not come: others may serve by now."""
 PIECE = 1 << 20
+BUSY = 429
+"""Too many requests: trying again, later, helps."""
 
 
 class Unreachable(WattflowError):
@@ -40,6 +40,8 @@ class Denied(WattflowError):
     def of_me(self) -> bool:
         """Whether it is the one who asks that the server does not want, not what was asked."""
         return self.status in (401, 403, 409)
+
+    status = 0
 
 
 class Transport(Protocol):

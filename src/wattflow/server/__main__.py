@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         os.umask(0o077)
     json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
-        home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
+        home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
@@ -54,11 +54,14 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
 
     loading = threading.Thread(target=_load_engine, args=(settings.policy,), daemon=True)
     loading.start()
+    from wattflow.server.known_store import check_objects
     from wattflow.server.serve import serve
 
     loading.join()  # two threads that load the same code would both compile it where it is not cached
     with socket.socket(fileno=options.fd) if options.fd is not None else listen(settings) as listener:
-        objects = open_objects(settings.objects or settings.home.objects)
+        place = settings.objects or settings.home.objects
+        check_objects(settings.home, place)
+        objects = open_objects(place)
         driver = make_driver(options.driver, options.driver_option, settings, objects)
         serve(settings, driver, listener, objects, writing)
 
@@ -157,7 +160,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
-    parser.add_argument("--twin", action="store_true")
     parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")

@@ -16,15 +16,19 @@ import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import processes
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
+from wattflow.server import known_store
 from wattflow.server.app import House, make_app
 from wattflow.server.connections import Connections, protocol
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
+from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
+from wattflow.store.layout import Gone
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
@@ -47,14 +51,19 @@ def open_house(
     home.make()
     if writing is not None:
         _wait_for(writing, settings)
-    database = open_store(settings.store or home.store, upgrade=settings.upgrade)
+    store, place = settings.store or home.store, settings.objects or home.objects
+    try:
+        database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
+    except Gone:
+        raise known_store.gone(backup.shown(store), home) from None
     claim = _claim(database, settings, url)
-    kept = objects or open_objects(settings.objects or home.objects)
+    known_store.catch_up(home, database)
+    kept = objects or open_objects(place)
     tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
-        settings.twin,
     )  # fmt: skip
+    known_store.remember(home, database, place, service.fences.epoch)
     service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
     if claim is not None:
         claim.hold()
@@ -147,7 +156,7 @@ def serve(
 
     url = address_of(settings, listener)
     if settings.standby:
-        write_text(settings.home.server_file, json.dumps(_about(settings, url) | {"standby": True}))
+        processes.mark(settings.home.server_file, os.getpid(), **_about(settings, url), standby=True)
         log.info("the server waits to take over, at %s", url)
     house = open_house(settings, driver, objects, writing, url)
     app = make_app(house)
@@ -180,8 +189,8 @@ def serve(
         if house.claim is not None:
             house.claim.close()
         house.database.dispose()  # the last one to close a store copies its log back
-        with contextlib.suppress(OSError):
-            settings.home.server_file.unlink()
+        if (settings.home.server() or {}).get("pid") == os.getpid():
+            settings.home.server_file.unlink(missing_ok=True)
         for number, handler in before.items():
             signal.signal(number, handler)
     if house.claim is not None and house.claim.reason is not None:
@@ -209,18 +218,22 @@ class _Server(_server_class()):  # type: ignore[misc]
         super().handle_exit(sig, frame)
         _end_within(END_WITHIN_S)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        await super().shutdown(sockets=sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
         others = self._house.claim.others if self._house.claim is not None else []
-        write_text(self._settings.home.server_file, json.dumps(_about(self._settings, self._url) | {"others": others}))
+        processes.mark(self._settings.home.server_file, os.getpid(), **_about(self._settings, self._url), others=others)
         log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:
     """What the home says of the server that runs there."""
-    about: dict[str, object] = {"url": url, "pid": os.getpid()}
+    about: dict[str, object] = {"url": url}
     if settings.tls_cert is not None:
         about["ca"] = str(settings.tls_cert.absolute())
     return about

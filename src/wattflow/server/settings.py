@@ -19,7 +19,6 @@ class ServerSettings:
         store: URL of a database; the home's own file where None.
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
-        twin: Whether other policies are tried by simulation at planning points.
         keep_s: How long ended workflows are kept.
         carbon_g_per_kwh: What the site's electricity emits; None where nobody says.
         clear_text: Whether other machines may send their tokens over plain HTTP.
@@ -29,7 +28,6 @@ class ServerSettings:
 
     home: Home
     policy: str = "least-energy"
-    twin: bool = False
     store: str | None = None
     objects: str | None = None
     host: str = "127.0.0.1"

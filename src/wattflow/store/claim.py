@@ -9,16 +9,20 @@ A store in a file has the lock of the process that writes it (`writing`) instead
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import sqlalchemy as sa
 
-from wattflow.store import schema
-from wattflow.store.database import PROCESS, StoreTrouble, told
+from wattflow.store import schema, writing
+from wattflow.store.database import PROCESS, StoreTrouble, open_store, told
 
 log = logging.getLogger(__name__)
 LOCK = 0x77617474666C6F77
@@ -156,6 +160,29 @@ class Claim:
         assert self._connection is not None
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :process"
         self._connection.execute(sa.text(ended), {"process": process})
+
+
+@contextlib.contextmanager
+def alone(store: str | Path) -> Iterator[None]:
+    """Keep servers away from a store. Raises StoreTrouble where one works on it."""
+    if "://" not in str(store):
+        try:
+            file = writing.lock(Path(store), 0.0)
+        except OSError as error:
+            raise StoreTrouble(f"{store}: {error}") from None
+        try:
+            yield
+        finally:
+            os.close(file)
+        return
+    database = open_store(store, upgrade=True)
+    claim = Claim(database, f"{os.getpid()}@{socket.gethostname()}", lambda: None, lambda _: None)
+    try:
+        claim.take(standby=False)
+        yield
+    finally:
+        claim.close()
+        database.dispose()
 
 
 @dataclass(frozen=True, slots=True)

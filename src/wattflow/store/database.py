@@ -21,16 +21,19 @@ class StoreTrouble(WattflowError):
     """The store cannot be read or written: a full disk, a lost server, a damaged file."""
 
 
-def open_store(url: str | Path, *, upgrade: bool = False) -> sa.Engine:
+def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = None) -> sa.Engine:
     """Open or make a store.
 
     Args:
         url: A file for SQLite, or ``postgresql://user@host/name``.
         upgrade: Bring an older layout up to date; without it an older store is refused and left as it is.
+        known: Identity of the store that must be there; then none is made, and another one is `layout.Gone`.
     """
+    if known is not None and "://" not in str(url) and not Path(url).is_file():
+        raise layout.Gone(str(url))
     engine = _engine(url)
     try:
-        layout.ready(engine, str(url), upgrade)
+        layout.ready(engine, str(url), upgrade, known)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine

@@ -8,21 +8,44 @@ also one that an older wattflow left half-way.
 
 from __future__ import annotations
 
+import uuid
+
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import schema
 
+IDENTITY = "identity"
+"""Key in ``meta`` of a name that no other store has, and that copies of it keep."""
 ONE_AT_A_TIME = 0x77617474
 """PostgreSQL's advisory lock under which a layout is made or changed."""
 
 
-def ready(engine: sa.Engine, url: str, upgrade: bool) -> None:
-    """Make the layout where there is none, bring an older one up to date where that is allowed."""
+class Gone(Exception):
+    """The store that was here is not."""
+
+
+def ready(engine: sa.Engine, url: str, upgrade: bool, known: str | None = None) -> None:
+    """Make the layout where there is none, bring an older one up to date where that is allowed.
+
+    Raises:
+        Gone: The store whose identity is known is not here.
+    """
+    _ready(engine, url, upgrade, known is None)
     with engine.connect() as connection:
-        if _is_ready(version_of(connection), url, upgrade):
+        found = connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == IDENTITY)).scalar()
+    if known is not None and found != known:
+        raise Gone(url)
+
+
+def _ready(engine: sa.Engine, url: str, upgrade: bool, make: bool) -> None:
+    with engine.connect() as connection:
+        version = version_of(connection)
+        if _is_ready(version, url, upgrade):
             return
+        if version is None and not make:
+            raise Gone(url)
     with engine.begin() as connection:
         alone(connection)
         if _is_ready(version_of(connection), url, upgrade):
@@ -30,6 +53,8 @@ def ready(engine: sa.Engine, url: str, upgrade: bool) -> None:
         complete(connection)
         connection.execute(sa.delete(schema.meta).where(schema.meta.c.key == "version"))
         connection.execute(sa.insert(schema.meta), {"key": "version", "value": str(schema.VERSION)})
+        if connection.execute(sa.select(schema.meta).where(schema.meta.c.key == IDENTITY)).first() is None:
+            connection.execute(sa.insert(schema.meta), {"key": IDENTITY, "value": uuid.uuid4().hex})
 
 
 def _is_ready(version: int | None, url: str, upgrade: bool) -> bool:

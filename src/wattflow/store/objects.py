@@ -11,9 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 
 _NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class ObjectDamaged(WattflowError, KeyError):
+    """The bytes of an object are not what was put."""
+
+    def __init__(self, name: str, where: object) -> None:
+        super().__init__(f"object {name} in {where} is damaged: its bytes have another hash")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Objects(Protocol):
@@ -23,7 +33,7 @@ class Objects(Protocol):
         """Keep the bytes; returns their name. The same bytes are kept once."""
 
     def get(self, name: str) -> bytes:
-        """The bytes of a name; KeyError where it is not here."""
+        """The bytes of a name; KeyError where it is not here, ObjectDamaged (one, too) where they are others."""
 
     def has(self, name: str) -> bool:
         """Whether a name is here."""
@@ -51,8 +61,8 @@ class FolderObjects:
         """Keep the bytes; returns their name."""
         name = object_name(data)
         path = self.path(name)
-        if path.exists():
-            with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_bytes() == data:  # what is there may be damaged: then this is how it is healed
                 os.utime(path)  # wanted again: its time to be forgotten begins anew
                 return name
         path.parent.mkdir(exist_ok=True)
@@ -69,11 +79,18 @@ class FolderObjects:
         return name
 
     def get(self, name: str) -> bytes:
-        """The bytes of a name; KeyError where it is not here."""
+        """The bytes of a name; KeyError where it is not here, ObjectDamaged where they are others."""
         try:
-            return self.path(name).read_bytes()
+            data = self.path(name).read_bytes()
         except FileNotFoundError:
             raise KeyError(name) from None
+        if object_name(data) != name:
+            raise ObjectDamaged(name, self.root)
+        return data
+
+    def names(self) -> set[str]:
+        """All that are here."""
+        return {path.parent.name + path.name for path in self.root.glob("??/*") if not path.name.startswith(".")}
 
     def has(self, name: str) -> bool:
         """Whether a name is here."""

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.store.database import StoreTrouble
-from wattflow.store.objects import checked_name, object_name
+from wattflow.store.objects import ObjectDamaged, checked_name, object_name
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _TRIES, _FIRST_WAIT_S, _TIMEOUT_S = 4, 0.2, 60.0
@@ -101,7 +101,7 @@ class S3Objects:
         if status != 200:
             raise self._problem("read", name, status, data)
         if object_name(data) != name:
-            raise WattflowError(f"object {name} in s3://{self.place.bucket} is damaged: its bytes have another hash")
+            raise ObjectDamaged(name, f"s3://{self.place.bucket}")
         return data
 
     def has(self, name: str) -> bool:

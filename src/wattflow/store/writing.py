@@ -137,7 +137,7 @@ def main() -> None:
     ask_for_short_turns()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
-            _lock(store, float(sys.argv[3]))
+            lock(store, float(sys.argv[3]))
         except OSError as error:
             _send(server, msgspec.msgpack.encode((False, str(error), False)))
             return
@@ -148,9 +148,12 @@ def main() -> None:
 
 def _serve(server: socket.socket, store: Path) -> None:
     connection: sqlite3.Connection | None = None
+    opened: tuple[int, int] | None = None
     while (data := _receive(server)) is not None:
         try:
-            connection = connection or _opened(store)
+            if connection is not None and _file(store) != opened:
+                raise sqlite3.DatabaseError(f"{store} was removed or replaced while the server ran")
+            connection, opened = connection or _opened(store), opened or _file(store)
             answer: tuple[object, ...] = (True, *_committed(connection, msgspec.msgpack.decode(data)))
         except sqlite3.Error as error:
             answer = (False, str(error), _passes(error))
@@ -159,22 +162,32 @@ def _serve(server: socket.socket, store: Path) -> None:
         connection.close()
 
 
+def _file(store: Path) -> tuple[int, int] | None:
+    """Which file is there: one that took its place, or none, must not be taken for it."""
+    try:
+        about = store.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 def _passes(error: sqlite3.Error) -> bool:
     """Whether it may go away by itself, as a full disk does; a statement that SQLite does not understand never does."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
 
 
-def _lock(store: Path, patience_s: float) -> None:
-    """Take the store's lock, which is let go when this process ends."""
+def lock(store: Path, patience_s: float) -> int:
+    """Take the store's lock, which is let go when this process ends, or closes what is returned."""
     file = os.open(f"{store}-writer", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     end_s = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return file
         except BlockingIOError:
             if time.monotonic() > end_s:
+                os.close(file)
                 raise OSError(
                     "another server writes to this store; `wattflow up --standby` waits for it to end"
                 ) from None
@@ -203,7 +216,8 @@ def make_room(store: Path, size: int = ROOM_BYTES) -> None:
 
 
 def _opened(store: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(store, timeout=BUSY_S, isolation_level=None)
+    where = f"{store.absolute().as_uri()}?mode=rw"  # none is made where it is gone
+    connection = sqlite3.connect(where, timeout=BUSY_S, isolation_level=None, uri=True)
     settings(connection)
     return connection
 

@@ -15,7 +15,7 @@ from wattflow.runtime.addresses import SILENT_S, Addresses
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.transport import Unreachable
 
-A, B, C = "http://a:1", "http://b:2", "http://c:3"
+A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
 
 
 def test_one_that_refuses_has_its_turn_again_and_a_silent_one_is_left_alone() -> None:
@@ -30,7 +30,7 @@ def test_one_that_refuses_has_its_turn_again_and_a_silent_one_is_left_alone() ->
     known.failed(A, silent=True)
     known.failed(B)
     assert known.current == B  # it may take over at any moment, while the other is not answering
-    known.learn([C, B, "https://d:4", "ftp://e", "nonsense"])
+    known.learn([C, B, "http://d:3", "https://d:4", "ftp://e", "nonsense"])
     assert str(known) == f"{A},{B},{C}"
     known.failed(B, silent=True)
     known.failed(C, silent=True)

@@ -11,8 +11,11 @@ import sqlalchemy as sa
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import rebuilt, take_snapshot
+from wattflow.runtime.mending import mend
+from wattflow.runtime.store_check import problems
 from wattflow.store import epochs, journal, reads
 from wattflow.store.database import open_store
+from wattflow.store.objects import FolderObjects
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess
@@ -185,3 +188,55 @@ def test_snapshots_lie_in_the_store_and_segments_stay_up_to_their_bytes(tmp_path
 def test_of_snapshots_and_journal_as_much_is_kept_as_may_be() -> None:
     known = [journal.Snapshot(n * 10, "fifo", 0.0, 0, "", 100, 50) for n in (1, 2, 3)]
     assert [journal.kept_from(known, most) for most in (0, 249, 250, 399, 400, 449, 450)] == [30, 30, 20, 20, 10, 10, 0]
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM journal WHERE sequence = 3", "UPDATE journal SET entry = x'00' WHERE sequence = 4"]
+)
+def test_a_journal_with_a_gap_is_made_anew_from_the_tables_and_all_tasks_end(tmp_path: Path, statement: str) -> None:
+    database = broken_store(tmp_path, statement)
+    objects = FolderObjects(tmp_path / "objects")
+    assert any("journal" in problem for problem in problems(database, objects, tmp_path))
+    assert mend(database, "fifo") == 6
+    assert list(problems(database, objects, tmp_path)) == []
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.stored()
+        done = 0
+        while done < len(driver.leases):
+            service.ended(m.Ended(fence=driver.leases[done].fence, outcome="done"))
+            await service.stored()
+            done += 1
+        assert done == 6 and driver.resumed == []
+        await closed(service, writer)
+
+    asyncio.run(body())
+    assert {row["state"] for row in reads.workflows(database)} == {"done"}
+    assert {row["outcome"] for n in range(6) for row in reads.attempts(database, f"w{n}")} == {"done", "node_lost"}
+
+
+def test_a_check_names_tasks_that_the_engine_does_not_know_and_objects_that_are_gone(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "objects")
+    good, bad, gone = (objects.put(data) for data in (b"good", b"bad", b"gone"))
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        calls = [m.Task(key=name[:4], name="f", function=good, call=m.Blob(object=name), python="3.11")
+                 for name in (bad, gone)]  # fmt: skip
+        await service.submit(submission("w", *calls, task("lost")), "me")
+        await closed(service, writer)
+
+    asyncio.run(body())
+    database = open_store(tmp_path / "s.db")
+    assert list(problems(database, objects, tmp_path)) == []
+    objects.path(bad).write_bytes(b"other")
+    objects.path(gone).unlink()
+    with database.begin() as connection:  # a task of an engine that nobody has
+        connection.execute(sa.text("UPDATE tasks SET spec = x'92' || x'cf2fffffff00ffffff' || substr(spec, 11) "
+                                   "WHERE key = 'lost'"))  # fmt: skip
+    told = "\n".join(problems(database, objects, tmp_path))
+    assert f"objects are missing: {gone[:12]}… of w/{gone[:4]}" in told
+    assert f"objects are damaged: {bad[:12]}… of w/{bad[:4]}" in told
+    assert "does not know w/lost" in told

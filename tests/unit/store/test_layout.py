@@ -116,5 +116,5 @@ def test_a_new_table_and_a_column_with_a_default_come_with_the_next_layout(
     sa.Table("more", changed, sa.Column("id", sa.Integer, primary_key=True), sa.Column("x", sa.Text, index=True))
     monkeypatch.setattr(schema, "metadata", changed)
     database = open_store(path, upgrade=True)
-    assert reads.rows(database, sa.text("SELECT size FROM meta")) == [{"size": 7}]  # type: ignore[arg-type]
+    assert reads.rows(database, sa.text("SELECT DISTINCT size FROM meta")) == [{"size": 7}]  # type: ignore[arg-type]
     assert "ix_more_x" in shape(database)["more"][1]

@@ -62,9 +62,14 @@ def batches(tasks: int = 150) -> list[Batch]:
 
 
 def contents(database: sa.Engine) -> dict[str, list[tuple[object, ...]]]:
+    """All rows but the store's own name."""
     with database.connect() as connection:
         return {
-            table.name: [tuple(row) for row in connection.execute(sa.select(table).order_by(*table.primary_key))]
+            table.name: [
+                tuple(row)
+                for row in connection.execute(sa.select(table).order_by(*table.primary_key))
+                if row[0] != "identity"
+            ]
             for table in schema.metadata.sorted_tables
         }
 
