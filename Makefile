@@ -19,7 +19,8 @@ $(BIN)/.dev: $(BIN)/.base
 	@touch $@
 
 demo: $(BIN)/.base ## Set up and run the main job: three workflows under every policy, table and report.html
-	$(WATTFLOW) demo --force --report report.html
+	$(WATTFLOW) demo --force --report report.html --runs out/demo
+	@echo 'the runs of the table in a browser: $(WATTFLOW) view out/demo'
 
 check: $(BIN)/.dev ## Format, lint, types, import order
 	$(BIN)/ruff format --check .

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from wattflow.cli import options as o
 from wattflow.cli.compare import show, write
 from wattflow.cli.screen import check_outputs, offer_to_open, progress_bar, remark
+
+if TYPE_CHECKING:
+    from wattflow.lab.compare.comparison import Comparison
 
 
 def demo(
@@ -12,6 +20,9 @@ def demo(
     seeds: o.Seeds = 3,
     baseline: o.Baseline = "kubernetes",
     report: o.Report = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="DIR", help="Also write the best runs here, for `wattflow view`.")
+    ] = None,
     workers: o.Workers = "",
     full: o.Full = False,
     force: o.Force = False,
@@ -35,11 +46,25 @@ def demo(
     if not jit.has_compiled():
         remark("compiling the simulator for this machine, once; then three workloads under every policy", quiet)
     with progress_bar(quiet) as progress:
-        setup = Setup(keep_runs=report is not None, workers=crew, progress=progress)
+        keep = report is not None or runs is not None
+        setup = Setup(keep_runs=keep, workers=crew, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
     show([comparison], o.Form.table, None, HEADLINE, full)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
+    if runs is not None:
+        _write_runs(comparison, runs)
+        remark(f"runs: {runs} (`wattflow view {runs}` opens them in the page)", quiet)
     if report is not None:
         write(comparison, report, quiet, "wattflow demo")
         offer_to_open(report, quiet)
+
+
+def _write_runs(comparison: Comparison, folder: Path) -> None:
+    """Of each workload the baseline's run and those of the Pareto front."""
+    from wattflow.lab.run.run_file import write_run
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for (workload, policy), run in comparison.runs.items():
+        if policy == comparison.baseline or policy in comparison.front(workload):
+            write_run(folder / f"{workload}-{policy}.parquet".replace("/", "-").replace(":", "-"), run)

@@ -12,6 +12,7 @@ import typer
 
 from wattflow.cli.screen import say
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault, own_place
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +29,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
-            say(f"error: {error}", err=True)
+            place = own_place(error.__cause__) if error.__cause__ is not None else None
+            say(f"error: {error}" + (f" ({place})" if place else ""), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -41,5 +43,10 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if (told := own_fault(error)) is None or os.environ.get("WATTFLOW_TRACE"):
+                raise
+            typer.echo(f"error: {told}\n(WATTFLOW_TRACE=1 shows the whole traceback)", err=True)
+            raise typer.Exit(BAD_INPUT) from None
 
     return run

@@ -35,6 +35,7 @@ from wattflow.cli import (
     store,
     token,
     up,
+    view,
     warm,
     watch,
 )
@@ -79,6 +80,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
+    "view": view.view,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,

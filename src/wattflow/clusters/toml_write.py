@@ -20,7 +20,7 @@ _NODE_KEYS = {
     "allocatable_cores": "allocatable_cores", "speed": "speed", "function_speed": "function_speed",
     "architecture": "architecture", "features": "features", "zone": "zone", "tdp_w": "tdp_w",
     "keep_alive_s": "keep_alive", "cold_start_factor": "cold_start_factor", "price_per_hour": "price_per_hour",
-    "embodied_kg": "embodied_kg", "lifetime_years": "lifetime_years",
+    "embodied_kg": "embodied_kg", "lifetime_years": "lifetime_years", "sharing": "sharing",
 }  # fmt: skip
 _PART_KEYS = {
     "bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "zone_latency_s": "zone_latency",

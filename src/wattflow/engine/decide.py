@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import types
 
-from wattflow.engine import fit, queue, timers
+from wattflow.engine import agenda, fit, queue
 from wattflow.engine.attempts import commit, drop_attempt
 from wattflow.engine.backfill import NO_RESERVATION, reserve
 from wattflow.engine.choose import BAD, FULL, HELD, NO_FIT, TAKEN, choose
 from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import BEST_PAIR, EASY, PARKED, PLACED, SKIP, STRICT
+from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner, optional
 
 # Statuses of decide
-ALL_TRIED, MORE, BAD_COST = 0, 1, 2
+ALL_TRIED, MORE, BAD_COST, ASKED = 0, 1, 2, 3
+ASKS, WAITED = 100, 101
+"""Answers of `place` with a hand: it is asked first; it lets the task wait."""
 MANY_SHAPES, FEW_FREED = 32, 8
 """With so many shapes waiting, what a placement took away is looked at for all of them at once, over so few nodes."""
 
@@ -85,6 +89,36 @@ def try_place(state, task, score):
     return result
 
 
+@hook
+def begins(state, hand):
+    """Whether the instant is new: False while a hand is being asked."""
+    return True
+
+
+@hook
+def keeps(state, hand):
+    """Whether what was held stays so when room is made in the middle of an instant."""
+    return False
+
+
+@hook
+def opened(state, hand):
+    """The task that a hand was asked about; −1 without one."""
+    return np.int64(-1)
+
+
+@hook
+def place(state, hand, task, score):
+    """Place a task if it fits, where the policy says or where the hand does."""
+    return try_place(state, task, score)
+
+
+@hook
+def by_pairs(state, hand):
+    """Whether tasks and nodes are matched together; a hand is asked in the queue's order."""
+    return state.rules[0].selection == BEST_PAIR
+
+
 @inner
 def hold(state, task):
     """Set a task aside for the rest of this instant."""
@@ -98,12 +132,12 @@ def hold(state, task):
 @optional(LIVE, types.boolean)
 def park(state, task, until):
     """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
-    if state.counts[0].timer_n + 1 >= state.timers.size:
+    if state.marks.size == 1 or state.counts[0].timer_n + 1 >= state.timers.size:
         return False
     queue.remove(state, task)
     state.tasks[task].state = PARKED
     state.marks[task].until = until
-    timers.push(state, until, timers.PARK, task, state.marks[task].generation)
+    agenda.push(state, until, agenda.PARK, task, state.marks[task].generation)
     state.counts[0].held += 1
     return True
 
@@ -165,23 +199,26 @@ def _fits_a_freed_node(state, task, since, until):
 
 
 @inner
-def _decide_ordered(state, priority, score):
+def _decide_ordered(state, hand, priority, score):
     clock = state.clock[0]
     rules = state.rules[0]
     choice = state.choice[0]
     taken = False
     while True:
-        task = next_task(state, priority)
-        if task < 0:
-            return ALL_TRIED
+        task = opened(state, hand)
+        is_open = task >= 0
+        if not is_open:
+            task = next_task(state, priority)
+            if task < 0:
+                return ALL_TRIED
         shape = state.tasks[task].form
         result = NO_FIT
         retry_at = clock.retry_at
         own = math.inf
-        if state.shapes[shape].failed != clock.epoch:
+        if is_open or state.shapes[shape].failed != clock.epoch:
             if rules.parks == 1:
                 clock.retry_at = math.inf
-            result = try_place(state, task, score)
+            result = place(state, hand, task, score)
             if rules.parks == 1:
                 own = clock.retry_at
                 clock.retry_at = min(own, retry_at)
@@ -189,6 +226,8 @@ def _decide_ordered(state, priority, score):
             return BAD_COST
         if result == FULL:
             return MORE
+        if result == ASKS:
+            return ASKED
         if result == TAKEN:
             taken = True
             continue
@@ -279,20 +318,25 @@ def _better_pair(state, cost, best, task, best_task):
 
 
 @inner
-def decide(state, priority, score):
-    """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
+def decide(state, hand, priority, score):
+    """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again. ASKED: the hand's turn.
+
+    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.wanting`).
+    """
     rules = state.rules[0]
-    counts = state.counts[0]
     choice = state.choice[0]
-    if counts.waiting == 0:
-        return ALL_TRIED
-    choice.reserved = NO_RESERVATION
-    if rules.queue == SKIP:
-        look_again(state, state.freed.size)
-    if rules.selection == BEST_PAIR:
+    if begins(state, hand):
+        if state.counts[0].waiting == 0:
+            return ALL_TRIED
+        choice.reserved = NO_RESERVATION
+        if rules.queue == SKIP:
+            look_again(state, state.freed.size)
+    if by_pairs(state, hand):
         status = _decide_best_pair(state, score)
     else:
-        status = _decide_ordered(state, priority, score)
+        status = _decide_ordered(state, hand, priority, score)
+    if status == ASKED or (status == MORE and keeps(state, hand)):
+        return status
     choice.reserved = NO_RESERVATION
     restore_held(state)
     if rules.alike == 1:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine.tables import NO_DEVICE, ORDERED, SKIP
-from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 from wattflow.live import wanted
 from wattflow.policy import pricing
@@ -28,7 +27,7 @@ VARIANT, NODE = 0, 1
 """Columns of ``awaited``."""
 
 
-class Desk(Tables):
+class Desk(wanted.Ask):
     """What passes between the caller who chooses and the compiled code that asks, and what this keeps.
 
     ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was
@@ -38,7 +37,7 @@ class Desk(Tables):
     the node for whose room a task of the shape last waited, or −1.
     """
 
-    __slots__ = ("ask", "awaited", "closed", "follows", "needs", "opening", "parts", "rows", "stack")
+    __slots__ = ("awaited", "closed", "follows", "needs", "opening", "parts", "stack")
     NAMES = ("ask", "rows", "closed", "follows", "needs", "stack", "opening", "parts", "awaited")
 
     def clear(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import fold
+from wattflow.engine import agenda, fold, life
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import claim, tables_at
@@ -21,8 +21,7 @@ from wattflow.learn import asking, renewing
 from wattflow.live import wanting
 from wattflow.live.wanting import NONE, NOTHING, PLACE, SLEEP, WAIT, WAKE
 from wattflow.policy import bind, learned, placing, pricing, view, wattflow
-from wattflow.sim import clocks, kernel, sleep
-from wattflow.sim.world import TIMER, WAKE_UP
+from wattflow.sim import kernel
 
 DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
@@ -42,9 +41,9 @@ def _node_choice(state, world, ask, chosen):
         return False
     row = ask.rows[chosen]
     if row.kind == SLEEP:
-        sleep.fall_asleep(state, world, row.node_row)
+        life.fall_asleep(state, world, row.node_row)
     elif row.kind == WAKE:
-        sleep.wake(state, world, row.node_row)
+        life.wake(state, world, row.node_row)
     else:
         return False
     asked.shown = 0
@@ -63,7 +62,7 @@ def _close(state, world, functions):
     if clock.retry_at < math.inf:
         if not (clock.now < pulse.timer_at <= clock.retry_at):
             pulse.timer_at = clock.retry_at
-            clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
+            agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
         clock.retry_at = math.inf
     if state.rules[0].has_act == 1 and kernel._next_time(state, world) > clock.now:
         functions.act(state)

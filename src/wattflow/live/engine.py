@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import groups, tables
+from wattflow.engine import groups, kinds, tables
 from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -31,9 +31,11 @@ from wattflow.policy import bind
 from wattflow.policy.base import Policy
 
 _REASONS = {
-    2: "the edge closes a cycle", 3: "the child was placed or has ended already",
-    4: "parent and child are not tasks of one workflow", 5: "the parent will not end well; the child is cancelled",
-    7: "the workflow is sealed; the task is cancelled",
+    kinds.CYCLE: "the edge closes a cycle",
+    kinds.CHILD_STARTED: "the child was placed or has ended already",
+    kinds.STRANGERS: "parent and child are not tasks of one workflow",
+    kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
+    kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
 _ANY_PODS = 1 << 40
 
@@ -161,6 +163,12 @@ class Engine:
         if needs_places(self.policy):
             self._places.note(self.policy, *open_flows(self.state), self._add_lane)
         self._kernels.requeue(self.state.handle(), self._functions, waiting)
+
+    def prefer(self, tasks: Sequence[int]) -> None:
+        """Let these tasks, as far as they wait, go before all others that the policy's order takes for equal."""
+        rows = [self._inbox.row(task, p.TASK_ID, self._inbox.task_generation) for task in tasks]
+        first = np.isin(waiting := self._waiting(), rows)
+        self._kernels.requeue(self.state.handle(), self._functions, np.concatenate([waiting[first], waiting[~first]]))
 
     def _add_lane(self, earlier: int, later: int) -> None:
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
@@ -297,10 +305,11 @@ class Engine:
         """The nodes that are there now."""
         return self._places.cluster()
 
-    def pin(self, task: int, node: int) -> None:
-        """From now on only this node may take a task that waits; for work that is found running there."""
+    def pin(self, task: int, node: int | None) -> None:
+        """From now on only this node may take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        self.state.tasks.pinned[row] = self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        at = -1 if node is None else self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        self.state.tasks.pinned[row] = at
 
     def _refresh(self) -> None:
         """Look up columns anew after tables have grown."""

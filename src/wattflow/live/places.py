@@ -14,7 +14,7 @@ from wattflow.engine.tables import PARKED, READY, UNKNOWN, WAITING, State
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import NotLive
 from wattflow.live.shapebook import ShapeBook
-from wattflow.model.cluster import Cluster, Zone
+from wattflow.model.cluster import Cluster, Node, Zone
 from wattflow.model.errors import WattflowError
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
@@ -85,7 +85,7 @@ class Places:
         if self._cluster is None:
             rows = sorted(self.nodes.facts)
             self._node_rows = np.array(rows, np.int64)
-            nodes = tuple(self.nodes.facts[row].node for row in rows)
+            nodes = tuple(self._named(row) for row in rows)
             self._move_holds([node.name for node in nodes])
             zones = self.base.zones if self.base else ()
             known = {zone.name for zone in zones}
@@ -95,6 +95,11 @@ class Places:
             else:
                 self._cluster = Cluster("live", nodes, zones or (Zone(),))
         return self._cluster
+
+    def _named(self, row: int) -> Node:
+        """Return a row's node; one that leaves while another of its name has come already goes by its row."""
+        node = self.nodes.facts[row].node
+        return node if self.nodes.by_name.get(node.name) == row else replace(node, name=f"{node.name} ({row}, leaving)")
 
     def _move_holds(self, names: list[str]) -> None:
         """Planned holds name nodes by their place in the cluster, which moves when nodes come and go."""

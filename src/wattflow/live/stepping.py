@@ -6,13 +6,22 @@ import math
 
 import numpy as np
 
-from wattflow.engine import decide, fold, queue, release, reports, rows, structure, timers, view
-from wattflow.engine.tables import ACT_CAP, ACT_FREQUENCY, ACT_SLEEP, ACT_TIMER, ACT_WAKE, ACT_WARM, ON, WAITING
+from wattflow.engine import agenda, decide, fold, life, queue, release, reports, rows, structure, view
+from wattflow.engine.kinds import ATTEMPT_ID, FULL, NODE_ID, WORKFLOW_ID
+from wattflow.engine.tables import (
+    ACT_CAP,
+    ACT_FREQUENCY,
+    ACT_SLEEP,
+    ACT_STOP,
+    ACT_TIMER,
+    ACT_WAKE,
+    ACT_WARM,
+    ON,
+    WAITING,
+)
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
-
-_NODE_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 3, 5
 
 
 def fold_events(state, desk, functions, now):
@@ -39,12 +48,12 @@ def _list_placements(state, desk):
     for i in range(counts.placed_n):
         a = state.placed[i]
         attempt = state.attempts[a]
-        reports.begin(state, a)
+        life.begin(state, None, a)
         row = desk.placements[words.placements]
         words.placements += 1
         node = attempt.node
         needs = state.variants[attempt.variant]
-        row.attempt = rows.make_id(_ATTEMPT_ID, a, attempt.generation)
+        row.attempt = rows.make_id(ATTEMPT_ID, a, attempt.generation)
         row.task = structure.task_id(state, attempt.task)
         row.node = _node_id(state, node)
         row.tag = state.marks[attempt.task].tag
@@ -59,7 +68,7 @@ def _list_placements(state, desk):
 
 @inner
 def _node_id(state, node):
-    return rows.make_id(_NODE_ID, node, state.node_marks[node].generation)
+    return rows.make_id(NODE_ID, node, state.node_marks[node].generation)
 
 
 @inner
@@ -72,11 +81,11 @@ def _list_actions(state, desk):
         row = desk.actions[words.actions]
         row.kind = action.kind
         row.value = action.value
-        if action.kind == 5:
+        if action.kind == ACT_STOP:
             a = action.node
             if state.attempts[a].task < 0:
                 continue  # it ended in the same step
-            row.who = rows.make_id(_ATTEMPT_ID, a, state.attempts[a].generation)
+            row.who = rows.make_id(ATTEMPT_ID, a, state.attempts[a].generation)
         else:
             row.who = _node_id(state, action.node)
         words.actions += 1
@@ -96,18 +105,18 @@ def _apply_policy_actions(state, first):
         value = state.actions[k].value
         if kind == ACT_TIMER:
             if state.actions[k].at > state.clock[0].now:
-                timers.push(state, state.actions[k].at, timers.LOOK, 0, 0)
+                agenda.push(state, state.actions[k].at, agenda.LOOK, 0, 0)
         elif kind == ACT_SLEEP:
-            reports.fall_asleep(state, node)
+            life.fall_asleep(state, None, node)
         elif kind == ACT_WAKE:
-            reports.wake(state, node)
+            life.wake(state, None, node)
         elif kind == ACT_WARM:
             if state.nodes[node].power_state == ON:
                 reports.warm(state, node, value, view.warming_s(state, node, value))
         elif kind == ACT_FREQUENCY or kind == ACT_CAP:
             level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
             if fold.set_frequency(state, node, level):
-                reports.ask(state, kind, node, value)
+                life.ask(state, kind, node, value)
     for k in range(asked, counts.action_n):
         state.actions[kept].kind = state.actions[k].kind
         state.actions[kept].node = state.actions[k].node
@@ -133,7 +142,7 @@ def _decide_all(state, desk, functions):
     if counts.waiting > 0:
         if words.ramps == 1:
             fold.grow_platforms(state)
-        status = decide.decide(state, priority, score)
+        status = decide.decide(state, None, priority, score)
         if words.placements + counts.placed_n > desk.placements.size:
             return GROW_ATTEMPTS
         _list_placements(state, desk)
@@ -160,7 +169,7 @@ def end_step(state, desk, functions, grows):
     _list_actions(state, desk)
     words.ended = counts.ended_n
     words.timers = counts.timer_n
-    words.wake_at = min(timers.next_time(state), clock.retry_at, grows)
+    words.wake_at = min(agenda.next_time(state), clock.retry_at, grows)
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):
@@ -190,7 +199,7 @@ def open_workflow(state, submit, deadline, tag):
         return np.int64(-1)
     state.workflows[w].deadline = deadline
     state.workflows[w].tag = tag
-    return rows.make_id(_WORKFLOW_ID, w, state.workflows[w].generation)
+    return rows.make_id(WORKFLOW_ID, w, state.workflows[w].generation)
 
 
 def requeue(state, functions, tasks):
@@ -217,7 +226,7 @@ def requeue(state, functions, tasks):
 
 def add_lane(state, earlier, later):
     """A plan has one task of a workflow wait for another; False when the table of edges is full."""
-    return structure.add_edge(state, earlier, later, 0.0) != structure.FULL
+    return structure.add_edge(state, earlier, later, 0.0) != FULL
 
 
 def recheck(state):
@@ -229,7 +238,7 @@ def recheck(state):
             row.generation += 1
             after_s = state.classes[row.cls].sleep_after_s
             if after_s < math.inf:
-                timers.push(state, max(now, row.idle_since + after_s), timers.SLEEP, n, row.generation)
+                agenda.push(state, max(now, row.idle_since + after_s), agenda.SLEEP, n, row.generation)
 
 
 __all__ = [

@@ -10,8 +10,24 @@ import math
 
 import numpy as np
 
-from wattflow.engine import attempts, backfill, decide, fit, fold, queue, release, reports, rows, structure, tallies
+from wattflow.engine import (
+    attempts,
+    backfill,
+    decide,
+    fit,
+    fold,
+    life,
+    queue,
+    release,
+    rows,
+    structure,
+    tallies,
+)
+from wattflow.engine.choose import BAD as BAD_SCORE
+from wattflow.engine.choose import FULL, NO_FIT, TAKEN
+from wattflow.engine.kinds import NODE_ID
 from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
+from wattflow.kernel.handle import Tables
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import tables_at
 from wattflow.live import stepping
@@ -22,7 +38,23 @@ NONE = -1
 """As a choice: the task waits (or, jointly, all do)."""
 NOTHING, GROW, BAD = -1, -2, -3
 """In place of a task: nothing wants a decision any more; attempt rows ran out; a cost is no number."""
-_NODE_ID = 1
+ROW = np.dtype([
+    ("cost", "f8"), ("task", "i8"), ("node", "i8"), ("alike", "i4"), ("kind", "i4"), ("variant", "i4"),
+    ("origin", "i4"), ("device", "i4"), ("node_row", "i4"), ("task_row", "i4"), ("unused", "i4"),
+])  # fmt: skip
+"""A row of a decision: what it costs, for which task, on which node (one of ``alike`` equal ones); ``origin`` is the
+shape's variant, ``kind`` PLACE, WAIT, SLEEP or WAKE. The last fields are the engine's own numbers."""
+ASK = np.dtype([
+    ("open", "i8"), ("task", "i8"), ("shown", "i8"), ("part", "i8"), ("before", "i8"), ("joint", "i8"), ("lost", "i8"),
+    ("epoch", "i8"), ("chosen", "i8"), ("n", "i8"), ("fresh", "i8"),
+])  # fmt: skip
+
+
+class Ask(Tables):
+    """What passes between the caller who chooses and the compiled code that asks."""
+
+    __slots__ = ("ask", "rows")
+    NAMES = ("ask", "rows")
 
 
 @inner
@@ -37,7 +69,7 @@ def _row(state, ask, n, kind, node):
     row.task_row = -1
     row.variant = 0
     row.origin = -1
-    row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
+    row.node = rows.make_id(NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
     row.node_row = node
     row.device = -1
     row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
@@ -71,7 +103,7 @@ def _place_rows(state, ask, task, variant, found, n):
         row = shown[r]
         row.cost = cost[c]
         row.task = identity
-        row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
+        row.node = rows.make_id(NODE_ID, node, marks[node].generation)
         row.alike = all_groups[nodes[node].group].count
         row.kind = PLACE
         row.variant = variant
@@ -152,7 +184,7 @@ def _swap(ask, a, b):
 
 
 @inner
-def _rows_of(state, ask, functions, task, n):
+def _rows_of(state, ask, score, task, n):
     """Rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
     counts = state.counts[0]
     form = state.shapes[state.tasks[task].form]
@@ -166,7 +198,7 @@ def _rows_of(state, ask, functions, task, n):
         cost = state.cost[:found]
         if state.rules[0].has_score == 1:
             counts.candidate_n = found
-            functions.score(state, task, v, cost)
+            score(state, task, v, cost)
             counts.scored += found
         else:
             cost[:] = 0.0
@@ -225,9 +257,9 @@ def _carry_out(state, ask, chosen):
     row = ask.rows[chosen]
     if row.kind != PLACE:
         if row.kind == SLEEP:
-            reports.fall_asleep(state, row.node_row)
+            life.fall_asleep(state, None, row.node_row)
         else:
-            reports.wake(state, row.node_row)
+            life.wake(state, None, row.node_row)
         asked.task = NONE
         return False
     task = row.task_row
@@ -265,32 +297,61 @@ def _enough_rows(state, task):
     return counts.running + parts <= state.attempts.size and counts.placed_n + parts <= state.placed.size
 
 
+@decide.begins.of(Ask)
 @inner
-def _next_ordered(state, ask, functions):
-    """The next task in queue order that fits somewhere; how many rows it has."""
-    asked = ask.ask[0]
+def _begins(state, hand):
+    return hand.ask[0].fresh == 1
+
+
+@decide.keeps.of(Ask)
+@inner
+def _keeps(state, hand):
+    return True
+
+
+@decide.opened.of(Ask)
+@inner
+def _opened(state, hand):
+    return hand.ask[0].task
+
+
+@decide.by_pairs.of(Ask)
+@inner
+def _by_pairs(state, hand):
+    return False
+
+
+@decide.place.of(Ask)
+@inner
+def _place(state, hand, task, score):
+    """Ask about a task, or carry out what was answered; the parts of a gang are asked about one by one."""
+    asked = hand.ask[0]
     while True:
-        task = asked.task
-        if task < 0:
-            task = decide.next_task(state, functions.priority)
-            if task < 0:
-                return np.int64(NOTHING), 0
-            if not _enough_rows(state, task):
-                return np.int64(GROW), 0
-        n = 0
-        if asked.part > 0 or state.shapes[state.tasks[task].form].failed != state.clock[0].epoch:
-            n = _rows_of(state, ask, functions, task, 0)
+        if asked.shown == 1:
+            asked.shown = 0
+            if asked.chosen < 0 or hand.rows[asked.chosen].kind == WAIT:
+                asked.task = NONE
+                if asked.part > 0:
+                    _undo_parts(state, hand)
+                return decide.WAITED
+            _carry_out(state, hand, asked.chosen)
+            if asked.part == 0:
+                return TAKEN
+        if asked.part == 0 and not _enough_rows(state, task):
+            return FULL
+        n = _rows_of(state, hand, score, task, 0)
         if n == BAD:
-            return np.int64(BAD), 0
-        if n > 0:
-            _best_first(state, ask, n)
-            asked.task = task
-            return structure.task_id(state, task), n
-        if asked.part > 0:
-            _undo_parts(state, ask)
-        asked.task = NONE
-        if _set_aside(state, ask, task, False):
-            return np.int64(NOTHING), 0
+            return BAD_SCORE
+        if n == 0:
+            if asked.part > 0:
+                _undo_parts(state, hand)
+            asked.task = NONE
+            return NO_FIT
+        _best_first(state, hand, n)
+        asked.task = task
+        asked.shown = 1
+        asked.n = n
+        return decide.ASKS
 
 
 @inner
@@ -306,7 +367,7 @@ def _next_joint(state, ask, functions):
         if not _enough_rows(state, form.head):
             return np.int64(GROW), 0
         before = n
-        n = _rows_of(state, ask, functions, form.head, n)
+        n = _rows_of(state, ask, functions.score, form.head, n)
         if n == BAD:
             return np.int64(BAD), 0
         if n == before and not decide.misfit_of_its_own(state, form.head):
@@ -333,16 +394,29 @@ def want_one(state, ask, functions, chosen):
     asked = ask.ask[0]
     if asked.open == 0:
         return np.int64(NOTHING), 0
+    if asked.joint == 1 and asked.part == 0:
+        return _want_joint(state, ask, functions, chosen)
+    asked.chosen = chosen
+    status = decide.decide(state, ask, functions.priority, functions.score)
+    asked.fresh = 0
+    if status == decide.ASKED:
+        return structure.task_id(state, asked.task), asked.n
+    if status == decide.MORE:
+        return np.int64(GROW), 0
+    asked.open = 0
+    return np.int64(BAD if status == decide.BAD_COST else NOTHING), 0
+
+
+@inner
+def _want_joint(state, ask, functions, chosen):
+    asked = ask.ask[0]
     if asked.task >= 0 and asked.shown == 1:
         asked.shown = 0
         if _carry_out(state, ask, chosen):
             asked.open = 0
             decide.restore_held(state)
             return np.int64(NOTHING), 0
-    if asked.joint == 1 and asked.part == 0:
-        task, n = _next_joint(state, ask, functions)
-    else:
-        task, n = _next_ordered(state, ask, functions)
+    task, n = _next_joint(state, ask, functions)
     if task == NOTHING or task == BAD:
         asked.open = 0
         decide.restore_held(state)
@@ -370,6 +444,7 @@ def begin_asking(state, ask, joint):
     """An instant in which nobody was asked yet."""
     asked = ask.ask[0]
     asked.open = 1
+    asked.fresh = 1
     asked.task = NONE
     asked.shown = 0
     asked.part = 0
@@ -390,7 +465,7 @@ def open_instant(state, desk, ask, functions, joint):
     ask.ask[0].lost = 0
     if words.ramps == 1:
         fold.grow_platforms(state)
-    if state.rules[0].queue == SKIP:
+    if joint == 1 and state.rules[0].queue == SKIP:
         decide.look_again(state, state.freed.size)
     return 0
 

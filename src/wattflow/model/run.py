@@ -29,6 +29,14 @@ early parts wait for the others); start → end runs.
 ``device`` is the index of the device within its node, −1 without one; ``run_j`` is the attributed share of P(k) − P(0)
 and of the device's watts; ``marginal_j`` is what placing it added at that moment by the estimate."""
 
+BAND = np.dtype([("low_j", "f8"), ("high_j", "f8"), ("provenance", "i1")])
+"""One row per attempt: between which joules the truth lies, and how they are known (index into `Provenance`, −1:
+nobody knows the joules)."""
+
+SLEEPS = ("asleep", "waking", "down")
+SLEEP = np.dtype([("node", "i4"), ("from_s", "f8"), ("to_s", "f8"), ("state", "i1")])
+"""A stretch of time in which a node was not on; ``state`` is an index into ``SLEEPS``."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
@@ -41,7 +49,10 @@ class Run:
         peak_w, makespan_s: Of the whole cluster; makespan is last end − first release. The peak of a real run is
             that of its meters' windows, None where nobody measured its nodes.
         lead_s: Seconds before the first release that were counted too: ``start_s`` is so much earlier.
-        power_log: Columns (time_s, node, watts) at each change, or empty when not asked for.
+        power_log: Columns (time_s, node, watts) at each change, or empty when not asked for. That of a real run has
+            ``idle_w`` too, and NaN from where on nobody measured.
+        bands: Of a real run, rows of ``BAND`` beside the attempts; None where joules are as good as the profiles.
+        sleep_log: Of a real run, rows of ``SLEEP`` by node and time; a simulation's is read off its power.
         scalars: Counters such as ``decisions``, ``events``, ``decision_s``, ``retries``, ``wakes``.
         manifest: Inputs, seed, versions, policy and its parameters, provenance of power.
     """
@@ -61,6 +72,8 @@ class Run:
     scalars: Mapping[str, float] = field(default_factory=dict)
     manifest: Mapping[str, object] = field(default_factory=dict)
     simulated: bool = True
+    bands: NDArray[np.void] | None = None
+    sleep_log: NDArray[np.void] | None = None
 
     def __repr__(self) -> str:
         what = f"{self.workload.name!r} on {self.cluster.name!r} under {self.policy!r}"

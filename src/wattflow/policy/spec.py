@@ -1,8 +1,8 @@
 """A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600``, ``my.py:frugal``.
 
 A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
-of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file, or of
-one that is shipped (``weights=attention``). The text itself is the policy's name in every table.
+of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file.
+The text itself is the policy's name in every table.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _keys(policy: Policy) -> str:
 def _weighted(file: str) -> Prepare | None:
     from wattflow.policy import learned, weights
 
-    return learned.with_weights(weights.load(weights.named(file))[0]).prepare
+    return learned.with_weights(weights.load(Path(file))[0]).prepare
 
 
 def _number(text: str, item: str, value: str, least: float = -math.inf) -> float:

@@ -206,10 +206,13 @@ def queue_s(state, task, variant):
     """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
     if view.running(state) == 0 or view.variant_needs_device(state, variant) or view.parts_of(state, task) > 1:
         return math.inf  # what runs may be other parts of its own gang, which wait for this one
+    if not view.typical_s(state, task) > 0.0:
+        return math.inf  # of unknown length, as those that run may be: nobody knows when room will come
     for cls in range(view.classes_n(state)):
         for i in range(view.class_count(state, cls)):
             node = view.class_node(state, cls, i)
-            if view.class_takes(state, variant, cls) and view.tasks_on(state, node) > 0:
+            # Attempts that have outlasted their estimate promise nothing: whoever waited for them would wait for ever.
+            if view.class_takes(state, variant, cls) and view.expects_end(state, node):
                 # Wide tasks need cores of one node, which come free together only now and then.
                 wide = max(1.0, view.variant_cores(state, variant))
                 return view.waiting(state) * wide * wide * view.typical_s(state, task) / view.running(state)

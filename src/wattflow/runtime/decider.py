@@ -17,18 +17,15 @@ import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
-from wattflow.model import cluster as model
 from wattflow.model.errors import BrokenPolicy
-from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function
-from wattflow.model.workflow import Variant as ModelVariant
 from wattflow.policy.base import Policy
+from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 
 if TYPE_CHECKING:
     from wattflow.live.rehearsing import Rehearsing
-    from wattflow.live.twin import Twin
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -44,8 +41,6 @@ FALLBACK = "least-energy"
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
-SLEEP_SHARE = 0.1
-"""Guess of what a sleeping node draws, of its idle watts: memory that is kept, its controller, its power supply."""
 ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 """Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
 
@@ -53,10 +48,10 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0, twin: Twin | Rehearsing | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, rehearsing: Rehearsing | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = policy
-        self.twin = twin
+        self.rehearsing = rehearsing
         self.aside = Aside()
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
@@ -104,6 +99,12 @@ class Decider:
         self._cold_start(function, seconds)
         self._note("cold start", function, seconds)
 
+    def function(self, function: m.Function) -> None:
+        """Note what is stated about a function that the engine has not seen; what it has learned stays."""
+        if not self.knows(function.name):
+            self.engine.function(facts.function_of(function))
+            self._note("function", function)
+
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
         identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
@@ -115,6 +116,11 @@ class Decider:
         identity = self.engine.put(kind, *who, **fields)
         self._note("put", int(kind), who, fields)
         return identity
+
+    def pin(self, tasks: Sequence[int], node: int | None) -> None:
+        """Only this node may take these tasks, which wait, and they go first; with None, any may."""
+        self._pin(tasks, node)
+        self._note("pin", tasks, node)
 
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
@@ -129,7 +135,7 @@ class Decider:
             self.use(wanted)
 
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a twin may choose another policy for what comes next, which is at once.
+        """Fold and decide; a rehearsal may choose other dials for what comes next, which is at once.
 
         A policy that breaks its contract is put aside for a plain one, which decides the rest of the step.
         """
@@ -145,24 +151,24 @@ class Decider:
         chosen = self._look_ahead(now_s)
         if chosen is not None:
             self.engine.use(chosen)
-            self._note("twin", chosen.name)
+            self._note("twin", chosen.name)  # the entry is named as journals of 0.1.0 have it
             return replace(step, wake_at=now_s)
         return step
 
     def _without_it(self) -> Step:
         """Finish a step that the policy broke under `FALLBACK`, which stays in use."""
-        self.policy, self.twin = FALLBACK, None
+        self.policy, self.rehearsing = FALLBACK, None
         return self.engine.step_on(FALLBACK)
 
     def _look_ahead(self, now_s: float) -> Policy | None:
-        """Ask the twin. One that fails is not asked again: what it would have chosen is advice."""
-        if self.twin is None:
+        """Ask the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
+        if self.rehearsing is None:
             return None
         try:
-            return self.twin.consider(self.engine, now_s)
+            return self.rehearsing.consider(self.engine, now_s)
         except Exception as error:
-            self.aside.put("twin", self.policy, error)
-            self.twin = None
+            self.aside.put("rehearsal", self.policy, error)
+            self.rehearsing = None
             return None
 
     def why(self, task: int) -> Why:
@@ -188,6 +194,8 @@ class Decider:
                 self._shape(msgspec.convert(args[0], list[m.Variant]), *args[1:])
             elif name == "cold start":
                 self._cold_start(*args)
+            elif name == "function":
+                self.engine.function(facts.function_of(msgspec.convert(args[0], m.Function)))
             elif name == "workflow":
                 self.engine.workflow(deadline_s=args[1], tag=args[0])
             elif name == "use":
@@ -195,6 +203,8 @@ class Decider:
                 self.policy = args[0]
             elif name == "twin":
                 self.engine.use(args[0])
+            elif name == "pin":
+                self._pin(*args)
             elif name == "room":
                 self.engine.room(*args)
         return last_s
@@ -210,59 +220,19 @@ class Decider:
     def _note(self, *entry: object) -> None:
         self.entries.append(m.pack(entry))
 
+    def _pin(self, tasks: Sequence[int], node: int | None) -> None:
+        for task in tasks:
+            self.engine.pin(task, node)
+        if node is not None:
+            self.engine.prefer(tasks)
+
     def _node(self, node: m.Node) -> int:
-        return self.engine.node(model_node(node))
+        return self.engine.node(facts.node_of(node))
 
     def _cold_start(self, function: str, seconds: float) -> None:
         known = self.engine.functions.get(function, Function(function))
         self.engine.function(replace(known, cold_start_s=seconds))
 
     def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        known = duties or [1.0] * len(variants)
-        return self.engine.shape([model_variant(*pair) for pair in zip(variants, known, strict=True)], function)
-
-
-def model_node(node: m.Node) -> model.Node:
-    """A node's announcement as the engine's fact."""
-    power = None
-    if node.busy:
-        curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
-        power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(model_device(device) for device in node.devices)
-    sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
-    return model.Node(
-        name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
-        architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
-        sleep=sleep, keep_alive_s=node.keep_alive_s,
-    )  # fmt: skip
-
-
-def model_device(device: m.Device) -> model.Device:
-    """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
-    power = DeviceProfile()
-    if device.idle_w is not None and device.full_w is not None:
-        power = DeviceProfile((0.0, 1.0), (device.idle_w, device.full_w), Provenance.GUESSED)
-    return model.Device(
-        kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
-        slots=device.slots, interference=device.interference, power=power,
-    )  # fmt: skip
-
-
-def asleep_w(node: m.Node) -> float:
-    """What a node draws asleep: as measured, else a guess from its idle watts. Unknown is not nothing."""
-    if node.sleep_w is not None:
-        return node.sleep_w
-    return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
-
-
-def model_variant(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
-    """A variant's needs as the engine's, with the duty that was measured on its GPU (1 where none was)."""
-    device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
-    whole = variant.gpu >= 1
-    return ModelVariant(
-        name=variant.name, cores=variant.cpus, memory_bytes=variant.memory_bytes, device=device,
-        devices=0 if device is None else int(variant.gpu) if whole else 1,
-        device_share=variant.gpu if device == "gpu" and not whole else 1.0,
-        device_memory_bytes=variant.gpu_memory_bytes, runtime_factor=variant.runtime_factor,
-        device_duty=duty, device_duty_from="measured" if duty < 1 else "assumed",
-    )  # fmt: skip
+        known: Sequence[float | None] = duties or [None] * len(variants)
+        return self.engine.shape([facts.variant_of(*pair) for pair in zip(variants, known, strict=True)], function)

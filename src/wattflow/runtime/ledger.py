@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.texts import storable
@@ -41,6 +42,7 @@ class Ledger:
         next_entry: Number of the journal's next entry.
         checksum: That of the journal's last entry.
         counts: What was written so far.
+        feed: Tells what is committed to whoever watches.
     """
 
     def __init__(self, decider: Decider, writer: Writer) -> None:
@@ -49,6 +51,7 @@ class Ledger:
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
         self._late: list[tuple[Change, Row]] = []
+        self.feed: Feed | None = None
 
     def commit(self) -> None:
         """Hand the turn's rows and the engine's calls to the writer."""
@@ -61,7 +64,7 @@ class Ledger:
             self.next_entry += 1
             self._decider.entries.clear()
         if self._batch:
-            self._writer.put(*self._batch)
+            self._writer.put(*self._batch, *(self.feed.rows(self._batch) if self.feed else ()))
             self._batch = []
 
     def workflow(self, workflow: WorkflowRecord) -> None:
@@ -148,7 +151,7 @@ class Ledger:
     def _write_late(self) -> None:
         late, self._late = self._late, []
         if late:
-            self._writer.put(*late)
+            self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 
 
 def _key(attempt: AttemptRecord) -> dict[str, object]:

@@ -12,10 +12,11 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import judge
-from wattflow.store import epochs, reads
+from wattflow.store import epochs, events, reads
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
@@ -26,10 +27,8 @@ _NODE = msgspec.msgpack.Decoder(tuple[int, m.Node])
 _BLOB = msgspec.msgpack.Decoder(m.Blob)
 
 
-def restore(
-    database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str, twin: bool = False
-) -> Service:
-    """A service that goes on where the last one stopped, or begins; with a twin, it looks ahead before it decides.
+def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, policy: str) -> Service:
+    """Go on where the last service stopped, or begin.
 
     It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
     """
@@ -38,21 +37,14 @@ def restore(
     if policy.split(":")[0] == "rehearsed":
         from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
 
-        decider.twin = Rehearsing(policy)
-    elif twin:
-        from wattflow.live.twin import Twin
-
-        beside = Twin.beside(policy)
-        for member in beside.members:
-            if member.ready is not None:
-                member.ready()
-        decider.twin = beside
-        decider.twin.warm()
+        decider.rehearsing = Rehearsing(policy)
     if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
+    service.ledger.feed = Feed(service.tasks, service.workflows)
+    service.ledger.feed.next = events.last(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
@@ -113,7 +105,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
             judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
                   attempt["node"])  # fmt: skip
         service.tasks[task.id] = task
-        service.warming.seen(spec)
+        service.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id
         workflow.open += task.state in ("waiting", "running")
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
@@ -145,7 +137,7 @@ def _attempt(service: Service, row: Found) -> None:
     lease = m.Lease(
         fence=row["fence"], task=task.id, number=row["number"], node=row["node"], workflow=task.workflow.id,
         spec=task.spec, variant=row["variant"], device=row["device"], share=task.spec.variants[row["variant"]].gpu,
-        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents],
+        inputs=[service.tasks[parent].result or m.Blob() for parent in task.parents], owner=task.workflow.owner,
     )  # fmt: skip
     engine = row["fence"] if row["engine"] is None else row["engine"]  # 0.1.0 had one number for both
     record = AttemptRecord(row["fence"], engine, task, row["number"], row["node"], row["placed_s"], lease,

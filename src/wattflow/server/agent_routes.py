@@ -61,9 +61,9 @@ async def announce(request: Request) -> Response:
     """A node joins, or comes back."""
     allowed(request, "agent")
     announcement = await typed(request, Announcement)
+    who = _speaking_for(request, announcement.node.name)
     if not OLDEST_PROTOCOL <= announcement.protocol <= PROTOCOL:
         raise HTTPException(409, spoken(announcement.protocol))
-    who = _speaking_for(request, announcement.node.name)
     if len(announcement.node.busy) != len(announcement.node.watts):
         raise HTTPException(422, "a node's busy and watts must be as many")
     try:

@@ -31,8 +31,10 @@ from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
+from wattflow.runtime.tidying import trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import bodies
+from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
 from wattflow.server.rates import Rates
 from wattflow.server.tokens import Identity, Tokens
@@ -61,9 +63,9 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
-        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         requests: Requests answered, by status.
         closed: Connections that were closed at a limit, by limit.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         shut_down: Ends the server; set by whoever runs it.
         claim: On a store that other servers may want, too.
     """
@@ -75,12 +77,16 @@ class House:
     folder: Path
     keep_s: float = 30 * 86400.0
     keep_journal_bytes: int = 256 << 20
-    requests: Counter[str] = field(default_factory=Counter)
-    closed: Counter[str] = field(default_factory=Counter)
     shut_down: Callable[[], None] = lambda: None
     claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
+    dashboard: Dashboard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
 
     @property
     def servers(self) -> list[str]:
@@ -90,7 +96,7 @@ class House:
 
 def make_app(house: House) -> Door:
     """The application over a house, behind its door."""
-    from wattflow.server import admin_routes, agent_routes, routes
+    from wattflow.server import admin_routes, agent_routes, dashboard_routes, routes
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -101,6 +107,7 @@ def make_app(house: House) -> Door:
         yield
         for task in house.background:
             task.cancel()
+        await house.dashboard.close()
         await house.service.stop()
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
@@ -108,6 +115,7 @@ def make_app(house: House) -> Door:
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
     app.include_router(admin_routes.router)
+    app.include_router(dashboard_routes.router)
     app.add_exception_handler(WattflowError, _refused)
     app.add_exception_handler(HTTPException, _http)
 
@@ -194,8 +202,10 @@ class Door:
             return
         identity = self.identify(scope)
         refusal = self._refusal(scope, identity)
+        if refusal is None and await self._house.dashboard.answered(scope, receive, send):
+            return
         if identity is None or refusal is not None:
-            await (refusal or _unknown())(scope, receive, send)
+            await (refusal or self._house.dashboard.refusal(scope))(scope, receive, send)
             return
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
@@ -203,10 +213,10 @@ class Door:
             await self._app(scope, receive, send)
 
     def identify(self, scope: Any) -> Identity | None:
-        """Tell who asks, by the token in the request's headers."""
+        """Tell who asks, by the token in the request's headers or by a browser's cookie."""
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
-        return self._house.tokens.user_of(token) if token else None
+        return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
 
     def _refusal(self, scope: Any, identity: Identity | None) -> Response | None:
         """Refuse who asks too often. A connection that showed a valid token is no stranger's from then on."""
@@ -230,11 +240,6 @@ class Door:
             await send(message)
 
         return counted
-
-
-def _unknown() -> Response:
-    said = {"error": "a token is needed: authorization: Bearer …"}
-    return JSONResponse(said, 401, {"www-authenticate": "Bearer"})
 
 
 def _healthy(_: House) -> Response:
@@ -292,6 +297,7 @@ async def _housekeeping(house: House) -> None:
                 saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
+            await asyncio.to_thread(trim_own_log)
             await thin(house)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:

@@ -6,7 +6,6 @@ import asyncio
 from typing import Annotated, Any
 
 import msgspec
-import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -112,7 +111,8 @@ async def tasks(
 ) -> Response:
     """Its tasks in order of submission."""
     await _owned(request, workflow)
-    found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
+    database = house_of(request).database
+    found = await asyncio.to_thread(lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most)))
     return await answer_rows(request, found, _task)
 
 
@@ -141,8 +141,8 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
 
 
 @router.post("/workflows/{workflow}/cancel")
-async def cancel(request: Request, workflow: str, key: str | None = None) -> Response:
-    """Cancel a workflow, or one task of it."""
+async def cancel(request: Request, workflow: str, key: str | None = None, waiting: bool = False) -> Response:
+    """Cancel a workflow, or one task of it; with ``waiting`` only what has not started."""
     await _owned(request, workflow)
     service = house_of(request).service
     record = service.workflows.get(workflow)
@@ -150,7 +150,7 @@ async def cancel(request: Request, workflow: str, key: str | None = None) -> Res
         return answer(request, {"cancelled": 0})
     if key is not None and key not in record.keys:
         raise HTTPException(404, f"no task {key!r} in workflow {workflow}")
-    return answer(request, {"cancelled": await service.cancel(workflow, key)})
+    return answer(request, {"cancelled": await service.cancel(workflow, key, only_waiting=waiting)})
 
 
 @router.get("/workflows/{workflow}/run")
@@ -159,7 +159,7 @@ async def run_file(request: Request, workflow: str) -> Response:
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    data = await asyncio.to_thread(_run_bytes, house_of(request).database, row)
+    data = await house_of(request).dashboard.documents.ask("run", workflow=workflow)
     return Response(data, media_type="application/vnd.apache.parquet")
 
 
@@ -169,7 +169,7 @@ async def document(request: Request, workflow: str) -> Response:
     row = await _owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    text = await asyncio.to_thread(_document, house_of(request).database, row)
+    text = await house_of(request).dashboard.documents.ask("document", workflow=workflow)
     return Response(text, media_type="application/json")
 
 
@@ -252,18 +252,6 @@ async def shutdown(request: Request) -> Response:
     return answer(request, {"stopping": True}, 202)
 
 
-def _run_bytes(database: sa.Engine, row: Found) -> bytes:
-    from wattflow.server.runs import run_bytes  # loads much, so by the thread that needs it
-
-    return run_bytes(database, row)
-
-
-def _document(database: sa.Engine, row: Found) -> str:
-    from wattflow.server.runs import document
-
-    return document(database, row)
-
-
 async def _owned(request: Request, workflow: str) -> Found:
     """A workflow that the asker may see; others' are as if they were not there."""
     who = allowed(request, "user")
@@ -288,7 +276,11 @@ def _workflow(row: Found) -> dict[str, Any]:
     about = msgspec.msgpack.decode(row["about"])
     shown = {key: row[key] for key in ("id", "name", "owner", "state", "submitted_s", "ended_s")}
     extra = {key: about.get(key) for key in ("objective", "policy", "deadline_s", "energy_budget_j", "sealed")}
-    return shown | extra | {"tasks": row.get("tasks", {})}
+    return shown | extra | {"tasks": row.get("tasks", {})} | _joules(row)
+
+
+def _joules(row: Found) -> dict[str, float | None]:
+    return {name: row[name] for name in reads.NO_JOULES if name in row}
 
 
 def _task(row: Found) -> dict[str, Any]:
@@ -297,7 +289,8 @@ def _task(row: Found) -> dict[str, Any]:
         key: row[key]
         for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
     }
-    return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    about = {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    return shown | about | _joules(row)
 
 
 def _attempt(row: Found) -> dict[str, Any]:

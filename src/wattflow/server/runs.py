@@ -1,8 +1,14 @@
-"""A finished workflow as a Run: the same rows, accounts and file as a simulated one."""
+"""A workflow of the store as a Run: the same rows, accounts and file as a simulated one, under way or over.
+
+All of this is for a process beside the server (`beside`): thousands of rows are decoded here.
+"""
 
 from __future__ import annotations
 
+import math
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,24 +16,59 @@ from typing import Any
 import msgspec
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
-from wattflow.clusters.toml_write import cluster_toml
-from wattflow.lab.run.run_file import write_run
-from wattflow.model.cluster import Cluster
+from wattflow.lab.run.run_file import PROVENANCES, write_run
+from wattflow.lab.run.run_inputs import POWER
+from wattflow.model.cluster import Cluster, Node, Zone
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
-from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
-from wattflow.model.workflow import Machine, Workflow
+from wattflow.model.run import ACCOUNTS, ATTEMPT, BAND, OUTCOMES, SLEEP, SLEEPS, Run
+from wattflow.model.units import J_PER_KWH
+from wattflow.model.workflow import Function, Machine, Workflow
 from wattflow.model.workflow import Task as ModelTask
-from wattflow.model.workload import Workload
-from wattflow.runtime.decider import model_node, model_variant
-from wattflow.runtime.messages import Node, Task
-from wattflow.store import reads
+from wattflow.model.workload import Shape, Workload
+from wattflow.runtime.facts import node_of, variant_of
+from wattflow.runtime.messages import Node as NodeMessage
+from wattflow.runtime.messages import Task
+from wattflow.store import events, reads
 from wattflow.store.reads import Found
 from wattflow.traces import wfformat_write
 
 _SPEC = msgspec.msgpack.Decoder(tuple[int, Task])
-_NODE = msgspec.msgpack.Decoder(tuple[int, Node])
+_NODE = msgspec.msgpack.Decoder(tuple[int, NodeMessage])
+GAP_S = 1e-3
+"""Windows of a meter that begin later than this after the one before leave a gap, in which nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Rows of the store about one or several workflows.
+
+    Attributes:
+        tasks: By workflow, in the order of ``flows``.
+        start_s: Time 0.
+        until_s: What runs is drawn up to here; attempts that are not over are left out where it is infinite.
+    """
+
+    flows: Sequence[Found]
+    tasks: Sequence[Found]
+    attempts: Sequence[Found]
+    start_s: float
+    until_s: float
+
+    @classmethod
+    def of(cls, database: sa.Engine, row: Found, until_s: float = math.inf) -> Record:
+        """All of one workflow, from its submission on."""
+        rows = reads.attempts(database, row["id"])
+        return cls([row], reads.tasks(database, row["id"]), rows, row["submitted_s"], until_s)
+
+    @property
+    def end_s(self) -> float:
+        """The last end, or the present while something runs."""
+        ended = [found["ended_s"] for found in self.attempts if found["outcome"] is not None]
+        open_ = [self.until_s] if len(ended) < len(self.attempts) and math.isfinite(self.until_s) else []
+        return max([*ended, *open_], default=self.start_s)
 
 
 def run_bytes(database: sa.Engine, row: Found) -> bytes:
@@ -38,38 +79,57 @@ def run_bytes(database: sa.Engine, row: Found) -> bytes:
         return path.read_bytes()
 
 
-def make_run(database: sa.Engine, row: Found) -> Run:
-    """What really happened, on the workflow's own clock (0 is its submission)."""
-    tasks = reads.tasks(database, row["id"])
-    rows = [a for a in reads.attempts(database, row["id"]) if a["outcome"] is not None]
-    if not rows:
+def make_run(database: sa.Engine, row: Found, zone: Zone | None = None) -> Run:
+    """Make the Run of what really happened, on the workflow's own clock (0 is its submission)."""
+    record = Record.of(database, row)
+    if not any(found["outcome"] is not None for found in record.attempts):
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is no Run to write")
-    nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
-    used = {attempt["node"] for attempt in rows}
-    cluster = Cluster(name="live", nodes=tuple(model_node(node) for node in nodes if node.name in used))
+    return run_of(database, record, zone)
+
+
+def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole: bool = False) -> Run:
+    """The Run of a record; of all nodes where ``whole``, else of those that were used."""
+    rows = sorted(
+        (a for a in record.attempts if a["outcome"] is not None or math.isfinite(record.until_s)),
+        key=lambda one: one["ended_s"] or record.until_s,
+    )
+    cluster = _cluster(database, {attempt["node"] for attempt in rows}, zone, whole)
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
-    number = {task["id"]: index for index, task in enumerate(tasks)}
-    start_s = row["submitted_s"]
-    attempts = np.zeros(len(rows), ATTEMPT)
-    for target, found in zip(attempts, sorted(rows, key=lambda one: one["ended_s"] or 0.0), strict=True):
-        _attempt(target, found, number[found["task"]], place[found["node"]], start_s)
-    ended_s = max((found["ended_s"] for found in rows), default=start_s)
-    windows = [w for w in reads.energy(database, start_s, ended_s) if w["node"] in place]
-    energy_j = _energy(windows, place, rows, (start_s, ended_s))
-    about = msgspec.msgpack.decode(row["about"])
-    nothing = np.zeros(len(cluster.nodes))
-    workflow = workflow_of(row, tasks, rows, cluster)
+    start_s, end_s = record.start_s, record.end_s
+    windows = sorted((w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
+                     key=lambda w: (place[w["node"]], w["began_s"]))  # fmt: skip
+    carbon_g, cost = _supply(windows, cluster, start_s)
+    first = record.flows[0] if record.flows else {}
+    about = msgspec.msgpack.decode(first["about"]) if first else {}
     return Run(
-        workload=Workload.of(workflow), cluster=cluster, policy=str(about.get("policy")), attempts=attempts,
-        energy_j=energy_j, carbon_g=nothing, cost=nothing.copy(), peak_w=peak_w(windows, set(place)),
-        makespan_s=ended_s - start_s,
+        workload=_workload(record, cluster), cluster=cluster, policy=str(about.get("policy")),
+        attempts=_attempts(rows, record, place), energy_j=_energy(windows, place, rows, (start_s, end_s)),
+        carbon_g=carbon_g, cost=cost, peak_w=peak_w(windows, set(place)), makespan_s=end_s - start_s,
+        power_log=_power_log(windows, place, (start_s, end_s)), bands=_bands(rows),
+        sleep_log=_sleep_log(database, place, (start_s, end_s)),
         scalars={"retries": float(sum(found["number"] > 1 for found in rows))},
-        manifest={"workflow": row["id"], "owner": row["owner"], "objective": about.get("objective"),
+        manifest={"workflow": first.get("id"), "owner": first.get("owner"), "objective": about.get("objective"),
                   "provenance": sorted({found["provenance"] for found in rows if found["provenance"]}),
-                  "energy covers": _covered(windows, set(place)), "started_at_s": start_s,
-                  "document": wfformat_write.dumps(workflow),
-                  "cluster_toml": cluster_toml(cluster)}, simulated=False,
+                  "energy covers": _covered(windows, set(place)), "started_at_s": start_s},
+        simulated=False,
     )  # fmt: skip
+
+
+def _cluster(database: sa.Engine, used: set[str], zone: Zone | None, whole: bool) -> Cluster:
+    nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
+    made = tuple(node_of(node) for node in nodes if whole or node.name in used)
+    # Without a node there is nothing to draw on; a server without any still has a page.
+    return Cluster(name="live", nodes=made or (Node("none yet", 1, 0),), zones=(zone or Zone(),))
+
+
+def _attempts(rows: Sequence[Found], record: Record, place: dict[str, int]) -> NDArray[np.void]:
+    number = {task["id"]: index for index, task in enumerate(record.tasks)}
+    attempts = np.zeros(len(rows), ATTEMPT)
+    for target, found in zip(attempts, rows, strict=True):
+        _attempt(target, found, number[found["task"]], place[found["node"]], record.start_s)
+        if found["outcome"] is None:
+            target["end_s"] = max(record.until_s - record.start_s, float(target["start_s"]))
+    return attempts
 
 
 def _attempt(target: Any, found: Found, task: int, node: int, start_s: float) -> None:
@@ -80,19 +140,127 @@ def _attempt(target: Any, found: Found, task: int, node: int, start_s: float) ->
     target["task"], target["node"], target["device"] = task, node, found["device"]
     target["attempt"], target["variant"] = found["number"] - 1, found["variant"]
     outcome = "failed" if found["outcome"] == "refused" else found["outcome"]
-    target["outcome"] = OUTCOMES.index(outcome)
+    target["outcome"] = -1 if outcome is None else OUTCOMES.index(outcome)
     target["cold_s"] = found["cold_s"] or 0.0
     target["run_j"] = found["energy_j"] or 0.0
     target["marginal_j"] = found["marginal_j"] or 0.0
     target["guarantee"] = 1.0
 
 
-def _energy(windows: list[Found], place: dict[str, int], rows: list[Found], span: tuple[float, float]) -> Any:
+def _bands(rows: Sequence[Found]) -> NDArray[np.void]:
+    bands = np.zeros(len(rows), BAND)
+    for target, found in zip(bands, rows, strict=True):
+        known = found["energy_j"] is not None
+        target["low_j"] = found["low_j"] if known and found["low_j"] is not None else math.nan
+        target["high_j"] = found["high_j"] if known and found["high_j"] is not None else math.nan
+        target["provenance"] = PROVENANCES.index(found["provenance"]) if known and found["provenance"] else -1
+    return bands
+
+
+def _power_log(windows: Sequence[Found], place: dict[str, int], span: tuple[float, float]) -> NDArray[np.void] | None:
+    """Watts from each window on; NaN where a gap begins. None where nobody measured anything."""
+    if not windows:
+        return None
+    start_s, end_s = span
+    rows: list[tuple[float, int, float, float]] = []
+    until = dict.fromkeys(place.values(), start_s)
+    for window in windows:
+        node, began_s = place[window["node"]], max(window["began_s"], start_s)
+        if began_s > until[node] + GAP_S:
+            rows.append((until[node] - start_s, node, math.nan, math.nan))
+        lasted_s = window["ended_s"] - window["began_s"]
+        if lasted_s > 0:
+            rows.append((began_s - start_s, node, window["counted_j"] / lasted_s, window["idle_j"] / lasted_s))
+            until[node] = max(until[node], window["ended_s"])
+    rows += [(t - start_s, node, math.nan, math.nan) for node, t in until.items() if t < end_s - GAP_S]
+    return np.array(sorted(rows, key=lambda row: (row[1], row[0])), POWER)
+
+
+def _sleep_log(database: sa.Engine, place: dict[str, int], span: tuple[float, float]) -> NDArray[np.void]:
+    start_s, end_s = span
+    found: list[tuple[int, float, float, int]] = []
+    rows = [row for row in events.node_states(database, end_s) if row["node"] in place]
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        until_s = following["at_s"] if following is not None and following["node"] == row["node"] else end_s
+        from_s, to_s = max(row["at_s"], start_s), min(until_s, end_s)
+        if row["state"] in SLEEPS and to_s > from_s:
+            found.append((place[row["node"]], from_s - start_s, to_s - start_s, SLEEPS.index(row["state"])))
+    return np.array(sorted(found), SLEEP)
+
+
+def _supply(windows: Sequence[Found], cluster: Cluster, start_s: float) -> tuple[Any, Any]:
+    """Grams and money of each node's windows, by the series of its zone (which begin with the run)."""
+    zones = {zone.name: zone for zone in cluster.zones}
+    zone_of = {node.name: zones[node.zone] for node in cluster.nodes}
+    carbon_g, cost = (dict.fromkeys(zone_of, 0.0) for _ in range(2))
+    for window in windows:
+        name, zone = window["node"], zone_of[window["node"]]
+        at_s = max(0.0, window["began_s"] - start_s)
+        kwh = window["counted_j"] * zone.pue / J_PER_KWH
+        carbon_g[name] += kwh * zone.carbon.at(at_s)
+        cost[name] += kwh * zone.price.at(at_s)
+    return np.array(list(carbon_g.values())), np.array(list(cost.values()))
+
+
+def _workload(record: Record, cluster: Cluster) -> Workload:
+    """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
+    specs = [_SPEC.decode(task["spec"])[1] for task in record.tasks]
+    runtime = _runtimes(record, {task["id"]: spec for task, spec in zip(record.tasks, specs, strict=True)}, cluster)
+    names = list(dict.fromkeys(spec.function_name for spec in specs))
+    function = {name: index for index, name in enumerate(names)}
+    forms: dict[Any, int] = {}
+    shape = [forms.setdefault((spec.function_name, tuple(spec.variants)), len(forms)) for spec in specs]
+    flow = {row["id"]: index for index, row in enumerate(record.flows)}
+    at = {(task["workflow"], task["key"]): index for index, task in enumerate(record.tasks)}
+    edges = [
+        (at[task["workflow"], key], index)
+        for index, (task, spec) in enumerate(zip(record.tasks, specs, strict=True))
+        for key in dict.fromkeys([*spec.parents, *spec.results])
+        if (task["workflow"], key) in at
+    ]
+    start_s = record.start_s
+    due_s = [msgspec.msgpack.decode(row["about"]).get("deadline_s") for row in record.flows]
+    deadline_s = [
+        task["submitted_s"] + spec.deadline_s if spec.deadline_s else due_s[flow[task["workflow"]]] or math.inf
+        for task, spec in zip(record.tasks, specs, strict=True)
+    ]
+    seconds = np.array([runtime.get(task["id"], 0.0) for task in record.tasks])
+    estimates = np.array([spec.estimate_s or math.nan for spec in specs])
+    return Workload.of_columns(
+        record.flows[0]["name"] if len(record.flows) == 1 else "live",
+        release_s=np.array([max(0.0, task["submitted_s"] - start_s) for task in record.tasks], np.float64),
+        runtime_s=seconds,
+        estimate_s=np.where(np.isfinite(estimates), estimates, seconds),
+        shapes=[Shape(function[n], tuple(variant_of(v) for v in variants)) for n, variants in forms] or
+        [Shape(0, ())],
+        functions=[Function(name) for name in names] or [Function("task")],
+        edges=(np.array([e[0] for e in edges], np.int32), np.array([e[1] for e in edges], np.int32)),
+        shape=np.array(shape, np.int32),
+        workflow=np.array([flow[task["workflow"]] for task in record.tasks], np.int32),
+        workflow_names=tuple(row["name"] for row in record.flows),
+        workflow_submit_s=np.array([row["submitted_s"] - start_s for row in record.flows]),
+        deadline_s=np.array(deadline_s, np.float64) - start_s,
+        ids=tuple(task["key"] for task in record.tasks),
+    )  # fmt: skip
+
+
+def _runtimes(record: Record, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:
+    speed = {node.name: node.speed for node in cluster.nodes}
+    runtime: dict[int, float] = {}
+    for found in record.attempts:
+        if found["ended_s"] is not None:
+            lasted_s = found["ended_s"] - (found["started_s"] or found["ended_s"])
+            factor = specs[found["task"]].variants[found["variant"]].runtime_factor
+            runtime[found["task"]] = lasted_s * speed.get(found["node"], 1.0) / factor
+    return runtime
+
+
+def _energy(windows: Sequence[Found], place: dict[str, int], rows: Sequence[Found], span: tuple[float, float]) -> Any:
     """Accounts of the nodes while the workflow ran; what other work used is ``unattributed``.
 
     Of a window that begins before the workflow or ends after it, idle and unattributed count by the time that is in it.
     """
-    joules = np.zeros((len(place), len(ACCOUNTS)))
+    joules = np.zeros((max(1, len(place)), len(ACCOUNTS)))
     run, idle, lost, other = (ACCOUNTS.index(name) for name in ("run", "idle", "lost", "unattributed"))
     for window in windows:
         node = place[window["node"]]
@@ -101,14 +269,14 @@ def _energy(windows: list[Found], place: dict[str, int], rows: list[Found], span
         joules[node, idle] += share * window["idle_j"]
         joules[node, other] += share * window["unattributed_j"] + window["tasks_j"]
     for found in rows:
-        account = run if found["outcome"] == "done" else lost
+        account = run if found["outcome"] in ("done", None) else lost
         joules[place[found["node"]], account] += found["energy_j"] or 0.0
         joules[place[found["node"]], other] -= found["energy_j"] or 0.0
     joules[:, other] = np.maximum(joules[:, other], 0.0)
     return joules
 
 
-def peak_w(windows: list[Found], nodes: set[str]) -> float | None:
+def peak_w(windows: Sequence[Found], nodes: set[str]) -> float | None:
     """The most that the nodes drew together, by the means of their windows; None unless all of them were measured."""
     if {window["node"] for window in windows} != nodes:
         return None
@@ -125,36 +293,37 @@ def peak_w(windows: list[Found], nodes: set[str]) -> float | None:
     return highest_w if changes else None
 
 
-def _covered(windows: list[Found], nodes: set[str]) -> str:
-    """What the joules of a Run are the joules of."""
+def _covered(windows: Sequence[Found], nodes: set[str]) -> str:
+    """Say what the joules of a Run are the joules of."""
     unmeasured = sorted(nodes - {window["node"] for window in windows})
     return "nodes and tasks" if not unmeasured else f"tasks alone on {', '.join(unmeasured)}: nobody measures the node"
 
 
 def document(database: sa.Engine, row: Found) -> str:
     """A workflow that is over, as WfFormat with the runtime and the joules of each task."""
-    return str(make_run(database, row).manifest["document"])
+    record = Record.of(database, row)
+    if not any(found["outcome"] is not None for found in record.attempts):
+        raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is nothing to write")
+    cluster = _cluster(database, {found["node"] for found in record.attempts}, None, whole=False)
+    return wfformat_write.dumps(workflow_of(record, cluster))
 
 
-def workflow_of(row: Found, tasks: list[Found], rows: list[Found], cluster: Cluster) -> Workflow:
-    """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
-    speed = {node.name: node.speed for node in cluster.nodes}
-    specs = {task["id"]: _SPEC.decode(task["spec"])[1] for task in tasks}
-    runtime: dict[int, float] = {}
-    for found in rows:
-        lasted_s = (found["ended_s"] or 0.0) - (found["started_s"] or found["ended_s"] or 0.0)
-        factor = specs[found["task"]].variants[found["variant"]].runtime_factor
-        runtime[found["task"]] = lasted_s * speed[found["node"]] / factor
+def workflow_of(record: Record, cluster: Cluster) -> Workflow:
+    """The tasks of a workflow as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
+    row = record.flows[0]
+    specs = {task["id"]: _SPEC.decode(task["spec"])[1] for task in record.tasks}
+    runtime = _runtimes(record, specs, cluster)
     of_task: dict[int, list[Found]] = {}
-    for found in rows:
-        of_task.setdefault(found["task"], []).append(found)
+    for found in record.attempts:
+        if found["outcome"] is not None:
+            of_task.setdefault(found["task"], []).append(found)
     started_s = row["submitted_s"]
     made = []
-    for task in tasks:
+    for task in record.tasks:
         spec = specs[task["id"]]
         made.append(ModelTask(
             id=spec.key, name=spec.name, function=spec.function_name, runtime_s=runtime.get(task["id"], 0.0),
-            variants=tuple(model_variant(variant) for variant in spec.variants),
+            variants=tuple(variant_of(variant) for variant in spec.variants),
             parents=tuple(dict.fromkeys([*spec.parents, *spec.results])),
             command=spec.command[0] if spec.command else None, arguments=tuple(spec.command[1:]) if spec.command else
             (),
@@ -165,13 +334,12 @@ def workflow_of(row: Found, tasks: list[Found], rows: list[Found], cluster: Clus
         Machine(node.name, cores=node.cores, memory_bytes=node.memory_bytes, architecture=node.architecture)
         for node in cluster.nodes
     )
-    ended_s = max((found["ended_s"] for found in rows), default=started_s)
-    return Workflow(name=row["name"], tasks=tuple(made), machines=machines, makespan_s=ended_s - started_s,
+    return Workflow(name=row["name"], tasks=tuple(made), machines=machines, makespan_s=record.end_s - started_s,
                     executed_at=datetime.fromtimestamp(started_s, UTC).isoformat())  # fmt: skip
 
 
 def _recorded(rows: list[Found], origin_s: float) -> dict[str, Any]:
-    """What was recorded of a task: of its last attempt, and joules of all."""
+    """Give what was recorded of a task: of its last attempt, and joules of all."""
     if not rows:
         return {}
     last = rows[-1]

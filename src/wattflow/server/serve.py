@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import processes
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
@@ -61,7 +62,6 @@ def open_house(
     tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
-        settings.twin,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
     if claim is not None:
@@ -155,7 +155,7 @@ def serve(
 
     url = address_of(settings, listener)
     if settings.standby:
-        write_text(settings.home.server_file, json.dumps(_about(settings, url) | {"standby": True}))
+        processes.mark(settings.home.server_file, os.getpid(), **_about(settings, url), standby=True)
         log.info("the server waits to take over, at %s", url)
     house = open_house(settings, driver, objects, writing, url)
     app = make_app(house)
@@ -188,8 +188,8 @@ def serve(
         if house.claim is not None:
             house.claim.close()
         house.database.dispose()  # the last one to close a store copies its log back
-        with contextlib.suppress(OSError):
-            settings.home.server_file.unlink()
+        if (settings.home.server() or {}).get("pid") == os.getpid():
+            settings.home.server_file.unlink(missing_ok=True)
         for number, handler in before.items():
             signal.signal(number, handler)
     if house.claim is not None and house.claim.reason is not None:
@@ -217,18 +217,22 @@ class _Server(_server_class()):  # type: ignore[misc]
         super().handle_exit(sig, frame)
         _end_within(END_WITHIN_S)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        await super().shutdown(sockets=sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
         others = self._house.claim.others if self._house.claim is not None else []
-        write_text(self._settings.home.server_file, json.dumps(_about(self._settings, self._url) | {"others": others}))
+        processes.mark(self._settings.home.server_file, os.getpid(), **_about(self._settings, self._url), others=others)
         log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:
     """What the home says of the server that runs there."""
-    about: dict[str, object] = {"url": url, "pid": os.getpid()}
+    about: dict[str, object] = {"url": url}
     if settings.tls_cert is not None:
         about["ca"] = str(settings.tls_cert.absolute())
     return about

@@ -19,16 +19,14 @@ class ServerSettings:
         store: URL of a database; the home's own file where None.
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
-        twin: Whether other policies are tried by simulation at planning points.
         keep_s: How long ended workflows are kept.
+        clear_text: Whether other machines may send their tokens over plain HTTP.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         standby: Wait until no other server works on the store, then take over.
-        clear_text: Whether other machines may send their tokens over plain HTTP.
     """
 
     home: Home
     policy: str = "least-energy"
-    twin: bool = False
     store: str | None = None
     objects: str | None = None
     host: str = "127.0.0.1"

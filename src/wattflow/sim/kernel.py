@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import containers, decide, fold, groups, release, view
+from wattflow.engine import agenda, containers, decide, fold, groups, life, release, view
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import (
     ACT_CAP,
@@ -22,31 +22,14 @@ from wattflow.engine.tables import (
     DRAINING,
     MICRO,
     ON,
+    RETRY,
     WAKING,
 )
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.jit import jit as entry
 from wattflow.sim import clocks, ends, faults, power, running, sleep, stages
-from wattflow.sim.world import (
-    BACK,
-    DATA,
-    FALL_DONE,
-    FINISH,
-    LOST,
-    NODE,
-    NODE_LOST,
-    NOTICE,
-    RAMP,
-    ROUND,
-    SLEEP_CHECK,
-    STAGE_END,
-    TIME_UP,
-    TIMER,
-    WAKE_DONE,
-    WAKE_UP,
-    WARM_DONE,
-)
+from wattflow.sim.world import DATA, NODE_LOST
 
 DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK = 0, 1, 2, 3, 4, 5
 """Statuses of `advance`. STUCK: tasks wait, but nothing will ever happen again."""
@@ -58,8 +41,8 @@ def _next_time(state, world):
     t = math.inf
     if pulse.domain_n > 0:
         t = world.domains[world.domain_heap[0]].next_t
-    if pulse.event_n > 0 and world.events[0].time < t:
-        t = world.events[0].time
+    if state.counts[0].timer_n > 0 and state.timers[0].time < t:
+        t = state.timers[0].time
     at = pulse.next_arrival
     if at < world.arrivals.size:
         arrival = state.tasks[world.arrivals[at]].release
@@ -75,7 +58,7 @@ def _has_room(state, world):
     running = state.counts[0].running + 1
     if pulse.record_n + running > world.records.size:
         return False
-    if pulse.event_n + 2 * state.attempts.size + 2 * state.nodes.size + 16 > world.events.size:
+    if state.counts[0].timer_n + 2 * state.attempts.size + 2 * state.nodes.size + 16 > state.timers.size:
         return False
     if pulse.record_power == 1:
         # Each attempt that ends or starts changes the watts of its node at most a few times.
@@ -88,7 +71,7 @@ def _has_room(state, world):
 def _finish_domain(state, world, priority):
     d = world.domain_heap[0]
     a = clocks.pop(state, world, d)
-    if world.runs[a].stage == DATA:
+    if state.attempts[a].stage == DATA:
         stages.data_arrived(state, world, a)
     else:
         ends.run_ended(state, world, a, priority)
@@ -103,12 +86,10 @@ def _lose_node(state, world, node, priority):
             break
         task = state.attempts[oldest].task
         ends.stop(state, world, oldest, NODE_LOST)
-        if state.shapes[state.tasks[task].form].parts > 1:
-            ends.cancel_siblings(state, world, task, node)
-        ends.retry(state, world, task, NODE_LOST, priority)
+        life.gone(state, world, task, node, NODE_LOST, RETRY, priority)
     fold.forget_contents(state, node)
     _stop_warming(state, world, node)
-    sleep.set_state(state, world, node, DOWN)
+    life.set_power(state, world, node, DOWN)
     faults.schedule_repair(state, world, node)
 
 
@@ -116,36 +97,36 @@ def _lose_node(state, world, node, priority):
 def _node_event(state, world, what, node, gen, priority):
     """Fold a change of a node; False if it is out of date."""
     node_row = state.nodes[node]
-    if what == WAKE_DONE:
+    if what == agenda.WAKE_DONE:
         # The node may have been lost, and even have begun to wake again, since this was announced.
         if node_row.power_state != WAKING or node_row.on_at > state.clock[0].now:
             return False
-        sleep.set_state(state, world, node, ON)
-        stages.node_is_on(state, world, node)
+        life.set_power(state, world, node, ON)
+        life.is_on(state, world, node)
         if node_row.running == 0:
-            sleep.node_idles(state, world, node)
-    elif what == FALL_DONE:
+            life.idles(state, world, node)
+    elif what == agenda.FALL_DONE:
         if not sleep.fall_done(state, world, node, gen):
             return False
         if node_row.power_state == ON:
-            stages.node_is_on(state, world, node)
-    elif what == SLEEP_CHECK:
+            life.is_on(state, world, node)
+    elif what == agenda.SLEEP:
         return sleep.sleep_check(state, world, node, gen)
-    elif what == LOST:
+    elif what == agenda.LOST:
         if node_row.power_state == DOWN:
             return False
         _lose_node(state, world, node, priority)
-    elif what == BACK:
+    elif what == agenda.BACK:
         if node_row.power_state != DOWN:
             return False
-        sleep.set_state(state, world, node, ON)
-        sleep.node_idles(state, world, node)
+        life.set_power(state, world, node, ON)
+        life.idles(state, world, node)
         faults.schedule_failure(state, world, node)
-    elif what == NOTICE:
+    elif what == agenda.NOTICE:
         if node_row.power_state != ON:
             return False
-        sleep.set_state(state, world, node, DRAINING)
-    elif what == WARM_DONE:
+        life.set_power(state, world, node, DRAINING)
+    elif what == agenda.WARM:
         return _warm_done(state, world, node, gen)
     return True
 
@@ -158,56 +139,55 @@ def _fold(state, world, priority):
     count = 0
     while True:
         domain = pulse.domain_n > 0 and world.domains[world.domain_heap[0]].next_t <= now
-        event = pulse.event_n > 0 and world.events[0].time <= now
-        order = world.events[0].order if event else 99
-        if domain and not (event and order == FINISH and _event_first(state, world)):
+        event = state.counts[0].timer_n > 0 and state.timers[0].time <= now
+        order = agenda.order(state.timers[0].what) if event else 99
+        if domain and not (event and order == agenda.FINISH and _event_first(state, world)):
             _finish_domain(state, world, priority)
             count += 1
             continue
-        if event and order < TIMER:
-            what = world.events[0].what
-            who = world.events[0].who
-            gen = world.events[0].gen
-            clocks.pop_event(world)
-            if what in (STAGE_END, TIME_UP):
-                if state.attempts[who].task < 0 or state.attempts[who].sequence != gen:
-                    continue
-                if what == STAGE_END:
-                    stages.stage_ended(state, world, who)
-                else:
-                    ends.time_is_up(state, world, who, priority)
+        if not event:
+            break
+        what = state.timers[0].what
+        who = state.timers[0].who
+        gen = state.timers[0].generation
+        at_s = state.timers[0].time
+        agenda.pop(state)
+        if what in (agenda.STAGE_END, agenda.TIME_UP):
+            if state.attempts[who].task < 0 or state.attempts[who].sequence != gen:
+                continue
+            if what == agenda.STAGE_END:
+                stages.stage_ended(state, world, who)
+            else:
+                ends.time_is_up(state, world, who, priority)
+            count += 1
+        elif what in (agenda.LOOK, agenda.RAMP, agenda.ROUND):
+            if what == agenda.ROUND:
+                pulse.round_at = math.inf
+            if what != agenda.RAMP or at_s == pulse.ramp_at:
                 count += 1
-            elif _node_event(state, world, what, who, gen, priority):
-                count += 1
-            continue
-        break
+        elif _node_event(state, world, what, who, gen, priority):
+            count += 1
     at = pulse.next_arrival
     while at < world.arrivals.size and state.tasks[world.arrivals[at]].release <= now:
         release.arrive(state, world.arrivals[at], priority)
         at += 1
         count += 1
     pulse.next_arrival = at
-    while pulse.event_n > 0 and world.events[0].time <= now and world.events[0].order == TIMER:
-        if world.events[0].what == ROUND:
-            pulse.round_at = math.inf
-        if world.events[0].what != RAMP or world.events[0].time == pulse.ramp_at:
-            count += 1
-        clocks.pop_event(world)
     return count
 
 
 @optional(RICH, types.boolean)
 def _event_first(state, world):
     """Whether the first timed stage end was created before the attempt that ends first."""
-    who = world.events[0].who
-    return world.events[0].gen < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
+    who = state.timers[0].who
+    return state.timers[0].generation < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
 
 
 @inner
 def _start_placed(state, world):
     counts = state.counts[0]
     for i in range(counts.placed_n):
-        stages.begin(state, world, state.placed[i])
+        life.begin(state, world, state.placed[i])
     counts.placed_n = 0
 
 
@@ -219,7 +199,7 @@ def _schedule_ramp(state, world):
     if soonest != pulse.ramp_at:
         pulse.ramp_at = soonest
         if soonest < math.inf:
-            clocks.push_event(world, soonest, TIMER, RAMP, 0, 0)
+            agenda.push(state, soonest, agenda.RAMP, 0, 0)
 
 
 @inner
@@ -237,7 +217,7 @@ def _is_round(state, world):
         return True
     if counts.waiting > 0 and pulse.round_at == math.inf:
         pulse.round_at = turn + period
-        clocks.push_event(world, turn + period, TIMER, ROUND, 0, 0)
+        agenda.push(state, turn + period, agenda.ROUND, 0, 0)
     return False
 
 
@@ -250,11 +230,11 @@ def _apply_actions(state, world):
         node = state.actions[k].node
         if kind == ACT_TIMER:
             if state.actions[k].at > clock.now:
-                clocks.push_event(world, state.actions[k].at, TIMER, WAKE_UP, 0, 0)
+                agenda.push(state, state.actions[k].at, agenda.LOOK, 0, 0)
         elif kind == ACT_SLEEP:
-            sleep.fall_asleep(state, world, node)
+            life.fall_asleep(state, world, node)
         elif kind == ACT_WAKE:
-            sleep.wake(state, world, node)
+            life.wake(state, world, node)
         elif kind == ACT_WARM:
             _warm(state, world, node, state.actions[k].value)
         elif kind == ACT_FREQUENCY:
@@ -279,7 +259,7 @@ def _warm(state, world, node, fn):
     power.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
     announced = load.warm_gen * (state.functions.size + 1) + fn + 1
-    clocks.push_event(world, state.clock[0].now + seconds, NODE, WARM_DONE, node, announced)
+    agenda.push(state, state.clock[0].now + seconds, agenda.WARM, node, announced)
 
 
 @inner
@@ -298,7 +278,7 @@ def _warm_done(state, world, node, announced):
     if node_row.power_state == ON:
         containers.keep(state, node, announced % kinds - 1)
         if node_row.running == 0 and load.warming_u == 0:
-            sleep.node_idles(state, world, node)
+            life.idles(state, world, node)
     return True
 
 
@@ -318,7 +298,7 @@ def _decide_all(state, world, priority, score):
     """Decide and start until the queue is tried through; GROW when attempt rows ran out."""
     counts = state.counts[0]
     while True:
-        status = decide.decide(state, priority, score)
+        status = decide.decide(state, None, priority, score)
         _start_placed(state, world)
         if status == decide.BAD_COST:
             return BAD_COST
@@ -374,7 +354,7 @@ def advance(state, world, functions, until, max_events):
             if clock.retry_at < math.inf:
                 if not (clock.now < pulse.timer_at <= clock.retry_at):
                     pulse.timer_at = clock.retry_at
-                    clocks.push_event(world, clock.retry_at, TIMER, WAKE_UP, 0, 0)
+                    agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
                 clock.retry_at = math.inf
         if rules.has_act == 1 and _next_time(state, world) > clock.now:
             functions.act(state)
@@ -399,7 +379,7 @@ def begin_all(state, world):
         world.nodes[n].watts = 0.0
         power.refresh(state, world, n)
         faults.schedule_failure(state, world, n)
-        sleep.node_idles(state, world, n)
+        life.idles(state, world, n)
         if state.classes[cls].serverless == 1:
             state.nodes[n].capacity_u = min(state.nodes[n].capacity_u, np.int64(min(state.classes[cls].burst_u, 9e18)))
             groups.leave(state, n)

@@ -327,10 +327,9 @@ def _grow(state: State, world: World, options: SimOptions) -> None:
     pulse = world.pulse[0]
     if pulse.record_n + state.counts.running[0] + 64 > len(world.records):
         world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.counts.running[0]) + 64))
-    wanted = int(pulse.event_n) + build.event_capacity(state)
-    if wanted > len(world.events):
-        # The last row is scratch space, so the live rows keep their places.
-        world.replace(events=_grown(world.events, 2 * wanted))
+    wanted = int(state.counts.timer_n[0]) + build.event_capacity(state)
+    if wanted > len(state.timers):
+        state.replace(timers=_grown(state.timers, 2 * wanted))
     if options.record_power:
         wanted = int(pulse.log_n) + build.log_capacity(state)
         if wanted > len(world.power_log):

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine import life
 from wattflow.engine.tables import ON
 from wattflow.kernel.jit import jit as entry
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
 from wattflow.policy.base import Policy
-from wattflow.sim import sleep
 
 
 class Tailoring:
@@ -83,7 +83,7 @@ def recheck(state, world):
         if row.power_state == ON and row.running == 0 and row.pos >= 0:
             row.generation += 1
             if after_s < math.inf:
-                sleep.check_later(state, world, n, max(now, row.idle_since + after_s))
+                life.check_later(state, world, n, max(now, row.idle_since + after_s))
 
 
 __all__ = ["Tailoring", "put_in", "recheck", "set_numbers"]

@@ -122,6 +122,30 @@ snapshot_pieces = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )  # fmt: skip
 
+events = sa.Table(
+    "events", metadata,
+    sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False, index=True),
+    sa.Column("entry", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+"""A ring of what was committed, for those who watch (`runtime.feed`)."""
+
+node_states = sa.Table(
+    "node_states", metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("at_s", sa.Float, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+)  # fmt: skip
+"""When a node was on, asleep, waking or down."""
+
+sessions = sa.Table(
+    "sessions", metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("token", sa.Text, nullable=False),
+    sa.Column("expires_s", sa.Float, nullable=False),
+)  # fmt: skip
+"""Browsers that are logged in: the SHA-256 of the cookie, and the id of the token that it stands for."""
+
 servers = sa.Table(
     "servers", metadata,
     sa.Column("url", sa.Text, primary_key=True),

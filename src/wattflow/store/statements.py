@@ -13,6 +13,7 @@ import enum
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,8 +23,10 @@ from wattflow.store.schema import (
     Row,
     attempts,
     energy,
+    events,
     journal,
     meta,
+    node_states,
     nodes,
     snapshot_pieces,
     snapshots,
@@ -45,6 +48,8 @@ class Change(enum.IntEnum):
     TASK = 1
     ATTEMPT = 2
     NODE = 3
+    EVENT = 20
+    NODE_STATE = 21
     ATTEMPT_STARTED = 4
     ATTEMPT_ENDED = 5
     ATTEMPT_ENERGY = 6
@@ -113,6 +118,7 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
 
         insert = postgresql.insert
     node, value = insert(nodes), insert(meta)
+    event = insert(events)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -121,6 +127,10 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             index_elements=["name"],
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
+        Change.EVENT: event.on_conflict_do_update(
+            index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
+        ),
+        Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
         Change.ENERGY: _window(insert),
         Change.ENERGY_FORGET: sa.delete(energy).where(
             energy.c.node == sa.bindparam("b_node"),
@@ -140,9 +150,9 @@ def _window(insert: Any) -> sa.Executable:
     """A window of energy, unless one that is there holds its time: it came before, and may be merged with others."""
     given = {column.name: sa.bindparam(column.name, type_=column.type) for column in energy.columns}
     last = sa.select(energy.c.ended_s).where(energy.c.node == given["node"], energy.c.began_s <= given["began_s"])
-    one, none, before = (sa.literal_column(text) for text in ("1", "0", "-1.0"))  # not values: a driver brings those
-    held_s = last.order_by(energy.c.began_s.desc()).limit(one).offset(none).scalar_subquery()
-    new = sa.select(*given.values()).where(sa.func.coalesce(held_s, before) < given["ended_s"])
+    number = partial(sa.literal_column, type_=sa.Float())  # in the text: values are the driver's to bring
+    held_s = last.order_by(energy.c.began_s.desc()).limit(number("1")).offset(number("0")).scalar_subquery()
+    new = sa.select(*given.values()).where(sa.func.coalesce(held_s, number("-1.0")) < given["ended_s"])
     made: sa.Executable = insert(energy).from_select(list(given), new).on_conflict_do_nothing()
     return made
 

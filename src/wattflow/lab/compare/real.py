@@ -76,6 +76,8 @@ def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> 
 
 def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
     """The tasks and nodes of a real run, as the simulator takes them."""
+    if saved.run is not None and not saved.run.simulated:
+        return saved.run.workload, saved.run.cluster
     about = saved.about["manifest"]
     if saved.about["simulated"] or "document" not in about:
         raise InvalidInput(

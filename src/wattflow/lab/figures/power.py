@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from wattflow.lab.figures.metrics import variant_columns
 from wattflow.lab.figures.sweep import Steps, accumulate, sweep
 from wattflow.model.cluster import Node
-from wattflow.model.run import Run
+from wattflow.model.run import SLEEP, Run
 
 Floats = NDArray[np.float64]
 
@@ -32,19 +32,20 @@ class PowerCurve:
     rebuilt: bool
 
     def energy_j(self, node: int) -> float:
-        """Integral of a node's curve."""
+        """Integral of a node's curve, where it is known."""
         mine = self.steps.group == node
         held = self.steps.held_s(self.end_s)
-        return float((held * self.steps.value)[mine].sum())
+        return float(np.nansum((held * self.steps.value)[mine]))
 
     def binned(self, nodes: int, bins: int) -> tuple[Floats, Floats]:
-        """(edges in seconds, mean watts by node and bin): areas, and so joules, stay right."""
+        """(edges in seconds, mean watts by node and bin): areas, and so joules, stay right. Where nobody measured,
+        nothing is added."""
         edges = np.linspace(self.start_s, max(self.end_s, self.start_s + 1e-9), bins + 1)
         watts = np.zeros((nodes, bins))
         bounds = np.searchsorted(self.steps.group, np.arange(nodes + 1))
         for node in range(nodes):
             rows = slice(bounds[node], bounds[node + 1])
-            times, values = self.steps.time_s[rows], self.steps.value[rows]
+            times, values = self.steps.time_s[rows], np.nan_to_num(self.steps.value[rows])
             if len(times):
                 joules = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
                 ends = np.append(times, max(self.end_s, times[-1]))
@@ -57,13 +58,50 @@ def power_curve(run: Run) -> PowerCurve:
     """Watts of each node from the first release to the last end."""
     start_s, end_s = run.start_s, run.start_s + run.span_s
     if run.power_log is not None and len(run.power_log):
-        rows = run.power_log
-        order = np.lexsort((np.arange(len(rows)), rows["time_s"], rows["node"]))
-        node, time_s, watts = (rows[name][order] for name in ("node", "time_s", "watts"))
-        last = np.append((node[1:] != node[:-1]) | (time_s[1:] != time_s[:-1]), True)
-        steps = Steps(node[last].astype(np.int64), time_s[last].astype(float), watts[last].astype(float))
+        rows = _last_of_each_moment(run.power_log)
+        steps = Steps(rows["node"].astype(np.int64), rows["time_s"].astype(float), rows["watts"].astype(float))
         return PowerCurve(steps, start_s, end_s, rebuilt=False)
     return PowerCurve(_rebuild(run, start_s), start_s, end_s, rebuilt=True)
+
+
+def idle_watts(run: Run, curve: PowerCurve) -> Floats:
+    """Of each step of the curve, the watts that the node draws for being on, or asleep: the rest is its work's."""
+    log = run.power_log
+    if not curve.rebuilt and log is not None and "idle_w" in (log.dtype.names or ()):
+        return np.minimum(_last_of_each_moment(log)["idle_w"], curve.steps.value)
+    idle = np.array([np.nan if (watts := idle_w(node)) is None else watts for node in run.cluster.nodes])
+    return np.minimum(idle[curve.steps.group], curve.steps.value)
+
+
+def idle_w(node: Node) -> float | None:
+    """Watts of a node that does nothing, its devices included; None without a profile."""
+    return None if node.power is None else node.power.idle_w + sum(device.power.idle_w for device in node.devices)
+
+
+def sleeps(run: Run, curve: PowerCurve) -> NDArray[np.void]:
+    """Stretches in which nodes were not on, rows of ``SLEEP``: as logged, else where the watts are those of sleep."""
+    if run.sleep_log is not None:
+        return run.sleep_log
+    found: list[tuple[int, float, float, int]] = []
+    steps, held = curve.steps, curve.steps.held_s(curve.end_s)
+    for number, node in enumerate(run.cluster.nodes if not curve.rebuilt else ()):
+        if node.sleep is None or (node.power is not None and node.sleep.watts >= node.power.idle_w):
+            continue
+        asleep = (steps.group == number) & (np.abs(steps.value - node.sleep.watts) <= 1e-6 * node.sleep.watts)
+        asleep &= held > 0
+        found += [
+            (number, start_s, start_s + length_s, 0)
+            for start_s, length_s in zip(steps.time_s[asleep].tolist(), held[asleep].tolist(), strict=True)
+        ]
+    return np.array(found, SLEEP)
+
+
+def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
+    """The log by node and time; of several rows at one moment the last."""
+    rows = log[np.lexsort((np.arange(len(log)), log["time_s"], log["node"]))]
+    node, time_s = rows["node"], rows["time_s"]
+    last: NDArray[np.void] = rows[np.append((node[1:] != node[:-1]) | (time_s[1:] != time_s[:-1]), True)]
+    return last
 
 
 def busy_threads(run: Run) -> Steps:

@@ -1,0 +1,220 @@
+"""Saved runs in the dashboard's page: a small server on this machine's loopback, for as long as somebody looks.
+
+It answers the same routes as a real server, as far as files go. Only the browser that was given the address with its
+code gets in: other users of the machine can reach the port, and a page of another site can make a browser ask.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from wattflow.files.columns import MEDIA_TYPE, unpack
+from wattflow.lab.figures.metrics import metrics
+from wattflow.lab.run.run_file import is_run, read_run
+from wattflow.lab.show.columns import view_of
+from wattflow.lab.show.web_page import HEADERS, Answer, page
+from wattflow.model.errors import InvalidInput, WattflowError
+
+COOKIE = "wattflow_files"
+MOST_FILES = 1000
+LOGIN_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A file with a run, by the name that the page calls it."""
+
+    id: str
+    path: Path
+
+    def columns(self) -> bytes:
+        """Its document."""
+        if self.path.suffix == ".wfcols":
+            data = self.path.read_bytes()
+            unpack(data, str(self.path))
+            return data
+        return view_of(read_run(self.path), self.id)
+
+    def listed(self) -> dict[str, Any]:
+        """It as a line of the list; what cannot be read says why."""
+        nothing = dict.fromkeys(("owner", "submitted_s", "policy", "makespan_s", "energy_j", "response_mean_s"))
+        line = {"id": self.id, "title": self.id, "workload": self.id, "source": "file", "attempts": 0, **nothing}
+        try:
+            return line | self._figures()
+        except (WattflowError, OSError) as error:
+            return line | {"state": "failed", "simulated": True, "error": str(error)}
+
+    def _figures(self) -> dict[str, Any]:
+        if self.path.suffix == ".wfcols":
+            about = unpack(self.path.read_bytes(), str(self.path)).about
+            known = {key: about.get(key) for key in ("workload", "policy", "state", "simulated", "makespan_s")}
+            response = about.get("figures", {}).get("response_mean_s")
+            return known | {"energy_j": about.get("energy_total_j"), "response_mean_s": response}
+        saved = read_run(self.path)
+        if saved.run is None:
+            raise InvalidInput(str(self.path), saved.notes[0])
+        run, values = saved.run, metrics(saved.run)
+        return {
+            "workload": run.workload.name, "policy": run.policy, "simulated": run.simulated,
+            "state": "done" if bool(run.finished.all()) else "failed", "makespan_s": run.makespan_s,
+            "energy_j": values["energy_j"], "response_mean_s": values["response_mean_s"],
+            "attempts": len(run.attempts), "title": f"{run.workload.name} under {run.policy}",
+            "submitted_s": run.manifest.get("started_at_s"), "owner": run.manifest.get("owner"),
+        }  # fmt: skip
+
+
+def find_runs(targets: Sequence[Path]) -> list[Saved]:
+    """The files named, and all runs of the folders named.
+
+    Raises:
+        InvalidInput: One is no run, or a folder has none.
+    """
+    found: list[Path] = []
+    for target in targets:
+        if not target.is_dir():
+            if target.suffix == ".wfcols":
+                unpack(target.read_bytes(), str(target))
+            else:
+                read_run(target)  # one sentence now rather than on the page
+            found.append(target)
+            continue
+        inside = sorted(path for path in target.iterdir() if path.suffix == ".wfcols" or is_run_file(path))
+        if not inside:
+            raise InvalidInput(str(target), "holds no run: `wattflow simulate --attempts` and `run --out` write them")
+        found += inside[:MOST_FILES]
+    names: dict[str, int] = {}
+    made = []
+    for path in found:
+        count = names[path.name] = names.get(path.name, 0) + 1
+        made.append(Saved(path.name if count == 1 else f"{path.name} ({count})", path))
+    return made
+
+
+def is_run_file(path: Path) -> bool:
+    """Say whether a file of a folder is a run; others are left alone."""
+    return path.suffix == ".parquet" and is_run(path)
+
+
+class Viewer(ThreadingHTTPServer):
+    """The server. `address` opens the page for whoever has it."""
+
+    daemon_threads = True
+
+    def __init__(self, runs: Sequence[Saved], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.runs = {run.id: run for run in runs}
+        self.code, self.secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self._lines: list[dict[str, Any]] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where a browser looks; of a single run, at it."""
+        only = f"&run={next(iter(self.runs))}" if len(self.runs) == 1 else ""
+        return f"http://127.0.0.1:{self.server_port}/#code={self.code}{only}"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The list of runs, read once."""
+        if self._lines is None:
+            self._lines = [run.listed() for run in self.runs.values()]
+        return self._lines
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Viewer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a person looks at the page, not at requests."""
+
+    def do_GET(self) -> None:
+        """Answer a look."""
+        self._send(self._checked() or self._get(urlsplit(self.path).path))
+
+    def do_POST(self) -> None:
+        """Answer the login; there is nothing else to be changed."""
+        self._send(self._checked() or self._login())
+
+    def _checked(self) -> Answer | None:
+        """Refuse a browser that was led here by another name: a site that calls this machine its own."""
+        host = self.headers.get("host", "").rsplit(":", 1)[0]
+        return None if host in ("127.0.0.1", "localhost") else _error(403, "this page answers to 127.0.0.1 alone")
+
+    def _get(self, path: str) -> Answer:
+        if path == "/v1/page":
+            return _json({"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [],
+                          "clusters": []})  # fmt: skip
+        if not path.startswith("/v1/"):
+            return page(path) or _error(404, f"no page {path}")
+        if self._session() is None:
+            return _error(401, "open the address that `wattflow view` printed: it holds the code that lets you in")
+        if path == "/v1/session":
+            return _json(self._session())
+        if path == "/v1/runs":
+            return _json(self.server.lines())
+        run = self.server.runs.get(unquote(path.removeprefix("/v1/runs/")))
+        if run is None:
+            return _error(404, f"nothing at {path}: files have runs alone")
+        return _document(run)
+
+    def _login(self) -> Answer:
+        size = self.headers.get("content-length", "0")
+        if urlsplit(self.path).path != "/v1/session" or not size.isdecimal() or int(size) > LOGIN_BYTES:
+            return _error(404, "there is nothing to change here")
+        try:
+            given = str(json.loads(self.rfile.read(int(size)))["code"])
+        except (ValueError, KeyError, TypeError):
+            return _error(422, 'a login is {"code": "…"}')
+        if not secrets.compare_digest(given.encode(), self.server.code.encode()):
+            return _error(401, "this code is another page's: open the address that `wattflow view` printed")
+        cookie = f"{COOKIE}={self.server.secret}; Path=/; HttpOnly; SameSite=Strict"
+        found = _json({"name": "you", "role": "viewer", "expires_s": None})
+        return Answer(200, found.headers | {"set-cookie": cookie}, found.data)
+
+    def _session(self) -> dict[str, Any] | None:
+        try:
+            given = SimpleCookie(self.headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return None
+        good = given is not None and secrets.compare_digest(given.value.encode(), self.server.secret.encode())
+        return {"name": "you", "role": "viewer", "expires_s": None} if good else None
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(answer.data)))
+        self.end_headers()
+        self.wfile.write(answer.data)
+
+
+def _document(run: Saved) -> Answer:
+    try:
+        data = gzip.compress(run.columns(), 6)
+    except (WattflowError, OSError) as error:
+        return _error(422, str(error))
+    headers = {"content-type": MEDIA_TYPE, "content-encoding": "gzip", "cache-control": "no-store"}
+    return Answer(200, HEADERS | headers, data)
+
+
+def _json(value: object, status: int = 200) -> Answer:
+    headers = HEADERS | {"content-type": "application/json", "cache-control": "no-store"}
+    return Answer(status, headers, json.dumps(value, allow_nan=False).encode())
+
+
+def _error(status: int, sentence: str) -> Answer:
+    return _json({"error": sentence}, status)
+
+
+def _version() -> str:
+    from wattflow import __version__
+
+    return __version__

@@ -1,0 +1,209 @@
+"""Everything behind the page: sessions, events, processes that read the store beside it, forecasts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from wattflow import __version__
+from wattflow.lab.show.web_page import page
+from wattflow.live import Engine
+from wattflow.live.fork import fork
+from wattflow.runtime.records import TaskRecord, waits_for
+from wattflow.runtime.service import Service
+from wattflow.server.beside import Beside
+from wattflow.server.events import Events
+from wattflow.server.forecasts import Forecasts
+from wattflow.server.replay import shown
+from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
+from wattflow.server.tokens import Identity, Tokens
+
+MOST_GROUPS = 24
+"""Groups of the queue that are told with a reason."""
+LOGIN_BYTES = 4096
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token, or a code that a command got for one."""
+
+    token: str = ""
+    code: str = ""
+
+
+@dataclass(slots=True)
+class Group:
+    """Waiting tasks of one workflow and function."""
+
+    workflow: str
+    function: str
+    first: TaskRecord
+    count: int = 0
+
+
+class Dashboard:
+    """Everything behind the page."""
+
+    def __init__(self, service: Service, database: sa.Engine, tokens: Tokens, folder: Path) -> None:
+        store = database.url.render_as_string(hide_password=False)
+        self.service, self._tokens = service, tokens
+        self.sessions = Sessions(database, tokens)
+        self.events = Events(service, database)
+        self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
+        self.forecasts = Forecasts(store, folder, service.now)
+        self._warming: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """End streams and processes."""
+        self.events.close()
+        await self.forecasts.close()
+        for process in (self.documents, self.decisions):
+            await asyncio.to_thread(process.close)
+
+    # ---- before anybody is known
+
+    async def answered(self, scope: Any, receive: Any, send: Any) -> bool:
+        """Answer what needs no login: the page's files, what it asks first, and the login itself."""
+        path, method = scope["path"], scope["method"]
+        answer: Response | None = None
+        if path == "/v1/page" and method == "GET":
+            answer = JSONResponse(await asyncio.to_thread(self._first, scope), headers={"cache-control": "no-store"})
+        elif path == "/v1/session" and method == "POST":
+            answer = await self._login(Request(scope, receive))
+        elif not path.startswith("/v1/") and method in ("GET", "HEAD"):
+            found = page(path)
+            answer = None if found is None else Response(found.data, found.status, found.headers)
+        if answer is not None:
+            await answer(scope, receive, send)
+        return answer is not None
+
+    def refusal(self, scope: Any) -> Response:
+        """Refuse somebody who is not known, with the reason."""
+        if cookie_of(scope) and not has_header(scope) and self.sessions.holder(cookie_of(scope)) is not None:
+            text = "a change by a session needs the header wattflow-page: 1, so that no other site can make it"
+            return JSONResponse({"error": text}, 403)
+        if cookie_of(scope):
+            return JSONResponse({"error": "the session is over: log in again"}, 401)
+        return JSONResponse(
+            {"error": "a token is needed: authorization: Bearer …"}, 401, {"www-authenticate": "Bearer"}
+        )
+
+    def _first(self, scope: Any) -> dict[str, Any]:
+        from wattflow.clusters.presets import preset_names
+        from wattflow.policy.registry import POLICIES
+
+        who = self.sessions.identify(scope)
+        return {
+            "mode": "server", "wattflow": __version__,
+            "session": None if who is None else self.told(who, cookie_of(scope)),
+            "policies": sorted(POLICIES), "clusters": preset_names(),
+        }  # fmt: skip
+
+    async def _login(self, request: Request) -> Response:
+        data = b""
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > LOGIN_BYTES:
+                return JSONResponse({"error": f"a login has at most {LOGIN_BYTES} bytes"}, 413)
+        try:
+            given = msgspec.json.decode(data, type=Login)
+        except msgspec.DecodeError:
+            return JSONResponse({"error": 'a login is {"token": "wf_…"} or {"code": "…"}'}, 422)
+        who = self._tokens.user_of(given.token) if given.token else self.sessions.redeem(given.code)
+        if who is None:
+            what = (
+                "this token is not known, was revoked or is too old" if given.token else "this code was used, or is old"
+            )
+            return JSONResponse({"error": what}, 401)
+        if not who.may("user", "viewer"):
+            return JSONResponse({"error": f"a token of the role {who.role} cannot log in; take a user's"}, 403)
+        secret = await asyncio.to_thread(self.sessions.open, who)
+        self._warming = asyncio.create_task(self.documents.warm())
+        secure = request.url.scheme == "https"
+        return JSONResponse(self.told(who, secret), headers={"set-cookie": set_cookie(secret, secure)})
+
+    def told(self, who: Identity, secret: str) -> dict[str, Any]:
+        """A session as the page sees it."""
+        return {"name": who.name, "role": who.role, "expires_s": self.sessions.expires_s(secret)}
+
+    # ---- the present
+
+    async def present(self, owner: str | None) -> dict[str, Any]:
+        """Nodes, queue by reason, budgets, watts: what only memory knows."""
+        service = self.service
+        running: dict[str, int] = {}
+        for attempt in service.attempts.values():
+            running[attempt.node] = running.get(attempt.node, 0) + 1
+        nodes = [
+            {"name": node.spec.name, "state": node.state, "running": running.get(node.spec.name, 0),
+             "watts": node.load.watts if node.load else None, "busy": node.load.cpu_busy if node.load else None}
+            for node in service.nodes
+        ]  # fmt: skip
+        known = [node["watts"] for node in nodes if node["state"] in ("on", "waking")]
+        budgets = [
+            {"workflow": flow.id, "name": flow.name, "spent_j": flow.spent_j,
+             "budget_j": flow.about.get("energy_budget_j")}
+            for flow in service.workflows.values()
+            if flow.state == "open" and (owner is None or flow.owner == owner)
+        ]  # fmt: skip
+        queue, waiting = await self._queue(owner)
+        return {
+            "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
+            "waiting": waiting, "queue": queue, "budgets": budgets,
+            "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
+            "carbon_g_per_kwh": None, "trouble": service.writer.message,
+        }  # fmt: skip
+
+    async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
+        """Waiting tasks by workflow and function, with why one of each waits. A few hundred are looked at in a turn of
+        the loop, and a copy of the engine is asked in a thread: it looks at every node."""
+        groups: dict[tuple[str, str], Group] = {}
+        waiting = 0
+        for number, task in enumerate(list(self.service.tasks.values()), start=1):
+            if number % 512 == 0:
+                await asyncio.sleep(0)
+            if task.state == "waiting" and (owner is None or task.workflow.owner == owner):
+                waiting += 1
+                key = (task.workflow.id, task.spec.function_name)
+                groups.setdefault(key, Group(*key, task)).count += 1
+        largest = sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]
+        if not largest:
+            return [], 0
+        copy = fork(self.service.decider.engine)
+        told = [
+            {"workflow": group.workflow, "function": group.function, "count": group.count,
+             "reason": self._known_reason(group.first) or await asyncio.to_thread(_reason, copy, group.first.engine)}
+            for group in largest
+        ]  # fmt: skip
+        return told, waiting
+
+    def _known_reason(self, task: TaskRecord) -> str | None:
+        """Why a task waits, where the engine need not be asked."""
+        service = self.service
+        if service.writer.message is not None:
+            return f"the store does not take changes: {service.writer.message}"
+        keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
+        return waits_for([service.tasks[i] for key in keys if (i := task.workflow.keys[key]) in service.tasks])
+
+    async def explain_waiting(self, task: TaskRecord) -> dict[str, Any]:
+        """Candidates of a task that waits. The engine is copied in a turn of the loop, the copy asked in a thread."""
+        service, copy = self.service, fork(self.service.decider.engine)
+        why = self._known_reason(task) or await asyncio.to_thread(_reason, copy, task.engine)
+        candidates = await asyncio.to_thread(copy.explain, task.engine)
+        names = {identity: name for name, identity in copy.nodes.items()}
+        return {
+            "task": task.id, "key": task.spec.key, "state": task.state, "when": "waiting", "at_s": service.now(),
+            "attempt": None, "policy": service.decider.policy, "why": why, "chosen": None,
+            "candidates": shown(candidates, names, list(task.spec.variants), None),
+            **dict.fromkeys(("cost_s", "energy_j", "low_j", "high_j", "marginal_j", "provenance", "outcome")),
+        }  # fmt: skip
+
+
+def _reason(engine: Engine, task: int) -> str:
+    return str(engine.why(task))

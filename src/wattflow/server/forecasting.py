@@ -1,0 +1,101 @@
+"""``python -m wattflow.server.forecasting``: one forecast, asked for on standard input, told on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from wattflow.live.roll import Spread, roll
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.model.run import Run
+from wattflow.runtime.compaction import rebuilt
+from wattflow.server.beside import store_url
+from wattflow.server.runs import make_run
+from wattflow.sim import SimOptions, simulate
+from wattflow.store import reads
+from wattflow.store.database import read_store
+
+NICE = 10
+_FIGURES = ("energy_j", "response_s", "late", "ended", "open")
+
+
+def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The present of a server rolled forward under each policy, with the same draws for all."""
+    engine = rebuilt(database, folder, "fifo")[0].engine
+    now_s = float(engine.state.clock.now[0])
+    until_s = math.inf if given.get("for_s") is None else now_s + given["for_s"]
+
+    def one(policy: str) -> dict[str, Any]:
+        (found,) = roll(engine, [policy], until_s, range(given["seeds"]), given["spread"])
+        return {name: plain(getattr(found, name)) for name in _FIGURES} | {"makespan_s": None, "unknown": found.unknown}
+
+    return [_tried(policy, one) for policy in given["policies"]]
+
+
+def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """A recorded workflow simulated under each policy, on its own nodes or on a preset's."""
+    from wattflow.clusters import load_cluster
+
+    row = reads.workflow(database, given["workflow"])
+    if row is None:
+        raise InvalidInput("workflow", f"no workflow {given['workflow']}")
+    real = make_run(database, row)
+    cluster = load_cluster(given["cluster"]) if given.get("cluster") else real.cluster
+    options = SimOptions(runtime_error=given["spread"])
+
+    def one(policy: str) -> dict[str, Any]:
+        runs = [simulate(real.workload, cluster, policy, seed=seed, options=options) for seed in range(given["seeds"])]
+        rows = [_figures(run) for run in runs]
+        return {name: plain(Spread.of([row[name] for row in rows])) for name in rows[0]} | {"unknown": 0}
+
+    return [_tried(policy, one) for policy in given["policies"]]
+
+
+def _figures(run: Run) -> dict[str, float]:
+    from wattflow.lab.figures.metrics import metrics
+
+    values = metrics(run)
+    named = {"energy_j": "energy_j", "response_s": "response_mean_s", "late": "deadlines_missed",
+             "makespan_s": "makespan_s", "open": "unfinished"}  # fmt: skip
+    told = {name: math.nan if (value := values[key]) is None else value for name, key in named.items()}
+    return told | {"ended": float(len(run.workload)) - told["open"]}
+
+
+def plain(spread: Spread) -> dict[str, float] | None:
+    """A spread as plain data; None where nothing is known."""
+    return None if math.isnan(spread.mean) else asdict(spread)
+
+
+def _tried(policy: str, one: Any) -> dict[str, Any]:
+    """A policy's figures, or why it has none: the others are told all the same."""
+    try:
+        return {"policy": policy, "error": None, **one(policy)}
+    except WattflowError as error:
+        return {"policy": policy, "error": str(error)}
+
+
+def main() -> int:
+    """The process."""
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    given = json.load(sys.stdin)
+    database, folder = read_store(store_url(given["store"])), Path(given["folder"])
+    try:
+        results = (rolled if given["kind"] == "roll" else rerun)(database, folder, given)
+    except WattflowError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    print(json.dumps(results))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
