@@ -36,8 +36,9 @@ def portion(folder: Path, seed: int) -> Portion:
     wrong = [name for name, joules in _sums(database).items() if not math.isclose(joules, before[name], rel_tol=1e-9)]
     megabytes = (_bytes(database, folder) - empty) / DAYS / 1e6
     database.dispose()
+    failures = [f"the sum of {name} changed" for name in wrong]
     return Portion(part="windows", seed=seed, took_s=time.monotonic() - began_s, worst={"mb": megabytes},
-                   counts={"windows": DAYS * DAY_S}, failures=[f"the sum of {name} changed" for name in wrong])  # fmt: skip
+                   counts={"windows": DAYS * DAY_S}, failures=failures)  # fmt: skip
 
 
 def _window(second: int) -> dict[str, object]:
