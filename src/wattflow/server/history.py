@@ -114,7 +114,9 @@ def _done(database: sa.Engine, flow: int, row: Found) -> list[_Done]:
             continue
         spec = _TASK.decode(found["spec"])[1]
         came_s = float(found["submitted_s"])
-        due_s = came_s + spec.deadline_s if spec.deadline_s else math.inf if until_s is None else float(until_s)
+        due_s = (
+            came_s + spec.deadline_s if spec.deadline_s is not None else math.inf if until_s is None else float(until_s)
+        )
         made.append(_Done(flow, int(found["id"]), spec, came_s, due_s, attempt))
     return made
 
@@ -203,7 +205,7 @@ def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, No
     runtime = np.array([one.seconds * speed.get(str(one.attempt["node"]), 1.0) / one.factor for one in done])
     function = np.array([names.index(one.spec.function_name) for one in done])
     usual = np.array([float(np.median(runtime[function == i])) for i in range(len(names))])
-    given = np.array([one.spec.estimate_s or math.nan for one in done])
+    given = np.array([math.nan if one.spec.estimate_s is None else one.spec.estimate_s for one in done])
     release = np.array([one.submitted_s for one in done]) - first_s
     flow = np.array([kept.index(one.flow) for one in done], np.int32)
     submit = np.full(len(kept), np.inf)

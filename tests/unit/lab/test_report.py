@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import itertools
 import json
 import re
@@ -14,10 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattflow.files.columns import Document, unpack
 from wattflow.lab.show import report as page
+from wattflow.lab.show.columns import run_columns
+from wattflow.lab.show.embed import embedded
 from wattflow.lab.show.report import report, write_report
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.show.timeline import BINS, GROUPS, lanes, machine_kinds, timeline
+from wattflow.lab.show.timeline import GROUPS, lanes, machine_kinds
 from wattflow.model.cluster import Cluster, Sleep
 
 from .comparisons import small_comparison
@@ -56,15 +61,22 @@ def runs_of(text: str) -> list[dict[str, object]]:
     return data
 
 
+def documents_of(text: str) -> list[Document]:
+    kept = re.findall(r'<script type="text/plain" id="run-\d+">([^<]*)</script>', text)
+    return [unpack(gzip.decompress(base64.b64decode(each))) for each in kept]
+
+
 def test_the_page_is_well_formed_and_asks_nothing_of_the_network() -> None:
     text = report(small_comparison())
     parser = Balance()
     parser.feed(text)
     assert not [tag for tag in parser.open if tag not in VOID]
-    assert {"h1", "svg", "table", "select", "script", "style"} <= set(parser.seen)
-    addresses = set(re.findall(r"https?://[^\"'\s<]+", text))
-    assert addresses == {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"\bsrc=|\bhref=\"(?!#)|@import|url\((?!#)", text)
+    assert {"h1", "svg", "table", "script", "style"} <= set(parser.seen)
+    addresses = set(re.findall(r"https?://[^\"'`\s<]+", text))
+    assert all(address.startswith("http://www.w3.org/") for address in addresses), "only names of XML are addresses"
+    assert not re.search(
+        r"\bsrc=|\bhref=\"(?!#)|@import|url\((?!#)", re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    )
 
 
 def test_the_page_opens_with_the_answer_then_contents_then_two_timelines() -> None:
@@ -96,8 +108,11 @@ def test_a_sleeping_node_is_seen() -> None:
     log = np.array([(0.0, 0, 100.0), (4.0, 0, 3.0), (10.0, 0, 200.0), (0.0, 1, 50.0)], POWER_ROW)
     run = two_node_run(power_log=log)
     asleep = replace(run.cluster.nodes[0], sleep=Sleep(watts=3.0, wake_s=1.0))
-    picture = timeline(replace(run, cluster=Cluster("pair", (asleep, run.cluster.nodes[1]))))
-    assert picture["asleep"] == [[0, 4.0, 10.0, 1.0]]
+    made = replace(run, cluster=Cluster("pair", (asleep, run.cluster.nodes[1])))
+    comparison = replace(small_comparison(), runs={("three", "fifo"): made})
+    (found,) = documents_of(report(comparison))
+    sleep = found.tables["sleep"]
+    assert [list(sleep[name]) for name in ("node", "from", "to")] == [[0], [4000], [10_000]]
 
 
 def test_every_dot_is_named_when_few_and_names_do_not_cover_each_other() -> None:
@@ -145,11 +160,10 @@ def test_a_page_of_a_comparison_without_kept_runs_has_no_timeline() -> None:
     assert "Timelines" not in text and runs_of(text) == []
 
 
-def test_big_runs_are_reduced_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "MOST_BARS", 2)
+def test_runs_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST_BYTES", 10)
     text = report(small_comparison())
-    assert "2 runs have too many attempts" in text
-    assert all("busy" in run and "bars" not in run for run in runs_of(text))
+    assert "1 of 2 timelines are left out" in text and len(documents_of(text)) == 1
 
 
 def test_left_out_timelines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,21 +179,25 @@ def test_the_file_is_written_whole(tmp_path: Path) -> None:
     assert text.endswith("</html>\n") and "a &lt;title&gt;" in text
 
 
-def test_the_timeline_holds_every_attempt_and_all_joules() -> None:
+def test_an_embedded_run_is_the_dashboards_document_less_what_a_report_does_not_show() -> None:
     run = two_node_run()
-    picture = timeline(run)
-    bars = picture["bars"]
-    assert isinstance(bars, list) and len(bars) == 3
-    watts = np.array(picture["watts"])
-    assert watts.shape == (2, BINS)
-    assert watts.sum() * run.makespan_s / BINS == pytest.approx(4300.0, rel=1e-3)
-    assert picture["rows"] == ["a", "b"]
-
-
-def test_without_bars_the_rows_show_the_busy_share() -> None:
-    picture = timeline(two_node_run(), most_bars=0)
-    busy = np.array(picture["busy"])
-    assert busy.mean(axis=1) == pytest.approx([10 / 36, 11 / 36], abs=0.01)
+    whole = unpack(run_columns(run))
+    small = unpack(gzip.decompress(base64.b64decode(embedded("three", "fifo", run).text)))
+    assert small.about == whole.about and small.strings == whole.strings
+    for table, columns in small.tables.items():
+        for name, values in columns.items():
+            assert (
+                np.allclose(values, whole.tables[table][name], rtol=1e-3, equal_nan=True)
+                if isinstance(values, np.ndarray)
+                else values == whole.tables[table][name]
+            )
+    assert set(whole.tables["attempts"]) - set(small.tables["attempts"]) >= {"lane", "marginal_j"}
+    power = small.tables["power"]
+    steps = [np.asarray(power[name]) for name in ("node", "time", "idle_w", "dynamic_w")]
+    node, time, watts = steps[0], steps[1] / 1000.0, steps[2] + steps[3]
+    ends = np.append(time[1:], run.span_s)
+    ends[np.append(node[1:] != node[:-1], True)] = run.span_s
+    assert ((ends - time) * watts).sum() == pytest.approx(4300.0, rel=1e-3)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=30))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from wattflow.lab.show.embed import EmbeddedRun, page_asset
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -18,23 +20,28 @@ class Section:
     body: str
 
 
-def document(title: str, head: str, sections: Sequence[Section], tail: str, data: object) -> str:
-    """The whole page: head, contents, sections, tail, then the data and the scripts that draw and sort."""
+def document(title: str, head: str, sections: Sequence[Section], tail: str, runs: Sequence[EmbeddedRun]) -> str:
+    """The whole page: head, contents, sections, tail, then the runs and the scripts that draw and sort."""
     links = "".join(f'<a href="#{each.key}">{escape(each.title)}</a>' for each in sections)
     parts = "\n".join(f'<section id="{s.key}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections)
+    named = [{"id": f"run-{i}", "workload": run.workload, "policy": run.policy} for i, run in enumerate(runs)]
+    kept = "".join(f'<script type="text/plain" id="run-{i}">{run.text}</script>' for i, run in enumerate(runs))
+    style = asset("report.css") + (page_asset("css") if runs else "")
+    drawing = f"<script>{page_asset('js').replace('</', '<' + chr(92) + '/')}</script>" if runs else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{asset("report.css")}</style></head><body><main>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head><body><main>'
         f'{head}<nav aria-label="contents">{links}</nav>\n{parts}\n{tail}</main>'
-        f'<script type="application/json" id="runs">{json_for_page(data)}</script>'
-        f"<script>{asset('page.js')}</script><script>{asset('report.js')}</script></body></html>\n"
+        f'<script type="application/json" id="runs">{json_for_page(named)}</script>{kept}'
+        f"<script>{asset('page.js')}</script>{drawing}</body></html>\n"
     )
 
 
 def figure(name: str, drawing: str, rows: Sequence[Mapping[str, object]]) -> str:
     """A drawing with its caption and the numbers behind it, which the page's script offers as SVG and as CSV."""
+    named = drawing.replace('role="img"', f'role="img" aria-label="{escape(name)}"', 1)
     return (
-        f'<figure data-name="{escape(name)}"><figcaption>{escape(name)}</figcaption>{drawing}'
+        f'<figure data-name="{escape(name)}"><figcaption>{escape(name)}</figcaption>{named}'
         f'<script type="application/json" class="rows">{json_for_page(list(rows))}</script></figure>'
     )
 

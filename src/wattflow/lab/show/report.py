@@ -11,16 +11,15 @@ from wattflow.files.whole import write_text
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, STAGES, node_provenance
 from wattflow.lab.show.answer import leader, sentence
+from wattflow.lab.show.embed import MOST_BYTES, EmbeddedRun, embedded
 from wattflow.lab.show.page import Section, document, figure, legend
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars
 from wattflow.lab.show.tables import short_label, show, show_change
-from wattflow.lab.show.timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, machine_kinds, timeline
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS
 from wattflow.model.units import J_PER_KWH
 
 MOST_TIMELINES = 120
-MOST_BARS_IN_ALL = 45_000
 
 _ABOUT_SCATTER = """<p>Each dot is a policy, at its means over seeds; less is better on both axes. The stairs are the
 Pareto front: no policy beats its members in both. Lines through these are 95 % intervals of the difference to the
@@ -39,7 +38,7 @@ def write_report(path: str | os.PathLike[str], comparison: Comparison, title: st
 
 def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
     """The page as text: the answer, two timelines side by side, then everything behind them."""
-    pictures, notes = _timelines(comparison)
+    runs, notes = _timelines(comparison)
     answer, _, yearly = sentence(comparison).partition("\n")
     head = (
         f'<h1>{escape(title)}</h1><p class="answer">{escape(answer)}</p>'
@@ -47,7 +46,7 @@ def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
     )
     tables = "".join(_table(comparison, workload) for workload in comparison.workloads)
     scatters = "".join(_scatter(comparison, workload) for workload in comparison.workloads)
-    sections = [Section("timelines-side", "Timelines", _timeline_body(comparison, notes))] if pictures else []
+    sections = [Section("timelines-side", "Timelines", _timeline_body(comparison, notes))] if runs else []
     sections += [
         Section("trade-off", "Energy and makespan", f'{_ABOUT_SCATTER}<div class="pair">{scatters}</div>'),
         Section("figures", "Figures", _ABOUT_FIGURES.format(baseline=escape(comparison.baseline)) + tables),
@@ -55,7 +54,7 @@ def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
         Section("watts", "How the watts are known", _provenance(comparison)),
         Section("time", "Where the time went", _ABOUT_WAITS + legend(STAGES) + _wait_bars(comparison)),
     ]
-    return document(title, head, sections, _footer(comparison), pictures)
+    return document(title, head, sections, _footer(comparison), runs)
 
 
 def _summary(comparison: Comparison) -> str:
@@ -118,33 +117,18 @@ def _paired_half(comparison: Comparison, workload: str, policy: str, metric: str
     return (comparison.summary(workload, policy, metric).reduction_half_width or 0.0) * before
 
 
-def _timelines(comparison: Comparison) -> tuple[list[dict[str, object]], list[str]]:
-    """Pictures of the kept runs: all of them while they fit, else the baseline, the fronts, then the rest in order."""
+def _timelines(comparison: Comparison) -> tuple[list[EmbeddedRun], list[str]]:
+    """Kept runs: all of them while they fit, else the baseline, the fronts, then the rest in order."""
     keys = sorted(comparison.runs, key=lambda key: _importance(comparison, key))
-    pictures: list[dict[str, object]] = []
-    bars = reduced = 0
+    runs: list[EmbeddedRun] = []
+    size = 0
     for workload, policy in keys[:MOST_TIMELINES]:
-        run = comparison.runs[workload, policy]
-        fits = len(run.attempts) <= MOST_BARS and bars + len(run.attempts) <= MOST_BARS_IN_ALL
-        bars += len(run.attempts) if fits else 0
-        reduced += not fits
-        pictures.append({"workload": workload, "policy": policy, **timeline(run, MOST_BARS if fits else 0)})
-    notes = [
-        f"The power curve shows means over 1/{BINS} of the run, so short peaks look lower than the peak in the table."
-    ]
-    if reduced:
-        notes.append(f"{reduced} runs have too many attempts to draw one by one; their rows show the busy share of each"
-                     " node's hardware threads instead.")  # fmt: skip
-    if len(keys) > MOST_TIMELINES:
-        notes.append(f"{len(keys) - MOST_TIMELINES} of {len(keys)} timelines are left out to keep the page small.")
-    nodes = len(comparison.cluster.nodes)
-    if nodes > MOST_ROWS:
-        notes.append(f"The {nodes} nodes are drawn as {MOST_ROWS} rows of neighbours.")
-    if len(machine_kinds(comparison.cluster)[0]) == GROUPS:
-        notes.append(f"The last colour stands for every kind of machine beyond the first {GROUPS - 1}.")
-    if any(picture["rebuilt"] for picture in pictures):
-        notes.append("Power was rebuilt from attempts with every node taken to be on: sleep and wake do not show.")
-    return pictures, notes
+        run = embedded(workload, policy, comparison.runs[workload, policy])
+        if size + len(run.text) <= MOST_BYTES or not runs:
+            runs.append(run)
+            size += len(run.text)
+    left_out = len(keys) - len(runs)
+    return runs, [f"{left_out} of {len(keys)} timelines are left out to keep the page small."] if left_out else []
 
 
 def _importance(comparison: Comparison, key: tuple[str, str]) -> tuple[int, int, int]:
@@ -158,12 +142,10 @@ def _timeline_body(comparison: Comparison, notes: Sequence[str]) -> str:
     right = escape(leader(comparison) or comparison.baseline)
     return (
         f"<p>First seed ({comparison.seeds[0]}), one time axis. Each band is a node, each bar an attempt (pale: cold"
-        " start, wake, data; red edge: failed); hatched: the node is asleep. Below, the stacked power of these nodes."
-        " Colours are kinds of machine.</p>"
-        '<p class="choose"><label>workload <select id="workload"></select></label>'
-        f'<label>left <select id="above" data-first="{escape(comparison.baseline)}"></select></label>'
-        f'<label>right <select id="below" data-first="{right}"></select></label></p><p class="legend" id="kinds"></p>'
-        f'<div id="timelines"></div><div id="tip" hidden></div><ul class="small">{remarks}</ul>'
+        " start, wake, data; red end: failed); hatched: the node is asleep. Below, the stacked power of these nodes,"
+        " idle as a band of its own. Drag to pan, Ctrl and wheel zoom; keys work too.</p>"
+        f'<div id="timelines" data-left="{escape(comparison.baseline)}" data-right="{right}"></div>'
+        f'<ul class="small">{remarks}</ul>'
     )
 
 

@@ -1,0 +1,61 @@
+"""The page on a real server: followed live across kill -9, explained, forecast, users apart, session at its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.board_server import Server, new_token
+
+from .browser import browse
+from .node import need_browser, need_node
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+TASKS = 40
+
+
+def at_flags(server: Server, folder: Path, token: str) -> None:
+    """Do what the scenario asks for by files: submit once it watches, kill the server in the middle, start it again."""
+    for name in ("watching", "kill"):
+        end_s = time.monotonic() + 120
+        while not (folder / name).exists():
+            if time.monotonic() > end_s:
+                return
+            time.sleep(0.05)
+        if name == "watching":
+            server.submit("followed", [{"key": f"t{i}", "estimate_s": 0.6} for i in range(TASKS)], token)
+        else:
+            server.kill()
+            time.sleep(1.0)
+            server.start()
+            (folder / "back").touch()
+
+
+def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Path) -> None:
+    need_node(), need_browser()
+    server = Server(tmp_path)
+    try:
+        ann, ben = new_token(server, "ann"), new_token(server, "ben")
+        server.submit("past", [{"key": "a", "function": "<i>odd</i>"}, {"key": "b", "parents": ["a"]}], ann)
+        server.until_over("past", ann)
+        server.submit("stuck", [{"key": "big", "cpus": 64.0}], ann)
+        helper = threading.Thread(target=at_flags, args=(server, tmp_path, ann), daemon=True)
+        helper.start()
+        parts = {"tasks": TASKS, "over": "past", "waiting": "stuck"}
+        seen = browse(f"http://127.0.0.1:{server.port}/", "live", ann=ann, ben=ben, folder=str(tmp_path), parts=parts)
+        helper.join(60)
+    finally:
+        server.stop()
+    live = seen["live"]
+    assert live["sequences"] == sorted(set(live["sequences"])) and live["done"] == TASKS and live["failed"] == 0
+    assert "does not answer" in seen["gone"] and "does not know this token" in seen["refused"]
+    assert "least-energy chose" in seen["past"] and "In the end it cost" in seen["past"]
+    assert seen["waiting"].startswith("It waits.") and "2 cores" in seen["waiting"]
+    results = {one["policy"]: one for one in seen["forecast"]["results"]}
+    assert set(results) == {"least-energy", "fifo"} and all(one["error"] is None for one in results.values())
+    assert "past" not in seen["ofBen"] and "followed" not in seen["ofBen"]
+    assert "no workflow" in seen["notBens"] and "log in" in seen["expired"]
+    assert {name: found for name, found in seen["violations"].items() if found} == {}

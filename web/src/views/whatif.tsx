@@ -1,0 +1,106 @@
+// What if: the present rolled forward, or a recorded workflow again, under other policies; with spread over seeds.
+
+import { useEffect, useState } from "preact/hooks";
+import { cancelForecast, forecast, forecasts, runs, startForecast, type Figure, type Forecast, type Page } from "../data/api";
+import { Trouble as Told } from "../data/columns";
+import { energy, number, time } from "../draw/axis";
+import { Shown, Trouble, useLoad } from "../parts/load";
+import { Table, type Cell } from "../parts/table";
+import { publish } from "../drawn";
+
+const USUAL = ["least-energy", "fifo"];
+const MOST_POLICIES = 8;
+const said = (error: unknown): string => (error instanceof Told ? error.message : "The forecast could not be started.");
+
+export function WhatIf(props: { page: Page }) {
+  const listed = useLoad("forecasts", forecasts), [current, setCurrent] = useState<string | null>(null), [trouble, setTrouble] = useState<string | null>(null);
+  const start = (body: object): void => { setTrouble(null); startForecast(body).then(({ id }) => { setCurrent(id); listed.again(); }, (error: unknown) => setTrouble(said(error))); };
+  const shown = current ?? listed.value?.[0]?.id ?? null;
+  return (
+    <section aria-labelledby="whatif-title">
+      <h2 id="whatif-title">What-if</h2>
+      <p class="quiet">A forecast runs beside the server and changes nothing there.</p>
+      <Ask page={props.page} start={start} />
+      {trouble && <Trouble text={trouble} />}
+      {shown ? <One key={shown} id={shown} /> : <p class="quiet">No forecast has been asked for yet.</p>}
+      <Shown loaded={listed} what="earlier forecasts">{(found) => found.length > 1 ? <p class="controls"><label>Earlier <select value={shown ?? ""} onChange={(event) => setCurrent(event.currentTarget.value)}>{found.map((one) => <option key={one.id} value={one.id}>{one.kind} {one.id} ({one.state})</option>)}</select></label></p> : null}</Shown>
+    </section>
+  );
+}
+
+function Ask(props: { page: Page; start: (body: object) => void }) {
+  const { policies, clusters } = props.page, listed = useLoad("what-if runs", runs);
+  const [kind, setKind] = useState("roll"), [chosen, setChosen] = useState<string[]>(() => { const usual = USUAL.filter((name) => policies.includes(name)); return usual.length ? usual : policies.slice(0, 2); }), [seeds, setSeeds] = useState("5"), [hours, setHours] = useState("1"), [workflow, setWorkflow] = useState(""), [cluster, setCluster] = useState("");
+  const recorded = (listed.value ?? []).filter((row) => row.source === "server" && row.state !== "open");
+  const send = (event: Event): void => {
+    event.preventDefault();
+    const shared = { policies: chosen, seeds: Math.max(1, Math.min(20, Math.round(Number(seeds)) || 1)) };
+    props.start(kind === "roll" ? { kind, ...shared, for_s: Number(hours) > 0 ? Number(hours) * 3600 : null, spread: 0.3 } : { kind, ...shared, workflow: workflow || recorded[0]?.id, cluster: cluster || null });
+  };
+  return (
+    <form class="ask" onSubmit={send}>
+      <p class="controls">
+        <label>Question <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}><option value="roll">How will the present go on?</option><option value="rerun" disabled={!recorded.length}>How would a recorded workflow have gone?</option></select></label>
+        {kind === "roll" ? <label>Hours <input type="number" min="0" step="any" value={hours} onInput={(event) => setHours(event.currentTarget.value)} /></label> : (
+          <>
+            <label>Workflow <select value={workflow} onChange={(event) => setWorkflow(event.currentTarget.value)}>{recorded.map((row) => <option key={row.id} value={row.id}>{row.title || row.id}</option>)}</select></label>
+            <label>Cluster <select value={cluster} onChange={(event) => setCluster(event.currentTarget.value)}><option value="">as it was</option>{clusters.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
+          </>
+        )}
+        <label>Seeds <input type="number" min="1" max="20" value={seeds} onInput={(event) => setSeeds(event.currentTarget.value)} /></label>
+      </p>
+      <fieldset><legend>Policies</legend>{policies.map((name) => <label key={name} class="check"><input type="checkbox" checked={chosen.includes(name)} onChange={() => setChosen(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name])} /> {name}</label>)}</fieldset>
+      <p><button type="submit" disabled={!chosen.length || chosen.length > MOST_POLICIES}>Start</button>{chosen.length > MOST_POLICIES && <span class="quiet"> at most {MOST_POLICIES} policies at once</span>}</p>
+    </form>
+  );
+}
+
+function One(props: { id: string }) {
+  const loaded = useLoad(`forecast ${props.id}`, () => forecast(props.id)), { value } = loaded, [trouble, setTrouble] = useState<string | null>(null);
+  useEffect(() => {
+    if (value?.state !== "running") return undefined;
+    const timer = setInterval(loaded.again, 700);
+    return () => clearInterval(timer);
+  }, [value?.state]);
+  publish("forecast", () => value);
+  return <Shown loaded={loaded} what="the forecast">{(found) => (
+    <section aria-labelledby="forecast-title">
+      <h3 id="forecast-title">Forecast <span class="quiet" role="status">{found.state}</span></h3>
+      {found.error && <Trouble text={found.error} />}
+      {trouble && <Trouble text={trouble} />}
+      {found.state === "running" && <p><button type="button" onClick={() => { cancelForecast(found.id).then(loaded.again, (error: unknown) => setTrouble(said(error))); }}>Cancel</button></p>}
+      {found.results && found.results.length > 0 && <Results found={found} />}
+    </section>
+  )}</Shown>;
+}
+
+function Results(props: { found: Forecast }) {
+  const results = props.found.results!, failed = results.filter((one) => one.error), good = results.filter((one) => !one.error);
+  return (
+    <>
+      {failed.map((one) => <Trouble key={one.policy} text={`${one.policy}: ${one.error}`} />)}
+      <div class="grid">
+        <Spread name="Energy" figures={good.map((one) => [one.policy, one.energy_j])} show={energy} />
+        <Spread name="Mean response" figures={good.map((one) => [one.policy, one.response_s])} show={(value) => time(value ?? NaN)} />
+      </div>
+      <Table name="Forecast" open
+        heads={[{ key: "policy", label: "policy" }, ...["energy_j", "response_s", "makespan_s", "late", "ended", "open", "unknown"].flatMap((key) => ["", "_low", "_high"].map((end) => ({ key: key + end, label: (key.replace(/_[js]$/, "") + end.replace("_", " ")).replace("_", " "), show: (value: Cell) => (key.endsWith("_j") ? energy(Number(value)) : key.endsWith("_s") ? time(Number(value)) : number(Number(value))) })))]}
+        rows={good.map((one) => [one.policy, ...[one.energy_j, one.response_s, one.makespan_s, one.late, one.ended, one.open, one.unknown].flatMap((figure) => [figure?.mean ?? null, figure?.low ?? null, figure?.high ?? null])])} />
+    </>
+  );
+}
+
+/** Means as bars, spreads over seeds as whiskers. */
+function Spread(props: { name: string; figures: [string, Figure | null][]; show: (value: number | null) => string }) {
+  const top = Math.max(1e-12, ...props.figures.map(([, figure]) => figure?.high ?? 0));
+  return (
+    <figure>
+      <figcaption>{props.name} <span class="quiet">mean and spread over seeds</span></figcaption>
+      <ol class="bars">{props.figures.map(([policy, figure]) => (
+        <li key={policy}><span class="name">{policy}</span>
+          <span class="track">{figure && <><span class="fill" style={{ width: `${(100 * figure.mean) / top}%` }} />{figure.high > figure.low && <span class="band" style={{ left: `${(100 * figure.low) / top}%`, width: `${(100 * (figure.high - figure.low)) / top}%` }} />}</>}</span>
+          <span class="value">{figure ? props.show(figure.mean) : "not known"}</span></li>
+      ))}</ol>
+    </figure>
+  );
+}

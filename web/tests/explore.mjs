@@ -1,0 +1,53 @@
+// A reader at work: keys, pointer, search, colours, a click on a bar, and the link that carries all of it.
+const settle = (page) => page.waitForTimeout(260);
+
+export default async function ({ open, painted, drawn }, { path }) {
+  const page = await open(path), found = {};
+  await painted(page);
+  const range = async () => (await drawn(page)).run.range;
+  found.whole = await range();
+  await page.focus(".timeline");
+  for (let k = 0; k < 6; k++) await page.keyboard.press("+");
+  await page.keyboard.press("ArrowRight");
+  await settle(page);
+  found.zoomed = await range();
+  await page.keyboard.press("n");
+  await page.waitForSelector("#task-panel");
+  found.stepped = await page.textContent("#task-panel h3");
+  await page.keyboard.press("n");
+  found.steppedOn = await page.textContent("#task-panel h3");
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("#task-panel", { state: "detached" });
+  await page.keyboard.press("0");
+  await settle(page);
+  found.again = await range();
+  const box = await (await page.$(".timeline")).boundingBox();
+  await page.mouse.move(box.x + 400, box.y + 60);
+  await page.keyboard.down("Control");
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up("Control");
+  await settle(page);
+  found.wheeled = await range();
+  await page.mouse.down();
+  await page.mouse.move(box.x + 300, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await settle(page);
+  found.dragged = await range();
+  await page.selectOption(".controls select", "outcome");
+  await page.fill("input[type=search]", "fail");
+  await page.waitForTimeout(500);
+  found.matches = await page.textContent(".controls [role=status]");
+  found.hash = new URL(page.url()).hash;
+  await page.fill("input[type=search]", "");
+  await page.click(".run > details summary");
+  await page.click(".run > details tbody th button");
+  await page.waitForSelector("#task-panel");
+  found.panel = await page.textContent("#task-panel");
+  const address = page.url();
+  const other = await open(address);
+  await painted(other);
+  await other.waitForSelector("#task-panel");
+  found.linked = { range: (await drawn(other)).run.range, panel: await other.textContent("#task-panel"), by: await other.inputValue(".controls select") };
+  found.last = await range();
+  return found;
+}
