@@ -20,10 +20,6 @@ bench-enrich: $(BIN)/.dev ## Modelled joules of whole runs against measured ones
 bench-meters: $(BIN)/.dev ## What reading a meter ten times a second costs
 	$(RUN) benchmarks/meters.py
 
-.PHONY: energy-set
-energy-set: $(BIN)/.dev ## All shared WfInstances on three clusters, with modelled joules, for both archives (out/energy-set)
-	$(RUN) scripts/energy_set.py out/energy-set
-.PHONY: bench-predict
 bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 	$(RUN) benchmarks/predict.py
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs outside programs that tests use, where apt can and only what is missing.
 #
-#   scripts/install-tools.sh NAME…   of: pcp stress-ng verilator chromium openssl postgres slurm
+#   scripts/install-tools.sh NAME…   of: pcp stress-ng verilator chromium openssl postgres slurm podman
 #
 # Without apt, root or network it says what is missing and ends with 0: the tests that need it skip by name. With
 # WATTFLOW_REQUIRE=1, where no test may skip, it ends with 1.
@@ -10,7 +10,7 @@ set -u
 here() { # whether a tool is here
     case "$1" in
         pcp) [ "$(dpkg-query -W -f '${Status}' pcp 2>/dev/null)" = "install ok installed" ] ;;
-        stress-ng | openssl) command -v "$1" ;;
+        stress-ng | openssl | podman) command -v "$1" ;;
         verilator) command -v verilator && command -v g++ && command -v make ;;
         chromium) command -v chromium || command -v chromium-browser || command -v google-chrome ;;
         postgres) command -v postgres || ls /usr/lib/postgresql/*/bin/postgres ;;
@@ -25,7 +25,7 @@ packages() { # what Debian calls it
         verilator) echo verilator g++ make ;;
         postgres) echo postgresql ;;
         slurm) echo slurmctld slurmd slurm-client munge slurmdbd mariadb-server-core ;;
-        pcp | stress-ng | chromium | openssl) echo "$1" ;;
+        pcp | stress-ng | chromium | openssl | podman) echo "$1" ;;
         *) echo "install-tools.sh: knows no $1" >&2; exit 2 ;;
     esac
 }

@@ -55,6 +55,7 @@ _HOME = {
     "write_report": "wattflow.lab.show.report",
 }
 _PACKAGES = ("generate", "policy")
+_SERVE = ("Client", "task")
 
 __all__ = [
     "Client", "Cluster", "Comparison", "InvalidInput", "Node", "Recipe", "Run", "Setup", "SimOptions", "WattflowError",
@@ -69,7 +70,14 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"wattflow.{name}")
     if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        try:
+            value = getattr(importlib.import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            if name not in _SERVE:
+                raise
+            from wattflow.model.errors import MissingExtra
+
+            raise MissingExtra(f"wattflow.{name} needs {error.name}: pip install 'wattflow[serve]'") from None
         globals()[name] = value
         return value
     raise AttributeError(f"module 'wattflow' has no attribute {name!r}")

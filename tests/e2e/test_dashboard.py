@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,16 @@ def test_the_page_lets_nothing_in_from_elsewhere(server: Server) -> None:
     assert "unsafe" not in headers["content-security-policy"]
     for path in ("/assets/../../../etc/passwd", "/assets/..%2f..%2fversion", "//etc/passwd", "/.hidden"):
         assert server.ask("GET", path)[0] in (401, 404)
+
+
+def test_a_server_without_work_has_a_page_too(tmp_path: Path) -> None:
+    """Nothing ran, no node ever slept, nobody measured: the documents are empty, not missing."""
+    from wattflow.server.answers import ANSWERS
+    from wattflow.store.database import open_store
+
+    present = {"now_s": 1e9, "policy": "fifo", "nodes": [], "queue": []}
+    data = ANSWERS["live"](open_store(tmp_path / "store.db"), tmp_path, owner=None, last_s=60.0, present=present,
+                           packed=False)  # fmt: skip
+    read = unpack(data)
+    assert read.about["kind"] == "live" and len(read.tables["attempts"]["start"]) == 0
+    assert read.about["energy_total_j"] is None

@@ -102,7 +102,7 @@ def test_ends_of_unknown_attempts_change_nothing(home: Home) -> None:
     agent.call("POST", "/v1/nodes", {"node": {"name": "quiet", "cpus": 1, "memory_bytes": 1 << 30}, "boot": "one"})
     ended = {"fence": (3 << 59) + 5, "outcome": "done"}
     answer = agent.call("POST", "/v1/agents/sync", {"node": "quiet", "boot": "one", "ended": [ended, ended]})
-    assert answer == {}
+    assert "leases" not in answer and "stop" not in answer
 
 
 def test_the_store_is_not_in_the_home_of_others(home: Home) -> None:

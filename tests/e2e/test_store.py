@@ -96,6 +96,17 @@ def _break_and_mend(home: Path, place: Home) -> None:
         assert last.submit(later, b"xy", 0.0).result(60) == 2
 
 
+def test_a_damaged_result_is_made_again_by_the_task_that_made_it(home: Path) -> None:
+    objects = Home.of(home).objects
+    with client(home) as made:
+        data = made.submit(large, 3)
+        assert data.result(60)[:1] == b"\x03"
+        (path,) = [one for one in objects.glob("??/*") if one.stat().st_size >= 200_000]
+        path.write_bytes(b"damage")
+        assert made.submit(later, data, 0.0).result(60) == 200_000
+    assert path.stat().st_size >= 200_000
+
+
 def test_a_folder_of_objects_that_is_gone_is_named(home: Path) -> None:
     good(home, "down")
     place = Home.of(home)

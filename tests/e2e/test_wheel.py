@@ -49,6 +49,14 @@ def test_experiments_designs_and_pages_ship(installed: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_research_does_not_ship(installed: Path) -> None:
+    assert [path.name for path in installed.iterdir() if path.is_dir()] == ["wattflow"]
+    data = installed / "wattflow" / "data"
+    assert not (data / "rivals").exists() and not (data / "experiments" / "results").exists()
+    assert [path.name for path in (data / "learned").iterdir()] == ["weights.npz"]
+
+
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_is_no_trouble(installed: Path, tmp_path: Path) -> None:
     shown = wattflow(installed, tmp_path, "compare", "bag:tasks=3", "-p", "heft", "--seeds", "1", "--report", "r.html")
     assert "heft against fifo" in shown and (tmp_path / "r.html").is_file()

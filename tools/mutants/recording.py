@@ -43,7 +43,7 @@ HEAVY_S = {
     "tests/unit/live/test_many_shapes.py": 56.0, "tests/unit/policy/test_policies_energy.py": 44.0,
     "tests/unit/live/test_engine.py": 33.0, "tests/unit/live/test_counted_rules.py": 26.0,
     "tests/differential/test_frames.py": 22.0, "tests/unit/lab/test_experiment_fgd.py": 21.0,
-    "tests/unit/policy/test_joulie.py": 18.0, "tests/unit/live/test_twin.py": 17.0,
+    "tests/unit/policy/test_joulie.py": 18.0,
     "tests/unit/sim/test_reference_answers.py": 11.0, "tests/unit/frames/test_frames_workloads.py": 10.0,
 }  # fmt: skip
 """CPU seconds of the files that take longest, so that the first recording is shared out well too."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -34,11 +34,17 @@ def agent(
     keep_alive: Annotated[
         str, typer.Option("--keep-alive", help="How long functions that start slowly are held warm; 0s holds none.")
     ] = "10min",
+    tasks_as: Annotated[
+        str | None, typer.Option("--tasks-as", metavar="WHO", help="auto, self, users, podman:IMAGE, apptainer:IMAGE.")
+    ] = None,
+    pass_env: Annotated[
+        str, typer.Option("--pass-env", help="Further variables of this environment for tasks, with commas between.")
+    ] = "",
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Run work of a server on this machine until stopped.
 
-    Example: wattflow agent --server http://head:8765 --token-file agent.token
+    Example: wattflow agent --server https://head:8765 --token-file node7.token
     """
     place = home_of(None)
     from wattflow.runtime.executors.gpu import Sharing
@@ -54,9 +60,17 @@ def agent(
     except ValueError as error:
         raise InvalidInput("--keep-alive", str(error)) from None
     memory_bytes = units.size_bytes(memory) if memory is not None else None
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    from wattflow.runtime import json_logs
+    from wattflow.runtime.executors import privileges
+
+    json_logs.set_up(None, logging.WARNING)
+    apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
+    logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
+    from wattflow.runtime.lineage import Lineage
+
+    lineage = Lineage(where)
     sharing = cast(Sharing, gpu_sharing)
 
     import asyncio  # as the rest: it is not loaded for --help
@@ -70,7 +84,8 @@ def agent(
         found = device_executors(where, sharing, fpgas)
         made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
                           preload=tuple(preload.split(",")), executors=found,
-                          keep_alive_s=keep_alive_s)  # fmt: skip
+                          keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
+        made.boot = lineage.boot()
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)

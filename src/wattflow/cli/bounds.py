@@ -16,7 +16,7 @@ def bounds(
     cluster: o.ClusterName = ["mixed"],  # noqa: B006
     policies: Annotated[
         str, typer.Option("--policies", "-p", metavar="NAMES", help="Policies to judge, with commas between.")
-    ] = "heft,eft-sleep,wattflow",
+    ] = "heft,eft:sleep=120,wattflow",
     slack: Annotated[
         str,
         typer.Option(

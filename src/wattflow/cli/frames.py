@@ -15,11 +15,10 @@ def frames(
     source: Annotated[bool, typer.Option("--toml", help="Print the frame's file.")] = False,
 ) -> None:
     """List scheduler frames, print the table of mechanisms, or explain one frame."""
-    from rich.console import Console
-
+    from wattflow.cli.clean import console as clean_console
     from wattflow.frames import library
 
-    console = Console()
+    console = clean_console()
     if name and source:
         typer.echo(library.frame_text(name), nl=False)
     elif name:

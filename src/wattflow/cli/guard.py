@@ -10,8 +10,9 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from wattflow.cli.screen import say
+from wattflow.cli.clean import clean_output
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault, own_place
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,10 +26,15 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with clean_output():
+            return told(*args, **kwargs)
+
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
-            say(f"error: {error}", err=True)
+            place = own_place(error.__cause__) if error.__cause__ is not None else None
+            typer.echo(f"error: {error}" + (f" ({place})" if place else ""), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -36,10 +42,15 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            say(f"error: {shown}: {error.strerror or error}", err=True)
+            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if (told := own_fault(error)) is None or os.environ.get("WATTFLOW_TRACE"):
+                raise
+            typer.echo(f"error: {told}\n(WATTFLOW_TRACE=1 shows the whole traceback)", err=True)
+            raise typer.Exit(BAD_INPUT) from None
 
     return run

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wattflow.cli import kube_nodes
 from wattflow.cli.guard import guarded
 from wattflow.cli.live import check_address, given_token
 from wattflow.cli.screen import check_folder, remark
@@ -42,9 +43,6 @@ def scheduler(
     config: Annotated[Path | None, typer.Option("--config", help="TOML file; docs/kube.md describes its keys.")] = None,
     kubeconfig: Kubeconfig = None,
     policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
-    twin: Annotated[
-        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
-    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
     frame: Annotated[
         str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
@@ -78,8 +76,6 @@ def scheduler(
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
-    if twin:
-        chosen = dataclasses.replace(chosen, twin=True)
     if port >= 0:
         chosen = dataclasses.replace(chosen, port=port)
     if frame:
@@ -87,7 +83,6 @@ def scheduler(
         words += ["--config", str(config)] if config is not None else []
         words += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
         words += ["--policy", policy] if policy else []
-        words += ["--twin"] if twin else []
         part = _part(frame, chosen, -1 if broker else placer, broker)
         if placer < 0 and not broker and not check:
             return part.start_all(words)
@@ -272,7 +267,7 @@ def register(
 ) -> None:
     """Add this cluster to a server: what is submitted there may run here, as pods.
 
-    Example: wattflow kube register --server http://head:8765 --token-file agent.token --folder /shared/wattflow
+    Example: wattflow kube register --server https://head:8765 --token-file cluster.token --folder /shared/wattflow
     """
     import asyncio
     import contextlib
@@ -320,6 +315,35 @@ def register(
     asyncio.run(main())
 
 
+def sleep(
+    what: Annotated[str, typer.Argument(metavar="on|off|status", help="Whether nodes may sleep.")] = "status",
+    namespace: kube_nodes.LeaseNamespace = "wattflow",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say which nodes sleep; switch sleep off for all (what sleeps is woken and stays on), or on again.
+
+    Example: wattflow kube sleep off
+    """
+    typer.echo(kube_nodes.sleep(_access(kubeconfig), what, namespace))
+
+
+def claims(
+    namespace: kube_nodes.LeaseNamespace = "wattflow",
+    release_expired: Annotated[
+        bool, typer.Option("--release-expired", help="Take off claims whose scheduler is gone; deploy/claims runs it.")
+    ] = False,
+    silent_s: Annotated[
+        float, typer.Option("--silent", min=30, help="Seconds without renewal after which a lease's owner is gone.")
+    ] = 120.0,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say which claims on nodes have lost their owner, and release them.
+
+    Example: wattflow kube claims --release-expired
+    """
+    typer.echo(kube_nodes.claims(_access(kubeconfig), namespace, release_expired, silent_s))
+
+
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
     """``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
@@ -342,6 +366,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "scheduler": scheduler,
     "explain": explain,
     "status": status,
+    "sleep": sleep,
+    "claims": claims,
     "meter": meter,
     "collect": collect,
     "register": register,

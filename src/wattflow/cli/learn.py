@@ -45,9 +45,6 @@ def learn(
     weights_file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Weights to go on from; those in use by default.")
     ] = None,
-    replay: Annotated[
-        int, typer.Option("--replay", metavar="N", min=0, help="Older scenarios to keep in mind (needs the data).")
-    ] = 0,
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="S", min=0.0, help="How long to train, without setting up.")
     ] = 60.0,
@@ -87,7 +84,7 @@ def learn(
     check_outputs(force, out)
     recent, held = finetune.parted(_blocks(sources, attempts or [], cluster, store))
     settings = replace(finetune.USUAL, seed=seed)
-    tuner = finetune.FineTuner(present, recent, finetune.replayed(replay, seed=seed + 50), settings)
+    tuner = finetune.FineTuner(present, recent, settings=settings)
     candidate = tuner.run(seconds)
     verdict = finetune.shadow(present, candidate, held)
     base = str(weights_file) if weights_file else "weights in use"

@@ -31,7 +31,7 @@ TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", 
 
 def home_of(folder: Path | None) -> Home:
     """The folder of the server. Says which extra is missing where the runtime is not installed."""
-    for needed in ("aiohttp", "msgspec", "sqlalchemy"):
+    for needed in ("aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"):
         if find_spec(needed) is None:  # loading them takes longer than most commands
             raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[serve]'")
     from wattflow.runtime.home import Home

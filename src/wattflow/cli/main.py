@@ -9,6 +9,7 @@ import typer
 
 from wattflow import __version__
 from wattflow.cli import (
+    account,
     agent,
     bounds,
     clusters,
@@ -81,6 +82,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "top": watch.top,
     "why": watch.why,
     "view": view.view,
+    "report": account.report,
+    "audit": account.audit,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,
@@ -90,6 +93,7 @@ for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))
 app.add_typer(kube.app, name="kube")
 app.add_typer(store.app, name="store")
+app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import as_it_is
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of
 from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 
 if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
@@ -69,26 +71,35 @@ def run(
 
 
 def _script(file: Path, home: Path | None) -> None:
+    """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
-    runpy.run_path(str(file), run_name="__main__")
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.argv = [str(file)]
+    try:
+        with as_it_is():
+            runpy.run_path(str(file), run_name="__main__")
+    except (WattflowError, OSError):
+        raise
+    except Exception:  # the script's own affair, told as Python tells it
+        import traceback
+
+        traceback.print_exc()
+        raise typer.Exit(FAILED) from None
 
 
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
     from typing import get_args
 
-    from wattflow import traces
     from wattflow.runtime.documents import submissions
     from wattflow.runtime.messages import Accepted, Objective
+    from wattflow.traces.wfformat import read_document
 
     if objective is not None and objective not in get_args(Objective):
         raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
-    workload = traces.load(str(file))
-    if len(workload.documents) != 1:
-        raise InvalidInput(str(file), "is not a workflow with commands; `wattflow run` takes WfFormat files")
     name = ""
-    for submission in submissions(workload.documents[0], objective, retries):  # type: ignore[arg-type]
+    for submission in submissions(read_document(file), objective, retries):  # type: ignore[arg-type]
         name = connection.call("POST", "/v1/submissions", submission, Accepted).workflow
     return name
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -29,8 +29,11 @@ START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
 AGENT, LEARNER = "agent.pid", "learner.pid"
-"""Files with the numbers of the processes beside the server."""
+"""Marks of the processes beside the server (`wattflow.runtime.processes`)."""
+PATIENCE_S, END_S = 10.0, 25.0
+"""How long processes that were asked to end are waited for; the server, which may have much to write, longer."""
 _LEARNER = "wattflow.server.learning"
+LEAST_LOST_S = 1.0
 LEAST_FREE = 64 * 1024
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
@@ -43,9 +46,6 @@ def up(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
-    twin: Annotated[
-        bool, typer.Option("--twin", help="Look ahead: roll other policies forward now and then, and use the best.")
-    ] = False,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
     ] = False,
@@ -74,6 +74,9 @@ def up(
     keep_journal: Annotated[
         str, typer.Option("--keep-journal", metavar="SIZE", help="What past decisions may take to be explained by.")
     ] = "256MiB",
+    lost_after: Annotated[
+        str, typer.Option("--lost-after", help="An agent that is silent for so long is lost and its work moves on.")
+    ] = "3s",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Bring an older store up to date.")] = False,
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
@@ -83,6 +86,9 @@ def up(
     clear_text: Annotated[
         bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
     ] = False,
+    carbon: Annotated[
+        float | None, typer.Option("--carbon", metavar="G", min=0.0, max=5000.0, help="Grams of CO2 for a kWh here.")
+    ] = None,
     log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
@@ -110,6 +116,9 @@ def up(
     preload: Annotated[
         str, typer.Option("--preload", help="Modules that the local agent holds ready, with commas between.")
     ] = "cloudpickle",
+    tasks_as: Annotated[
+        str, typer.Option("--tasks-as", metavar="WHO", help="auto, self, users, podman:IMAGE or apptainer:IMAGE.")
+    ] = os.environ.get("WATTFLOW_TASKS_AS", "auto"),
     fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
     quiet: o.Quiet = False,
 ) -> None:
@@ -117,6 +126,7 @@ def up(
 
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
+    from wattflow.runtime import processes
     from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
@@ -124,8 +134,6 @@ def up(
         _check_policy(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
-    if twin and policy.split(":")[0] == "rehearsed":
-        raise InvalidInput("--twin", "`rehearsed` chooses by simulation itself, beside no others: leave --twin out")
     typed_policy = policy
     if driver not in DRIVERS:
         raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
@@ -137,23 +145,29 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     if log_form not in ("text", "json"):
         raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
-    keep_s = _duration(keep)
+    os.environ["WATTFLOW_LOG"] = log_form  # the agent's, too
+    from wattflow.runtime.executors import privileges
+
+    apart = privileges.choose(tasks_as)
+    keep_s, lost_after_s = _duration("--keep", keep), _duration("--lost-after", lost_after)
+    if lost_after_s < LEAST_LOST_S:
+        raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
-    _end(place, LEARNER, _LEARNER)  # of a server that was killed
+    processes.end(place.folder / LEARNER, PATIENCE_S)  # of a server that was killed
     if learn:
         from wattflow.server.learning import present_policy
 
         policy = present_policy(place, policy)
-    settings = ServerSettings(home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text,
-                              standby=standby)  # fmt: skip
+    settings = ServerSettings(
+        home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+    )
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
-               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--tls-cert": tls_cert, "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--standby"] if standby else []
-    command += ["--twin"] if twin else []
     command += ["--log", log_form]
     command += ["--clear-text"] if clear_text else []
     for name, value in options.items():
@@ -161,7 +175,8 @@ def up(
     for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                         ("suspend_command", suspend_command), ("resume_command", resume_command),
                         ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
-                        ("redfish_ca", redfish_ca), ("watts_command", watts_command)):  # fmt: skip
+                        ("redfish_ca", redfish_ca), ("watts_command", watts_command),
+                        ("lost_after_s", str(lost_after_s) if driver == "agents" else None)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
     secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
@@ -171,35 +186,45 @@ def up(
         remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
         return
     if agent and driver == "agents":
-        _spawn_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
-                                             "--preload", preload])  # fmt: skip
+        _start_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
+                                             "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
+    if agent and driver == "agents":
+        remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
     remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 
 
 def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
-    """End the server and the agent that `up` started; nothing that was submitted is lost."""
-    from wattflow.runtime.connection import Connection
-    from wattflow.runtime.transport import Unreachable
+    """End the server and the agent that `up` started, by force where they hang; nothing that was submitted is lost."""
+    from wattflow.runtime import processes
 
     place = home_of(home)
-    about = place.server()
-    _end(place, AGENT)
-    _end(place, LEARNER, _LEARNER)
-    if about is None:
+    ended = _end_agent(place)
+    ended = processes.end(place.folder / LEARNER, PATIENCE_S) or ended
+    if place.server() is None and not ended:
         raise InvalidInput(str(place.folder), "no server is running here")
-    try:
-        Connection(str(about["url"]), place.token("operator"), place.ca()).call("POST", "/v1/shutdown")
-    except Unreachable:
-        os.kill(int(str(about["pid"])), signal.SIGTERM)
-    end_s = time.monotonic() + 20
-    while place.server() is not None:
-        if time.monotonic() > end_s:
-            raise InvalidInput(str(about["url"]), f"does not end; its process is {about['pid']}")
-        time.sleep(0.05)
+    _end_server(place)
     remark("stopped", quiet)
+
+
+def _end_server(place: Home) -> None:
+    """Ask the server to end; one that cannot be asked is told, one that does not end is killed: the store is right."""
+    from wattflow.runtime import processes
+    from wattflow.runtime.connection import Connection
+    from wattflow.runtime.home import NotRunning
+    from wattflow.runtime.transport import Denied, Unreachable
+
+    about = place.server()
+    if about is None:
+        return
+    with contextlib.suppress(Unreachable, Denied, NotRunning):
+        asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
+        asked.call("POST", "/v1/shutdown")
+        if processes.wait(about, END_S):
+            return
+    processes.end(place.server_file, PATIENCE_S / 2)
 
 
 def _spawn(
@@ -237,33 +262,44 @@ def _why_silent(folder: Path) -> str:
     )
 
 
-def _spawn_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:
+def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[str]) -> None:
+    """An agent below a keeper. One that a server left behind, and that would be started alike, is kept: what it runs
+    goes on; any other is ended first."""
+    from wattflow.runtime import processes
+
     command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
                str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
     command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
-    process = _spawn(command, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
-    (place.folder / AGENT).write_text(str(process.pid))
+    there = processes.marked(place.folder / AGENT)
+    if there is not None and there.get("command") == command:
+        return
+    _end_agent(place)
+    mark = place.folder / AGENT
+    kept = [sys.executable, "-m", "wattflow.runtime.keeper", str(mark), *command]
+    _spawn(kept, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
+    end_s = time.monotonic() + PATIENCE_S
+    while processes.marked(mark) is None and time.monotonic() < end_s:  # else a `down` at once would not see it
+        time.sleep(0.02)
+
+
+def _end_agent(place: Home) -> bool:
+    """End the agent of this folder and its keeper; one whose keeper was killed has a mark of its own."""
+    from wattflow.runtime import processes
+    from wattflow.runtime.lineage import lock_file
+
+    kept = processes.end(place.folder / AGENT, 2 * PATIENCE_S)
+    return processes.end(lock_file(place.folder / "agent"), PATIENCE_S, forget=False) or kept
 
 
 def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret: dict[str, str]) -> None:
     command = [sys.executable, "-m", _LEARNER, "--home", str(place.folder), "--policy", policy,
                "--every", str(every), "--seconds", str(seconds)]  # fmt: skip
+    from wattflow.runtime import processes
+
     process = _spawn(command, place.folder / "learner.log", more=secret)
-    (place.folder / LEARNER).write_text(str(process.pid))
-
-
-def _end(place: Home, file: str, named: str = "wattflow") -> None:
-    """End a process that `up` started, if that process is still it."""
-    path = place.folder / file
-    try:
-        pid = int(path.read_text())
-        if named.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGTERM)
-    except (FileNotFoundError, ValueError, ProcessLookupError, PermissionError):
-        pass
-    path.unlink(missing_ok=True)
+    processes.mark(place.folder / LEARNER, process.pid)
 
 
 def _check_policy(name: str) -> None:
@@ -281,8 +317,8 @@ def _size(option: str, text: str) -> int:
         raise InvalidInput(option, str(error)) from None
 
 
-def _duration(text: str) -> float:
+def _duration(option: str, text: str) -> float:
     try:
         return units.duration_s(text)
     except ValueError as error:
-        raise InvalidInput("--keep", str(error)) from None
+        raise InvalidInput(option, str(error)) from None

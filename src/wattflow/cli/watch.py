@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import console
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, find_task, show
 from wattflow.cli.screen import chosen_form, remark
 from wattflow.model import units
@@ -35,11 +36,13 @@ def ps(
     if workflow is None:
         rows = connection.call("GET", "/v1/workflows")
         shown = [
-            row | {"tasks": ", ".join(f"{n} {state}" for state, n in sorted(row["tasks"].items()))} for row in rows
+            row
+            | {"tasks": ", ".join(f"{n} {state}" for state, n in sorted(row["tasks"].items())), "energy": _energy(row)}
+            for row in rows
         ]
         show(
             shown if form is o.Form.table else rows,
-            ("id", "name", "state", "tasks", "policy"),
+            ("id", "name", "state", "tasks", "energy", "policy"),
             form,
             out,
             "no workflows",
@@ -49,7 +52,8 @@ def ps(
     while page := connection.call("GET", f"/v1/workflows/{workflow}/tasks?after={after}"):
         rows += page
         after = page[-1]["id"]
-    show(rows, ("id", "key", "name", "state", "attempts", "reason"), form, out, "no tasks")
+    shown = [row | {"energy": _energy(row)} for row in rows] if form is o.Form.table else rows
+    show(shown, ("id", "key", "name", "state", "attempts", "energy", "reason"), form, out, "no tasks")
 
 
 def logs(
@@ -119,7 +123,7 @@ def top(
         status = connection.call("GET", "/v1/status")
         rows = [_node(row) for row in connection.call("GET", "/v1/nodes")]
         if sys.stdout.isatty() and not once:
-            typer.echo("\033[2J\033[H", nl=False)
+            console().clear()
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
         typer.echo(f"{status['running']} running, {status['waiting']} waiting, policy {status['policy']}{trouble}")
         show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.Form.table, None, NO_NODES)
@@ -143,6 +147,15 @@ def why(
     else:
         reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
         typer.echo(f"{answer['state']}{reason}")
+
+
+def _energy(row: dict[str, Any]) -> str | None:
+    """Joules of a workflow or a task, or that it was too short for its meter."""
+    from wattflow.runtime.future import human_joules
+
+    if row.get("energy_j") is None:
+        return None
+    return human_joules(row["energy_j"], row["low_j"] or 0.0, row["high_j"] or 0.0)
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:

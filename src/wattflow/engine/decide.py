@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import types
 
-from wattflow.engine import fit, queue, timers
+from wattflow.engine import agenda, fit, queue
 from wattflow.engine.attempts import commit, drop_attempt
 from wattflow.engine.backfill import NO_RESERVATION, reserve
 from wattflow.engine.choose import BAD, FULL, HELD, NO_FIT, TAKEN, choose
 from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import BEST_PAIR, EASY, PARKED, PLACED, SKIP, STRICT
+from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner, optional
 
 # Statuses of decide
-ALL_TRIED, MORE, BAD_COST = 0, 1, 2
+ALL_TRIED, MORE, BAD_COST, ASKED = 0, 1, 2, 3
+ASKS, WAITED = 100, 101
+"""Answers of `place` with a hand: it is asked first; it lets the task wait."""
 MANY_SHAPES, FEW_FREED = 32, 8
 """With so many shapes waiting, what a placement took away is looked at for all of them at once, over so few nodes."""
 
@@ -47,20 +51,43 @@ def _place_gang(state, task, parts, score):
             break
         commit(state, task, part)
     if result != TAKEN:
-        while counts.placed_n > before:
-            counts.placed_n -= 1
-            a = state.placed[counts.placed_n]
-            attempt = state.attempts[a]
-            fit.give_back(state, a)
-            if state.choice[0].reserved >= -1:
-                fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
-            state.functions[state.shapes[state.tasks[task].form].function].started -= 1
-            drop_attempt(state, a)
-        never_was(state, epoch)
-        return result
+        undo_parts(state, task, before, epoch)
+    return result
+
+
+@optional(RICH)
+def undo_parts(state, task, before, epoch):
+    """Take the first parts of a gang back that cannot be placed whole: State is as it was before them."""
+    counts = state.counts[0]
+    while counts.placed_n > before:
+        counts.placed_n -= 1
+        a = state.placed[counts.placed_n]
+        attempt = state.attempts[a]
+        fit.give_back(state, a)
+        if state.choice[0].reserved >= -1:
+            fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
+        state.functions[state.shapes[state.tasks[task].form].function].started -= 1
+        drop_attempt(state, a)
+    never_was(state, epoch)
+
+
+@optional(RICH)
+def _join_parts(state, before, parts):
+    """The parts of a gang know each other, as a ring."""
     for part in range(parts):
         state.attempts[state.placed[before + part]].sibling = state.placed[before + (part + 1) % parts]
-    return result
+
+
+@inner
+def take(state, task, parts):
+    """All parts of a task are placed: it leaves the queue."""
+    if parts > 1:
+        _join_parts(state, state.counts[0].placed_n - parts, parts)
+    task_row = state.tasks[task]
+    queue.remove(state, task)
+    task_row.state = PLACED
+    task_row.parts_left = parts
+    state.workflows[task_row.workflow].started = 1
 
 
 @inner
@@ -78,11 +105,83 @@ def try_place(state, task, score):
     else:
         result = _place_gang(state, task, parts, score)
     if result == TAKEN:
-        queue.remove(state, task)
-        task_row.state = PLACED
-        task_row.parts_left = parts
-        state.workflows[task_row.workflow].started = 1
+        take(state, task, parts)
     return result
+
+
+# Hooks of a hand: the bodies here are for decisions by the policy.
+
+
+@hook
+def is_open(state, hand):
+    """Tell whether a hand is being asked in this instant."""
+    return False
+
+
+@hook
+def open_hand(state, hand):
+    """Begin to ask: nobody was looked at yet."""
+
+
+@hook
+def begins(state, hand):
+    """Tell whether the queue is tried from its start: once for each instant."""
+    return True
+
+
+@hook
+def look_first(state, hand):
+    """Pass over shapes that no node which gained room would take."""
+    if state.rules[0].queue == SKIP:
+        look_again(state, state.freed.size)
+
+
+@hook
+def keeps(state, hand):
+    """Tell whether what was held stays so when room is made in the middle of an instant."""
+    return False
+
+
+@hook
+def close_hand(state, hand):
+    """End the asking: every task was tried, or a cost is no number."""
+
+
+@hook
+def opened(state, hand):
+    """The task that a hand was asked about; −1 without one."""
+    return np.int64(-1)
+
+
+@hook
+def following(state, hand, priority):
+    """The next task of the queue; −1 when all were tried."""
+    return np.int64(next_task(state, priority))
+
+
+@hook
+def place(state, hand, task, score):
+    """Place a task if it fits, where the policy says or where the hand does."""
+    return try_place(state, task, score)
+
+
+@hook
+def no_place(state, hand, shape, taken):
+    """Pass a shape over until a node gains room; False when ``taken`` need not be looked at again."""
+    state.shapes[shape].failed = state.clock[0].epoch
+    if taken and state.rules[0].queue == SKIP and state.counts[0].shapes_n > MANY_SHAPES:
+        # What was placed took the room that the others were to be tried for: one look, not a search for each.
+        look_again(state, FEW_FREED)
+        return False
+    return taken
+
+
+@hook
+def select(state, hand, priority, score):
+    """Decide in the queue's order, or (Min-Min, Max-Min) among all tasks and nodes together."""
+    if state.rules[0].selection == BEST_PAIR:
+        return _decide_best_pair(state, score)
+    return decide_ordered(state, hand, priority, score)
 
 
 @inner
@@ -98,12 +197,12 @@ def hold(state, task):
 @optional(LIVE, types.boolean)
 def park(state, task, until):
     """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
-    if state.counts[0].timer_n + 1 >= state.timers.size:
+    if state.marks.size == 1 or state.counts[0].timer_n + 1 >= state.timers.size:
         return False
     queue.remove(state, task)
     state.tasks[task].state = PARKED
     state.marks[task].until = until
-    timers.push(state, until, timers.PARK, task, state.marks[task].generation)
+    agenda.push(state, until, agenda.PARK, task, state.marks[task].generation)
     state.counts[0].held += 1
     return True
 
@@ -165,23 +264,27 @@ def _fits_a_freed_node(state, task, since, until):
 
 
 @inner
-def _decide_ordered(state, priority, score):
+def decide_ordered(state, hand, priority, score):
+    """Try task after task of the queue."""
     clock = state.clock[0]
     rules = state.rules[0]
     choice = state.choice[0]
     taken = False
     while True:
-        task = next_task(state, priority)
-        if task < 0:
-            return ALL_TRIED
+        task = opened(state, hand)
+        is_open = task >= 0
+        if not is_open:
+            task = following(state, hand, priority)
+            if task < 0:
+                return ALL_TRIED
         shape = state.tasks[task].form
         result = NO_FIT
         retry_at = clock.retry_at
         own = math.inf
-        if state.shapes[shape].failed != clock.epoch:
+        if is_open or state.shapes[shape].failed != clock.epoch:
             if rules.parks == 1:
                 clock.retry_at = math.inf
-            result = try_place(state, task, score)
+            result = place(state, hand, task, score)
             if rules.parks == 1:
                 own = clock.retry_at
                 clock.retry_at = min(own, retry_at)
@@ -189,6 +292,8 @@ def _decide_ordered(state, priority, score):
             return BAD_COST
         if result == FULL:
             return MORE
+        if result == ASKS:
+            return ASKED
         if result == TAKEN:
             taken = True
             continue
@@ -201,11 +306,7 @@ def _decide_ordered(state, priority, score):
             clock.retry_at = retry_at
             continue
         if result == NO_FIT and not misfit_of_its_own(state, task):
-            state.shapes[shape].failed = clock.epoch
-            if taken and rules.queue == SKIP and state.counts[0].shapes_n > MANY_SHAPES:
-                # What was placed took the room that the others were to be tried for: one look, not a search for each.
-                look_again(state, FEW_FREED)
-                taken = False
+            taken = no_place(state, hand, shape, taken)
         elif rules.queue != STRICT:
             if result == HELD and rules.alike == 1 and not misfit_of_its_own(state, task):
                 _hold_shape(state, shape)
@@ -279,22 +380,31 @@ def _better_pair(state, cost, best, task, best_task):
 
 
 @inner
-def decide(state, priority, score):
-    """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again."""
-    rules = state.rules[0]
-    counts = state.counts[0]
+def decide(state, hand, priority, score):
+    """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again. ASKED: the hand's turn.
+
+    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.wanting`).
+    """
     choice = state.choice[0]
-    if counts.waiting == 0:
-        return ALL_TRIED
-    choice.reserved = NO_RESERVATION
-    if rules.queue == SKIP:
-        look_again(state, state.freed.size)
-    if rules.selection == BEST_PAIR:
-        status = _decide_best_pair(state, score)
-    else:
-        status = _decide_ordered(state, priority, score)
-    choice.reserved = NO_RESERVATION
-    restore_held(state)
-    if rules.alike == 1:
-        _let_shapes_go(state)
+    if begins(state, hand):
+        if state.counts[0].waiting == 0:
+            close_hand(state, hand)
+            return ALL_TRIED
+        choice.reserved = NO_RESERVATION
+        look_first(state, hand)
+    status = select(state, hand, priority, score)
+    # Held tasks and the head's reservation belong to the whole instant, and a hand is still inside it.
+    if status == ASKED or (status == MORE and keeps(state, hand)):
+        return status
+    close_hand(state, hand)
+    end(state)
     return status
+
+
+@inner
+def end(state):
+    """After the last decision of an instant: what was set aside stands in the queue again."""
+    state.choice[0].reserved = NO_RESERVATION
+    restore_held(state)
+    if state.rules[0].alike == 1:
+        _let_shapes_go(state)

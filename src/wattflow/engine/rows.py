@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from wattflow.engine.kinds import GENERATION_MASK, ID_SHIFT, ROW_BITS
 from wattflow.engine.tables import FREE, GHOST, LEFT, WAITING
 from wattflow.kernel.jit import inner
 
@@ -18,7 +19,7 @@ _LISTS = 32
 @inner
 def make_id(what, row, generation):
     """What a row is, its generation and its number in one integer."""
-    return (np.int64(what) << 59) | ((np.int64(generation) & 0x7FFFFFF) << 32) | np.int64(row)
+    return (np.int64(what) << ID_SHIFT) | ((np.int64(generation) & GENERATION_MASK) << ROW_BITS) | np.int64(row)
 
 
 @inner

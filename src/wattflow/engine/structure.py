@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wattflow.engine import queue, release, rows
+from wattflow.engine.kinds import ADDED, CHILD_STARTED, CYCLE, DEAD_PARENT, FULL, STRANGERS, TASK_ID
 from wattflow.engine.tables import (
     ACT_STOP,
     CANCEL,
@@ -18,15 +19,11 @@ from wattflow.engine.tables import (
 )
 from wattflow.kernel.jit import inner
 
-# Answers to an edge
-ADDED, FULL, CYCLE, STARTED, STRANGERS, DEAD_PARENT, SEALED = 0, 1, 2, 3, 4, 5, 6
-_TASK_ID = 2
-
 
 @inner
 def task_id(state, task):
     """The public id of a task's row."""
-    return rows.make_id(_TASK_ID, task, state.marks[task].generation)
+    return rows.make_id(TASK_ID, task, state.marks[task].generation)
 
 
 @inner
@@ -73,7 +70,7 @@ def add_edge(state, parent, child, size_bytes):
     if down.workflow != up.workflow or down.workflow == 0:
         return STRANGERS
     if down.state != WAITING and down.state != READY and down.state != PARKED and down.state != UNKNOWN:
-        return STARTED
+        return CHILD_STARTED
     if parent == child or (state.links[child].child_n > 0 and _reaches(state, child, parent)):
         return CYCLE
     if up.state == FAILED or up.state == CANCELLED or up.state == GHOST:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import devices
+from wattflow.engine.agenda import WARM
 from wattflow.engine.tables import ASLEEP, FALLING, FREE, GHOST, HOT, LEFT, PLACED, READY, State
-from wattflow.engine.timers import WARM
 from wattflow.model.errors import WattflowError
 
 _SHOWN = 8

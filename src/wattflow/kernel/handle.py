@@ -10,6 +10,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
+from wattflow.kernel.hooks import ancestry
 from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
 from wattflow.kernel.memory import block
 
@@ -49,6 +50,8 @@ class Tables:
     NAMES: ClassVar[tuple[str, ...]] = ()
     UNSAVED: ClassVar[tuple[str, ...]] = ()
     """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
+    DEFAULTS: ClassVar[dict[str, float]] = {}
+    """What a column ("table.column") holds in a file from before it was there, where that is not 0."""
     _kinds: ClassVar[dict[Any, TablesType]] = {}
 
     if TYPE_CHECKING:
@@ -112,7 +115,7 @@ class Tables:
             fields = tuple(
                 (name, _item(table.dtype), table.ndim) for name, table in zip(self.NAMES, tables, strict=True)
             )
-            self._kinds[key] = TablesType(type(self).__name__, fields)
+            self._kinds[key] = TablesType(ancestry(type(self)), fields)
         return self._kinds[key]
 
     def replace(self, **tables: Any) -> None:

@@ -52,25 +52,28 @@ _I64 = ir.IntType(64)
 class TablesType(types.Type):
     """The compiled type of a set of tables; ``lacks`` names the parts of the code that they never need.
 
+    ``ancestry`` names their class and its bases, nearest first: by it a hook finds its body (`hooks`).
+
     Code compiled for tables that lack a part does not hold it (`jit.optional`). Whoever passes such tables answers for
     their content; as tables of the whole type they may be passed anywhere.
     """
 
     def __init__(
-        self, label: str, fields: tuple[tuple[str, Any, int], ...], lacks: frozenset[str] = frozenset()
+        self, ancestry: tuple[str, ...], fields: tuple[tuple[str, Any, int], ...], lacks: frozenset[str] = frozenset()
     ) -> None:
-        self.label, self.fields, self.lacks = label, fields, lacks
-        digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:12]
+        self.ancestry, self.fields, self.lacks = ancestry, fields, lacks
+        self.label = ancestry[0].rpartition(".")[2]
+        digest = hashlib.sha256(repr((ancestry[0], fields)).encode()).hexdigest()[:12]
         # A name that listed every field would stand in each symbol that the compiler makes.
-        super().__init__(name="_".join([label, digest, *sorted(f"no{part}" for part in lacks)]))
+        super().__init__(name="_".join([self.label, digest, *sorted(f"no{part}" for part in lacks)]))
 
     def without(self, *parts: str) -> TablesType:
         """The same tables, known to lack these parts."""
-        return TablesType(self.label, self.fields, frozenset(parts))
+        return TablesType(self.ancestry, self.fields, frozenset(parts))
 
     def can_convert_to(self, typing_context: Any, other: Any) -> Any:
         """Tables that lack something serve where tables that may have it are asked for."""
-        if isinstance(other, TablesType) and (other.label, other.fields) == (self.label, self.fields):
+        if isinstance(other, TablesType) and (other.ancestry, other.fields) == (self.ancestry, self.fields):
             return Conversion.safe if other.lacks <= self.lacks else None
         return None
 

@@ -18,6 +18,11 @@ from wattflow.kube.client import STRATEGIC, ApiError, Client
 
 log = logging.getLogger(__name__)
 _MOST_LATER = 10_000
+_VERSIONS = {
+    "Workflow": "argoproj.io/v1alpha1", "WorkflowTemplate": "argoproj.io/v1alpha1",
+    "ClusterWorkflowTemplate": "argoproj.io/v1alpha1", "NodePowerProfile": "wattflow.io/v1alpha1",
+}  # fmt: skip
+"""API versions of kinds that are not of the core."""
 
 
 class Bound(Enum):
@@ -50,7 +55,7 @@ class Binder:
     timeout_s: float = 4.0
     exact: bool = False
     dropped_events: int = 0
-    later: deque[tuple[objects.Pod, str, str, str]] = field(default_factory=lambda: deque(maxlen=_MOST_LATER))
+    later: deque[tuple[str, objects.Metadata, str, str, str]] = field(default_factory=lambda: deque(maxlen=_MOST_LATER))
 
     async def bind(self, pod: objects.Pod, node: str, notes: dict[str, str]) -> tuple[Bound, str]:
         """Bind a pod; the notes become annotations of it. An unclear answer is settled by a look at the pod."""
@@ -105,9 +110,13 @@ class Binder:
             log.info("%s: condition not written: %s", pod.key, error)
 
     def event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
-        """Have an event written when there is time; of too many the oldest are left out, and counted."""
+        """Have an event of a pod written when there is time."""
+        self.event_of("Pod", pod.metadata, kind, reason, text)
+
+    def event_of(self, what: str, metadata: objects.Metadata, kind: str, reason: str, text: str) -> None:
+        """Have an event of any object written when there is time; of too many the oldest are left out, and counted."""
         self.dropped_events += len(self.later) == _MOST_LATER
-        self.later.append((pod, kind, reason, text))
+        self.later.append((what, metadata, kind, reason, text))
 
     async def write_events(self, idle: Callable[[], bool]) -> None:
         """Write events one after another, at their rate, while nothing more urgent is under way."""
@@ -116,12 +125,12 @@ class Binder:
             if self.later and idle():
                 await self._event(*self.later.popleft())
 
-    async def _event(self, pod: objects.Pod, kind: str, reason: str, text: str) -> None:
-        meta, now = pod.metadata, stamp()
+    async def _event(self, what: str, meta: objects.Metadata, kind: str, reason: str, text: str) -> None:
+        now, space = stamp(), meta.namespace or "default"  # events of what has no namespace belong there
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": meta.namespace},
+            "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": space},
             "eventTime": now,
             "reportingController": self.scheduler,
             "reportingInstance": self.scheduler,
@@ -129,11 +138,11 @@ class Binder:
             "reason": reason,
             "type": kind,
             "note": text[:1024],
-            "regarding": {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "namespace": meta.namespace,
-                          "uid": meta.uid},
+            "regarding": {"apiVersion": _VERSIONS.get(what, "v1"), "kind": what, "name": meta.name,
+                          "namespace": meta.namespace, "uid": meta.uid},
         }  # fmt: skip
         try:
-            path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
+            path = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
             await self.client.quick("POST", path, body, self.timeout_s)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.info("%s: event not written: %s", pod.key, error)
+            log.info("%s %s/%s: event not written: %s", what, meta.namespace, meta.name, error)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import aiohttp
 
-from wattflow.kube import objects
+from wattflow.kube import objects, tenant
 from wattflow.kube.argo.collect import moment_s
 from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.power import PREFIX
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput
 
 log = logging.getLogger(__name__)
@@ -127,12 +127,9 @@ class Holds:
 
     def go_at_s(self, pod: objects.Pod, run_s: float | None, now_s: float) -> float:
         """When a pod with our gate may go."""
-        try:
-            wait_s = float(pod.metadata.annotations.get(WAIT, LONGEST_S))
-        except ValueError:
-            wait_s = 0.0
+        wait_s = tenant.number(pod.metadata.annotations.get(WAIT, str(LONGEST_S))) or 0.0
         made_s = moment_s(pod.metadata.creation_timestamp)
-        latest_s = (now_s if made_s is None else made_s) + (wait_s if math.isfinite(wait_s) else LONGEST_S)
+        latest_s = (now_s if made_s is None else made_s) + wait_s
         return self.forecast.go_at_s(now_s, latest_s, USUAL_S if run_s is None else run_s)
 
     async def release(self, pod: objects.Pod) -> bool:

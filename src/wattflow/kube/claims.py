@@ -15,6 +15,7 @@ scheduler does not run) would hold us up for ever; ``patience_s`` ends that.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
@@ -25,8 +26,9 @@ import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.power import PREFIX
+from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 CLAIM = f"{PREFIX}claimed"
@@ -108,30 +110,70 @@ class Claims:
                 self.used_s[name] = now_s  # once is enough; the watch will tell
                 self._start(self._write(name, claimed=False))
 
+    async def give_back(self) -> None:
+        """Take all our claims off: without us nobody would, and another scheduler's pods would wait for ever."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*(self._write(name, claimed=False) for name in sorted(self.since_s)))
+
     def _start(self, job: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(job)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self, name: str, claimed: bool) -> None:
-        """Put our taint on a node or take it off. Taints are one list for all, so it is written only as it was read."""
-        path = f"/api/v1/nodes/{name}"
-        try:
-            for _ in range(_TRIES):
-                node = await self.client.get(path, dict)
-                rest = [one for one in node["spec"].get("taints") or [] if one["key"] != CLAIM]
-                if len(rest) < len(node["spec"].get("taints") or []) and claimed:
-                    return  # it is there, ours or another's
-                mine = [{"key": CLAIM, "value": self.owner, "effect": "NoSchedule"}] if claimed else []
-                version = node["metadata"]["resourceVersion"]
-                body = {"metadata": {"resourceVersion": version}, "spec": {"taints": rest + mine}}
-                try:
-                    await self.client.call("PATCH", path, body, content=MERGE)
-                    return
-                except ApiError as error:
-                    if error.code != 409:
-                        raise
-            log.warning("node %s: changes too often to be claimed now", name)
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.error("node %s: claim not written: %s", name, error)
-        self._asked.discard(name)
+        """Put our taint on a node or take it off."""
+        if not await write_claim(self.client, name, self.owner if claimed else ""):
+            self._asked.discard(name)
+
+
+async def write_claim(client: Client, name: str, owner: str) -> bool:
+    """Claim a node for an owner, or (without one) take its claim off; returns whether that is so now.
+
+    Taints are one list for all, so it is written only as it was read.
+    """
+    path = f"/api/v1/nodes/{name}"
+    try:
+        for _ in range(_TRIES):
+            node = await client.get(path, dict)
+            rest = [one for one in node["spec"].get("taints") or [] if one["key"] != CLAIM]
+            if len(rest) < len(node["spec"].get("taints") or []) and owner:
+                return True  # it is there, ours or another's
+            mine = [{"key": CLAIM, "value": owner, "effect": "NoSchedule"}] if owner else []
+            version = node["metadata"]["resourceVersion"]
+            body = {"metadata": {"resourceVersion": version}, "spec": {"taints": rest + mine}}
+            try:
+                await client.call("PATCH", path, body, content=MERGE)
+                return True
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+        log.warning("node %s: changes too often to be claimed now", name)
+    except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        log.error("node %s: claim not written: %s", name, error)
+    return False
+
+
+async def expired(client: Client, namespace: str, silent_s: float, now: datetime.datetime) -> list[str]:
+    """Return the nodes whose claim's owner has not renewed its lease for so long, or has none.
+
+    ``deploy/claims`` runs `wattflow kube claims --release-expired` by it every minute: a claim ends without its owner.
+    """
+    nodes = (await client.list_all("/api/v1/nodes", objects.Node, fresh=True)).items
+    owners = {one.metadata.name: t.value for one in nodes for t in one.spec.taints if t.key == CLAIM}
+    gone = {owner for owner in set(owners.values()) if await _silent(client, namespace, owner, silent_s, now)}
+    return sorted(name for name, owner in owners.items() if owner in gone)
+
+
+async def _silent(client: Client, namespace: str, owner: str, silent_s: float, now: datetime.datetime) -> bool:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{owner}"
+    try:
+        lease = await client.get(path, Lease)
+    except ApiError as error:
+        if error.code == 404:
+            return True
+        raise
+    renewed = lease.spec.renew_time
+    if not renewed or not lease.spec.holder_identity:
+        return True
+    return (now - datetime.datetime.fromisoformat(renewed.replace("Z", "+00:00"))).total_seconds() > silent_s

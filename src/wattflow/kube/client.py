@@ -7,10 +7,10 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -54,21 +54,30 @@ class Expired(WattflowError):
     """A watch or list asked for a resource version that is gone; list anew."""
 
 
+class Unreadable(NamedTuple):
+    """An object of another form than its kind has, and the field that is wrong."""
+
+    metadata: objects.Metadata
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Items of a list and the version from which a watch goes on."""
+    """Items of a list, the version from which a watch goes on, and objects that could not be read."""
 
     items: list[T]
     version: str
+    bad: list[Unreadable]
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One event of a watch. ``item`` is None for a bookmark, which only moves the version."""
+    """One event of a watch. ``item`` is None for a bookmark, which only moves the version, and for what is ``bad``."""
 
     kind: str
     item: T | None
     version: str
+    bad: Unreadable | None = None
 
 
 class _Event(msgspec.Struct):
@@ -76,7 +85,20 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _Page(NamedTuple):
+    """A page whose objects were read one by one."""
+
+    metadata: objects.ListMeta
+    items: Sequence[object]
+
+
+class _RawPage(msgspec.Struct):
+    metadata: objects.ListMeta = msgspec.field(default_factory=objects.ListMeta)
+    items: list[msgspec.Raw] = msgspec.field(default_factory=list)
+
+
 _EVENTS = msgspec.json.Decoder(_Event)
+_RAW_PAGES = msgspec.json.Decoder(_RawPage)
 
 
 class Client:
@@ -214,6 +236,7 @@ class Client:
         wanted = (_PAGED if fresh else _FROM_CACHE) | dict(query or {})
         ahead = None if fresh or query else self._ahead.pop(path, None)
         items: list[T] = []
+        bad: list[Unreadable] = []
         began_s, waited_s = time.monotonic(), 0.0
         while True:
             asked_s = time.monotonic()
@@ -225,12 +248,12 @@ class Client:
                 raise
             waited_s += time.monotonic() - asked_s
             with uncollected():
-                page = pages.decode(raw)
+                page = _page(pages, raw, kind, bad)
                 items.extend(page.items)
             if not page.metadata.continue_:
                 took_s = time.monotonic() - began_s
                 log.info("%s: %d listed in %.2f s, %.2f s of them waiting", path, len(items), took_s, waited_s)
-                return Listed(items, page.metadata.resource_version)
+                return Listed(items, page.metadata.resource_version, bad)
             ahead = None
             wanted.pop("resourceVersion", None)
             wanted["continue"] = page.metadata.continue_
@@ -296,8 +319,8 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
             continue
         try:
             event = decoder.decode(line)
-        except msgspec.ValidationError:
-            found.append(_bookmark(line))  # its object is empty, with null where the API promises lists
+        except msgspec.ValidationError as error:
+            found.append(_odd(line, str(error)))
             continue
         if event.type == "ERROR":
             raise _ended_by(line)
@@ -310,12 +333,35 @@ class _Marked(objects.Object):
     metadata: objects.Metadata
 
 
-def _bookmark(line: bytes) -> Change[Any]:
-    """A bookmark, which only has a version. Raises what the line says where it is none."""
+def _odd(line: bytes, why: str) -> Change[Any]:
+    """Read a line whose object is of another form: a bookmark (null where the API promises lists), or a bad object.
+
+    Raises what the line says where the server ends the watch by it.
+    """
     event = _EVENTS.decode(line)
-    if event.type != "BOOKMARK":
+    if event.type == "ERROR":
         raise _ended_by(line)
-    return Change(event.type, None, msgspec.json.decode(event.object, type=_Marked).metadata.resource_version)
+    try:
+        metadata = msgspec.json.decode(event.object, type=_Marked).metadata
+    except msgspec.ValidationError:
+        raise _ended_by(line) from None
+    bad = None if event.type == "BOOKMARK" else Unreadable(metadata, why)
+    return Change(event.type, None, metadata.resource_version, bad)
+
+
+def _page(pages: msgspec.json.Decoder[Any], raw: bytes, kind: type[T], bad: list[Unreadable]) -> Any:
+    """Decode a page; where an object of it is of another form, the others all the same."""
+    try:
+        return pages.decode(raw)
+    except msgspec.ValidationError:
+        page = _RAW_PAGES.decode(raw)
+    found = []
+    for item in page.items:
+        try:
+            found.append(msgspec.json.decode(item, type=kind))
+        except msgspec.ValidationError as error:
+            bad.append(Unreadable(msgspec.json.decode(item, type=_Marked).metadata, str(error)))
+    return _Page(page.metadata, found)
 
 
 def _ended_by(line: bytes) -> WattflowError:

@@ -17,7 +17,6 @@ from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, protocol, wanting
 from wattflow.live.rehearsing import Rehearsing
-from wattflow.live.twin import Twin
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
@@ -75,11 +74,11 @@ class EngineDecider:
         estimates: Estimates | None = None,
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
-        twin: Twin | Rehearsing | None = None,
+        rehearsing: Rehearsing | None = None,
         data: bool = False,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)
-        self.twin = twin
+        self.rehearsing = rehearsing
         self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
@@ -341,7 +340,7 @@ class EngineDecider:
             if empty in self._later and not self._on_node.get(empty):
                 self.set_node(*self._later[empty])
         result = self.engine.step(now_s)
-        chosen = None if self.twin is None else self.twin.consider(self.engine, now_s)
+        chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
         if chosen is not None:
             self.use(chosen)
         wake_at_s = result.wake_at if chosen is None else now_s  # another policy decides at once

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from wattflow.kube import objects
+from wattflow.kube import objects, tenant
 from wattflow.kube.argo.collect import attempt_of, moment_s
-from wattflow.kube.power import PREFIX
 from wattflow.kube.predicted import Predicted
+from wattflow.kube.tenant import PREFIX
 
 FUNCTION, RUNTIME = f"{PREFIX}function", f"{PREFIX}runtime-s"
 INPUT, OUTPUT = f"{PREFIX}input-bytes", f"{PREFIX}output-bytes"
@@ -23,18 +23,13 @@ _MOST_KINDS = 10_000
 
 def stated_s(annotations: Mapping[str, str]) -> float | None:
     """The runtime that annotations state, or None."""
-    try:
-        return max(0.0, float(annotations[RUNTIME]))
-    except (KeyError, ValueError):
-        return None
+    return tenant.number(annotations.get(RUNTIME, ""))
 
 
 def stated_bytes(annotations: Mapping[str, str], key: str) -> float:
     """The bytes that annotations state, or NaN."""
-    try:
-        return max(0.0, float(annotations[key]))
-    except (KeyError, ValueError):
-        return math.nan
+    found = tenant.number(annotations.get(key, ""))
+    return math.nan if found is None else found
 
 
 def kind_of(pod: objects.Pod) -> str:

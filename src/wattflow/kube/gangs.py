@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wattflow.kube import accounting, objects
+from wattflow.kube import accounting, objects, tenant
 from wattflow.kube.decider import Wanted
-from wattflow.kube.power import PREFIX
 
-GANG, SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
+GANG, SIZE = f"{tenant.PREFIX}gang", f"{tenant.PREFIX}gang-size"
+MOST = 10_000
+"""Pods of one gang."""
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class Gang:
 def gang_of(pod: objects.Pod) -> tuple[str, int] | None:
     """The gang that a pod names, or None; one of fewer than two is none."""
     notes = pod.metadata.annotations
-    size = notes.get(SIZE, "")
-    if GANG not in notes or not size.isdigit() or int(size) < 2:
+    size = tenant.count(notes.get(SIZE, ""))
+    if GANG not in notes or size is None or not 2 <= size <= MOST:
         return None
-    return f"{pod.metadata.namespace}/{notes[GANG]}", int(size)
+    return f"{pod.metadata.namespace}/{notes[GANG]}", size

@@ -12,14 +12,16 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wattflow.kube import objects, quantity
+from wattflow.kube import objects, quantity, tenant
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput
 
-PREFIX = "wattflow.io/"
 SHARE, MEMORY, INDEX = f"{PREFIX}gpu-share", f"{PREFIX}gpu-memory", f"{PREFIX}gpu"
 COUNT, EACH = f"{PREFIX}shared-gpus", f"{PREFIX}shared-gpu-memory"
 WHOLE = 1000
 """Shares are counted in thousandths."""
+MOST = 1024
+"""GPUs of one node."""
 
 
 class Wish(NamedTuple):
@@ -52,10 +54,10 @@ def wish(pod: objects.Pod) -> Wish | None:
     if SHARE not in notes or MEMORY not in notes:
         return None
     try:
-        share, memory = float(notes[SHARE]), quantity.whole(notes[MEMORY])
-    except (ValueError, InvalidInput):
+        share, memory = tenant.number(notes[SHARE]), quantity.whole(notes[MEMORY])
+    except InvalidInput:
         return None
-    if not 0 < share <= 1 or memory <= 0:
+    if share is None or not 0 < share <= 1 or memory <= 0:
         return None
     return Wish(math.ceil(share * WHOLE - 1e-9), memory)
 
@@ -64,15 +66,16 @@ def offered(node: objects.Node) -> tuple[int, int]:
     """How many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
     labels = node.metadata.labels
     try:
-        return int(labels.get(COUNT, "0")), quantity.whole(labels.get(EACH, "0"))
-    except (ValueError, InvalidInput):
+        shared, each = tenant.count(labels.get(COUNT, "0")) or 0, quantity.whole(labels.get(EACH, "0"))
+    except InvalidInput:
         return 0, 0
+    return min(shared, MOST), each
 
 
 def held(pod: objects.Pod) -> Held | None:
     """What a bound pod holds, as its binding wrote."""
-    asked, index = wish(pod), pod.metadata.annotations.get(INDEX, "")
-    return Held(int(index), asked) if asked is not None and index.isdigit() else None
+    asked, index = wish(pod), tenant.count(pod.metadata.annotations.get(INDEX, ""))
+    return Held(index, asked) if asked is not None and index is not None else None
 
 
 def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | None:

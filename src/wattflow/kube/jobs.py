@@ -16,8 +16,8 @@ import aiohttp
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.power import PREFIX
 from wattflow.kube.reflect import DELETED, Mirror
+from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 MANAGED, MANAGER = "app.kubernetes.io/managed-by", "wattflow-register"

@@ -70,6 +70,7 @@ class Metrics:
     bind_s: Histogram = field(default_factory=Histogram)
     sli_s: Histogram = field(default_factory=lambda: Histogram((*SECONDS, 32.768, 65.536, 131.072)))
     refused: Counter = field(default_factory=Counter)
+    set_aside: Counter = field(default_factory=Counter)
     gauges: dict[str, tuple[str, Callable[[], list[tuple[Labels, float]]]]] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -84,6 +85,7 @@ class Metrics:
             ("scheduler_binding_duration_seconds", "Time of one binding call.", "histogram", self.bind_s),
             ("scheduler_pod_scheduling_sli_duration_seconds", "From first seen to bound.", "histogram", self.sli_s),
             ("wattflow_refused_total", "Placements that were undone, by reason.", "counter", self.refused),
+            ("wattflow_set_aside_total", "Wishes and objects that were left out, by kind.", "counter", self.set_aside),
         ):  # fmt: skip
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *source.lines(name)]
         for name, (about, read) in self.gauges.items():

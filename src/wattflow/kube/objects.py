@@ -163,6 +163,7 @@ class Condition(Object):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+    last_heartbeat_time: str | None = None
 
 
 class Terminated(Object):
@@ -227,6 +228,7 @@ class NodeInfo(Object):
     kernel_version: str = ""
     os_image: str = ""
     kubelet_version: str = ""
+    boot_id: str = msgspec.field(default="", name="bootID")
 
 
 class NodeStatus(Object):

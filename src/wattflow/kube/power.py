@@ -19,11 +19,11 @@ from wattflow.clusters import profiles
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import selectors, snapshot
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 log = logging.getLogger(__name__)
-PREFIX = "wattflow.io/"
 LABEL = f"{PREFIX}power-profile"
 SPEED = f"{PREFIX}speed"
 """Label: runtimes on the node are divided by this; 1 by default."""

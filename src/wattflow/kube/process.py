@@ -34,7 +34,6 @@ from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import Rehearsing, is_meant
-from wattflow.live.twin import Twin
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
@@ -96,8 +95,8 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
             try:
                 await client.call("GET", path, query={"limit": "1"})
             except ApiError as error:
-                what = "is not installed" if error.code == 404 else f"cannot be read ({error})"
-                found.append(Problem(path, f"{what}; {mend}"))
+                if error.code != 404:  # what is not installed is done without, and looked for again
+                    found.append(Problem(path, f"cannot be read ({error}); {mend}"))
     return found
 
 
@@ -120,18 +119,11 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    twin: Twin | Rehearsing | None = None
-    if is_meant(policy):
-        twin = Rehearsing(policy.name)
-        if chosen.twin:
-            log.warning("twin: `rehearsed` chooses by simulation itself, beside no others; the setting changes nothing")
-    elif chosen.twin:
-        twin = Twin.beside(policy, decide.as_requested)
-        twin.warm()
+    rehearsing = Rehearsing(policy.name) if is_meant(policy) else None
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
-        lambda node: sleep if sleeping.may_sleep(node) else None, twin, chosen.data,
+        lambda node: sleep if sleeping.may_sleep(node) else None, rehearsing, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
     if chosen.journal:
@@ -139,10 +131,13 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
     if flows is not None:
+        told = scheduler.aside.told
+        flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
+        template, workflow = flows.on_template, flows.on_workflow
         scheduler.mirrors[:0] = [
-            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, flows.on_template),
-            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, flows.on_template),
-            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, flows.on_workflow),
+            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, workflow, aside=told, optional=True),
         ]
     return scheduler
 
@@ -163,6 +158,8 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
+            if scheduler.claims is not None and scheduler.may_bind:
+                await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
 
 
@@ -225,7 +222,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "twin", "publish", "resize",
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):

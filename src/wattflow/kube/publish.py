@@ -18,7 +18,8 @@ import aiohttp
 from wattflow.kube import objects
 from wattflow.kube.book import Book
 from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.power import PREFIX, Watts
+from wattflow.kube.power import Watts
+from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 RESOURCE = f"{PREFIX}watts"

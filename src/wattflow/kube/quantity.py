@@ -14,15 +14,18 @@ _DECIMAL = {
     "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"),
     "E": Decimal("1e18"),
 }  # fmt: skip
-_FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+_MOST_TEXT = 64
+MOST = 2**60
+"""Beyond any machine. Larger quantities count as this: sums over a pod's containers must stay within 64 bits."""
+_FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
 
 
 @functools.lru_cache(maxsize=65536)
 def exact(text: str) -> Decimal:
     """The quantity as an exact number. Raises InvalidInput for what the API would not take."""
-    found = _FORM.fullmatch(text)
+    found = _FORM.fullmatch(text) if len(text) <= _MOST_TEXT else None
     if found is None:
-        raise InvalidInput("quantity", f"{text!r} is not a number with a suffix such as m, k, Mi or Gi")
+        raise InvalidInput("quantity", f"{text[:_MOST_TEXT]!r} is not a number with a suffix such as m, k, Mi or Gi")
     number, suffix = Decimal(found[1]), found[2] or ""
     if suffix in _BINARY:
         return number * _BINARY[suffix]
@@ -44,5 +47,6 @@ def milli(text: str) -> int:
 
 
 def _up(number: Decimal) -> int:
+    number = max(Decimal(-MOST), min(Decimal(MOST), number))
     floor = int(number // 1)
     return floor if floor == number else floor + (number > 0)

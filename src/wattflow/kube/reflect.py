@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -42,7 +42,12 @@ Receiver = Callable[[str, K], None]
 
 @dataclass(slots=True)
 class Mirror(Generic[K]):
-    """One collection. ``items`` is the copy, ``synced`` is set after the first list, ``told`` by the first news."""
+    """One collection. ``items`` is the copy, ``synced`` is set after the first list, ``told`` by the first news.
+
+    Attributes:
+        aside: Told of an object that cannot be read or whose receiver failed, and why: it alone is left out.
+        optional: A collection that the server does not serve counts as empty, and is asked for again and again.
+    """
 
     client: Client
     path: str
@@ -57,6 +62,10 @@ class Mirror(Generic[K]):
     relists: int = 0
     version: str = ""
     watch_s: float = 300.0
+    aside: Callable[[str, objects.Metadata, str], None] = lambda path, metadata, why: log.error(
+        "%s: %s/%s is set aside: %s", path, metadata.namespace, metadata.name, why
+    )
+    optional: bool = False
 
     @property
     def age_s(self) -> float:
@@ -80,7 +89,11 @@ class Mirror(Generic[K]):
                 log.info("%s: version expired, listing anew", self.path)
             except (aiohttp.ClientError, TimeoutError, ApiError, OSError, msgspec.MsgspecError) as error:
                 # What cannot be read does not end the scheduler: it is told, and asked for again.
-                if isinstance(error, ApiError) and error.code in (401, 403, 404):
+                if isinstance(error, ApiError) and error.code == 404 and self.optional:
+                    if not self.synced.is_set():
+                        log.warning("%s is not served; it is looked for again", self.path)
+                    self.synced.set()
+                elif isinstance(error, ApiError) and error.code in (401, 403, 404):
                     log.error("%s: %s", self.path, error)
                 else:
                     log.warning("%s: %s; again in %.1f s", self.path, error, backoff)
@@ -99,12 +112,14 @@ class Mirror(Generic[K]):
         self.relists += 1
         self.heard_s = time.monotonic()
         with uncollected():
-            self._take_over(found.items)
+            self._take_over(found.items, {(one.metadata.namespace, one.metadata.name) for one in found.bad})
+        for one in found.bad:
+            self.aside(self.path, one.metadata, one.why)
         self.version = found.version
         self.synced.set()
         self.after_batch()
 
-    def _take_over(self, found: list[K]) -> None:
+    def _take_over(self, found: list[K], unread: Set[tuple[str, str]] = frozenset()) -> None:
         seen = set()
         for item in found:
             key = item.key
@@ -116,7 +131,9 @@ class Mirror(Generic[K]):
             if known is None or known.metadata.resource_version != item.metadata.resource_version:
                 self._apply(ADDED if known is None else MODIFIED, item)
         for key in [key for key in self.items if key not in seen]:
-            self._apply(DELETED, self.items[key])
+            about = self.items[key].metadata
+            if (about.namespace, about.name) not in unread:  # what was last read of it holds
+                self._apply(DELETED, self.items[key])
 
     async def _follow(self) -> None:
         for_s = self.watch_s * random.uniform(1, 2)
@@ -126,6 +143,8 @@ class Mirror(Generic[K]):
                 self.version = change.version
                 if change.item is not None:
                     self._apply(change.kind, change.item)
+                elif change.bad is not None:
+                    self.aside(self.path, *change.bad)
             self.after_batch()
             self.told.set()
 
@@ -136,4 +155,8 @@ class Mirror(Generic[K]):
         else:
             kind = MODIFIED if key in self.items else ADDED
             self.items[key] = item
-        self.receive(kind, item)
+        try:
+            self.receive(kind, item)
+        except Exception as error:  # of one object: it must not end the watch, and with it the scheduler
+            log.exception("%s: %s", self.path, key)
+            self.aside(self.path, item.metadata, f"{type(error).__name__}: {error}")

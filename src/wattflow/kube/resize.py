@@ -20,7 +20,8 @@ from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book, Record
 from wattflow.kube.client import STRATEGIC, ApiError, Client
 from wattflow.kube.filters import feasible, snapshot
-from wattflow.kube.power import PREFIX, Watts
+from wattflow.kube.power import Watts
+from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 GUARANTEE = f"{PREFIX}guarantee"

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from wattflow.kube import accounting, carbon, gpus, objects, sleeping
+from wattflow.kube.aside import Aside
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -30,7 +31,7 @@ from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
 from wattflow.kube.metrics import Metrics
-from wattflow.kube.power import GROUP, PREFIX, NodePowerProfile, Watts
+from wattflow.kube.power import GROUP, NodePowerProfile, Watts
 from wattflow.kube.publish import Publisher
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
@@ -38,6 +39,7 @@ from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
+from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
@@ -80,6 +82,7 @@ class Scheduler:
     raiser: Raiser | None = None
     shadow: Shadow | None = None
     note_of: Callable[[str], dict[str, object]] = lambda uid: {}
+    aside: Aside = field(init=False)
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -122,16 +125,22 @@ class Scheduler:
         if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
-                self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s
-            )
-        wake = self._wake.set
+                self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s,
+                told=lambda node, reason, text: self.binder.event_of("Node", node, "Normal", reason, text),
+            )  # fmt: skip
+            sleeping.allow(self.sleeper, settings, self.book.cluster.nodes, self.clock)
+        wake, aside = self._wake.set, Aside(self.binder, self.metrics, settings.mode == "schedule")
+        self.aside = aside
+        on_node, on_pod = aside.guarded("Node", self._on_node), aside.guarded("Pod", self._on_pod)
         self.mirrors = [
-            Mirror(self.client, "/api/v1/nodes", objects.Node, self._on_node, after_batch=wake),
-            Mirror(self.client, "/api/v1/namespaces", objects.Namespace, self.book.on_namespace, after_batch=wake),
-            Mirror(self.client, "/api/v1/pods", objects.Pod, self._on_pod, after_batch=wake),
+            Mirror(self.client, "/api/v1/nodes", objects.Node, on_node, after_batch=wake, aside=aside.told),
+            Mirror(self.client, "/api/v1/namespaces", objects.Namespace, self._on_namespace, after_batch=wake),
+            Mirror(self.client, "/api/v1/pods", objects.Pod, on_pod, after_batch=wake, aside=aside.told),
         ]
         if settings.profiles:
-            self.mirrors.insert(0, Mirror(self.client, GROUP, NodePowerProfile, self._on_profile, after_batch=wake))
+            kind, told = NodePowerProfile, aside.told
+            found = Mirror(self.client, GROUP, kind, self._on_profile, after_batch=wake, aside=told, optional=True)
+            self.mirrors.insert(0, found)
         if self.role is not None:
             self._join_frame(self.role)
 
@@ -157,6 +166,11 @@ class Scheduler:
             node = self.claims.seen(kind, node)
         self.book.on_node(kind, self.sleeper.seen(kind, node) if self.sleeper is not None else node)
 
+    def _on_namespace(self, kind: str, namespace: objects.Namespace) -> None:
+        self.book.on_namespace(kind, namespace)
+        if self.sleeper is not None and namespace.metadata.name == self.settings.lease_namespace:
+            self.sleeper.on_namespace(namespace)
+
     def _on_pod(self, kind: str, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
         before = uid in self.book.waiting
@@ -172,6 +186,7 @@ class Scheduler:
             self.book.on_pod(kind, pod)
         if uid in self.book.waiting and not before:
             self.book.since_s.setdefault(uid, self.clock())
+            self.aside.unread("Pod", pod.metadata)
 
     def _released(self) -> None:
         # at the loop's next turn, so that pods are not looked at from within a look at them
@@ -301,21 +316,9 @@ class Scheduler:
     def _wake_ahead(self) -> None:
         """Wake nodes for tasks of workflows that will be wanted about when a node woken now is ready."""
         assert self.sleeper is not None
-        asleep = [name for name, state in self.sleeper.states.items() if state is Power.ASLEEP]
-        missing = self.decider.coming_m(self.settings.wake_s) if asleep else 0
-        if not missing:
-            return
-        views = self.book.cluster.nodes
-        for name, view in views.items():
-            if self.sleeper.states.get(name) in (None, Power.WAKING):
-                missing -= view.allocatable.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)
-        for name in sorted(asleep):
-            if missing <= 0:
-                return
-            if name in views:
-                missing -= views[name].allocatable.get(accounting.CPU, 0)
-                self.decider.powered(name, Power.WAKING)
-                self.sleeper.wake(name)
+        missing_m = self.decider.coming_m(self.settings.wake_s) if self.sleeper.states else 0
+        for name in self.sleeper.wake_ahead(missing_m, self.book.cluster.nodes) if missing_m else ():
+            self.decider.powered(name, Power.WAKING)
 
     def _powered(self, name: str, state: Power) -> None:
         """A node fell asleep, or is on: what waited for it goes now."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.kube.allowance import windows
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
@@ -28,7 +29,6 @@ class SchedulerSettings:
         score_limit: Feasible nodes scored per decision.
         publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
-        twin: Whether other policies are tried by simulation at planning points, and the best is used.
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
@@ -69,7 +69,6 @@ class SchedulerSettings:
     release_s: float = 30.0
     patience_s: float = 600.0
     profiles: bool = True
-    twin: bool = False
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
@@ -79,6 +78,12 @@ class SchedulerSettings:
     sleep_w: float = 10.0
     wake_s: float = 120.0
     enter_s: float = 30.0
+    min_on: int = 0
+    headroom_cores: float = 0.0
+    cooldown_s: float = 0.0
+    switches_per_hour: int = 0
+    never: str = ""
+    dry_run: bool = False
 
     @property
     def lease(self) -> str:
@@ -121,7 +126,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
         "shadow_of": root.text("shadow_of", base.shadow_of),
         "policy": root.text("policy", base.policy),
     }
-    if str(found["policy"]) not in registry.POLICIES:
+    if not registry.is_known(str(found["policy"])):
         root.problem("policy", f"there is no policy {found['policy']!r}; `wattflow policies` lists them")
     params = root.table("params")
     if params is not None:
@@ -137,7 +142,6 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "node_cap_w",
                 "cluster_cap_w",
                 "profiles",
-                "twin",
                 "publish",
                 "resize",
                 "resize_after_s",
@@ -146,7 +150,21 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
-        ("sleep", ("hook", "sleep_w", "wake_s", "enter_s")),
+        (
+            "sleep",
+            (
+                "hook",
+                "sleep_w",
+                "wake_s",
+                "enter_s",
+                "min_on",
+                "headroom_cores",
+                "cooldown_s",
+                "switches_per_hour",
+                "never",
+                "dry_run",
+            ),
+        ),
         ("shared", ("claim", "settle_s", "release_s", "patience_s")),
     ):
         table = root.table(section)
@@ -168,6 +186,10 @@ def _read(root: StrictTable) -> SchedulerSettings:
     beyond = settings.hook or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
+    try:
+        windows(settings.never)
+    except InvalidInput as error:
+        root.problem("sleep", str(error))
     if settings.release_s <= settings.settle_s:
         root.problem("shared", "release_s must be more than settle_s, or a node is given back before it is used")
     return settings

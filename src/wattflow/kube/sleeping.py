@@ -1,34 +1,43 @@
 """Nodes put to sleep and woken through a command of the operator's: an autoscaler, Redfish, wake-on-LAN.
 
-The engine asks; here it is carried out. A node that holds nothing but daemons is cordoned with our mark, looked at once
-more after what others had under way has shown itself, and handed to ``HOOK sleep NODE``. Nothing is ever evicted: a
-node that turns out to be in use stays on. ``HOOK wake NODE`` brings it back; it is used when its kubelet says ready.
-Only nodes with the label ``wattflow.io/sleep: "true"`` take part.
+The engine asks; here it is carried out. A node that holds nothing but daemons gets our taint, is looked at once more
+after what others had under way has shown itself, and is handed to ``HOOK sleep NODE``. Nothing is ever evicted: a node
+that turns out to be in use stays on. ``HOOK wake NODE`` brings it back; it is used when its kubelet says ready *after*
+the order: what it said before it fell asleep does not count. Cordons are the operator's alone: none is set, none is
+taken off, and a node that has one is left as it is. Only nodes with the label ``wattflow.io/sleep: "true"`` take part.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shlex
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 import msgspec
 
-from wattflow.kube import objects
+from wattflow.kube import accounting, objects
+from wattflow.kube.allowance import OF_SLEEP, SWITCH, Allowance, held, windows
 from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.power import PREFIX
+from wattflow.kube.filters import snapshot
+from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.settings import SchedulerSettings
+from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 MAY_SLEEP = f"{PREFIX}sleep"
 ASLEEP = f"{PREFIX}asleep"
-_OF_SLEEP = ("node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_HOOK_S = 300.0
+"""Annotation and taint of a node that sleeps by our order; their value is the scheduler's name."""
+_HOOK_S, _LEASE_S = 300.0, 2.0
 _TRIES = 3
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+Sign = tuple[str, str | None]
+"""Boot id and heartbeat of a kubelet: either is another one once it has spoken again."""
 
 
 def may_sleep(node: objects.Node) -> bool:
@@ -39,6 +48,12 @@ def may_sleep(node: objects.Node) -> bool:
 def ready(node: objects.Node) -> bool:
     """Whether its kubelet says so."""
     return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+
+
+def sign_of(node: objects.Node) -> Sign:
+    """Return what a kubelet last said of itself."""
+    beats = (one.last_heartbeat_time for one in node.status.conditions if one.type == "Ready")
+    return node.status.node_info.boot_id, next(beats, None)
 
 
 def is_daemon(pod: objects.Pod) -> bool:
@@ -54,6 +69,9 @@ class Sleeper:
         busy: Whether a node holds pods that would be lost.
         tell: Called with a node and its state when it has changed: ON, ASLEEP.
         failed: Called with a node that did not wake.
+        told: Called with a node and a sentence for its events.
+        allowance: What the operator allows.
+        dry_run: Whether what would be switched is only told.
         states: Nodes that are not simply on.
     """
 
@@ -65,44 +83,94 @@ class Sleeper:
     failed: Callable[[str], None] = lambda name: None
     settle_s: float = 2.0
     wake_limit_s: float = 900.0
+    told: Callable[[objects.Metadata, str, str], None] = lambda node, reason, text: None
+    allowance: Allowance | None = None
+    dry_run: bool = False
     states: dict[str, Power] = field(default_factory=dict)
+    _nodes: dict[str, objects.Node] = field(default_factory=dict)
+    _before: dict[str, Sign] = field(default_factory=dict)
     _ready: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def seen(self, kind: str, node: objects.Node) -> objects.Node:
-        """The node as we look at it: one that sleeps by our order has no cordon, and is not missed."""
+        """Return a node as we look at it: one that sleeps by our order lacks what sleep alone put there.
+
+        A cordon stays in sight: it is somebody else's, and such a node takes no pods, asleep or not.
+        """
         name = node.metadata.name
         if kind == DELETED:
             self.states.pop(name, None)
+            self._nodes.pop(name, None)
             return node
+        self._nodes[name] = node
         if node.metadata.annotations.get(ASLEEP) != self.owner:
             return node
         if name not in self.states:  # of a scheduler before us
             self.states[name] = Power.ASLEEP
-        if ready(node) and name in self._ready:
+        if name in self._ready and ready(node) and sign_of(node) != self._before.get(name):
             self._ready[name].set()
-        rest = [one for one in node.spec.taints if one.key not in _OF_SLEEP]
-        return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest, unschedulable=False))
+        rest = [one for one in node.spec.taints if one.key != ASLEEP and one.key not in OF_SLEEP]
+        return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
     def awake(self, name: str) -> bool:
-        """Whether pods may be bound to it."""
+        """Return whether pods may be bound to it."""
         return name not in self.states
 
     def sleep(self, name: str) -> None:
-        """Put a node to sleep if nothing would be lost; `tell` says what became of it."""
-        if self.busy(name) or name in self.states:
+        """Put a node to sleep if nothing would be lost and nobody objects; `tell` says what became of it."""
+        if self.busy(name) or name in self.states or self._against(name) is not None:
             self.tell(name, self.states.get(name, Power.ON))
+            return
+        if self.dry_run:
+            self._say(name, "WouldSleep", "it would be put to sleep now (dry run)")
+            self.tell(name, Power.ON)
             return
         self.states[name] = Power.FALLING
         self._start(self._sleep(name))
 
     def wake(self, name: str) -> None:
-        """Wake a node; nothing where it is on or on its way."""
+        """Wake a node; nothing where it is on, on its way, or somebody else's business."""
+        if name in self._nodes and held(self._nodes[name]) is not None:
+            self.failed(name)
+            return
         if self.states.get(name) in (Power.ASLEEP, Power.FALLING):
             was = self.states[name]
             self.states[name] = Power.WAKING
             if was is Power.ASLEEP:  # one that is falling asleep is woken when it has
                 self._start(self._wake(name))
+
+    def on_namespace(self, namespace: objects.Namespace) -> None:
+        """Look at the operator's switch: off wakes every node that sleeps by our order, and keeps all on."""
+        if self.allowance is None:
+            return
+        self.allowance.off = namespace.metadata.annotations.get(SWITCH) == "off"
+        if self.allowance.off:
+            for name in sorted(self.states):
+                self.wake(name)
+
+    def wake_ahead(self, missing_m: int, views: Mapping[str, snapshot.NodeView]) -> list[str]:
+        """Wake nodes until those that are on or waking have so many more milli-cores free; returns which."""
+        for name, view in views.items():
+            if self.states.get(name) in (None, Power.WAKING):
+                missing_m -= view.allocatable.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)
+        woken = []
+        for name in sorted(name for name, state in self.states.items() if state is Power.ASLEEP):
+            if missing_m <= 0:
+                break
+            if name in views and held(views[name].node) is None:
+                missing_m -= views[name].allocatable.get(accounting.CPU, 0)
+                woken.append(name)
+        for name in woken:
+            self.wake(name)
+        return woken
+
+    def _against(self, name: str) -> str | None:
+        return None if self.allowance is None else self.allowance.against(name)
+
+    def _say(self, name: str, reason: str, text: str) -> None:
+        log.info("node %s: %s", name, text)
+        metadata = self._nodes[name].metadata if name in self._nodes else objects.Metadata(name=name)
+        self.told(metadata, reason, text)
 
     # inside
 
@@ -116,11 +184,12 @@ class Sleeper:
             self._on(name)
             return
         await asyncio.sleep(self.settle_s)
-        wanted = self.states.get(name) is Power.WAKING
+        wanted = self.states.get(name) is Power.WAKING or self._against(name) is not None
         if wanted or self.busy(name) or not await self._run("sleep", name):
             await self._mark(name, asleep=False)
             self._on(name)
             return
+        self._switched(name, "Sleeping", "it was put to sleep: nothing but daemons ran there")
         if self.states.get(name) is Power.WAKING:
             await self._wake(name)
             return
@@ -129,6 +198,9 @@ class Sleeper:
 
     async def _wake(self, name: str) -> None:
         self._ready[name] = asyncio.Event()
+        if name in self._nodes:
+            self._before[name] = sign_of(self._nodes[name])
+        renewed = await self._renewed(name)
         try:
             async with asyncio.timeout(self.wake_limit_s):
                 for attempt in range(_TRIES):
@@ -137,7 +209,7 @@ class Sleeper:
                     await asyncio.sleep(2.0**attempt)
                 else:
                     raise TimeoutError
-                await self._ready[name].wait()
+                await self._until_ready(name, renewed)
         except TimeoutError:
             log.error("node %s did not wake", name)
             self.states[name] = Power.ASLEEP
@@ -147,7 +219,34 @@ class Sleeper:
         finally:
             self._ready.pop(name, None)
         await self._mark(name, asleep=False)
+        self._switched(name, "Awake", "it is on again")
         self._on(name)
+
+    async def _until_ready(self, name: str, renewed: str | None) -> None:
+        """Wait for a word of the kubelet that is newer than the order: its status, or its lease while it says ready.
+
+        A machine that slept shortly comes back with the same boot id, and tells its status only every few minutes.
+        """
+        while not self._ready[name].is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEASE_S):
+                    await self._ready[name].wait()
+            again = await self._renewed(name)
+            if None not in (renewed, again) and again != renewed and name in self._nodes and ready(self._nodes[name]):
+                return
+
+    async def _renewed(self, name: str) -> str | None:
+        """Return when a kubelet last renewed its lease; None where that cannot be read."""
+        try:
+            lease = await self.client.get(f"{_LEASES}/{name}", Lease)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError):
+            return None
+        return lease.spec.renew_time
+
+    def _switched(self, name: str, reason: str, text: str) -> None:
+        if self.allowance is not None:
+            self.allowance.switched(name)
+        self._say(name, reason, text)
 
     def _on(self, name: str) -> None:
         self.states.pop(name, None)
@@ -176,12 +275,35 @@ class Sleeper:
         return process.returncode == 0
 
     async def _mark(self, name: str, asleep: bool) -> bool:
-        """Cordon the node with our mark, or take both off."""
-        notes = {ASLEEP: self.owner if asleep else None}
-        body = {"metadata": {"annotations": notes}, "spec": {"unschedulable": asleep}}
+        """Put our taint and annotation on a node, or take both off; cordons and others' taints stay as they are."""
+        path = f"/api/v1/nodes/{name}"
+        mine = [{"key": ASLEEP, "value": self.owner, "effect": "NoSchedule"}] if asleep else []
         try:
-            await self.client.call("PATCH", f"/api/v1/nodes/{name}", body, content=MERGE)
+            for _ in range(_TRIES + 5):
+                node = await self.client.get(path, dict)
+                if asleep and node["spec"].get("unschedulable"):
+                    return False  # cordoned meanwhile
+                rest = [one for one in node["spec"].get("taints") or [] if one["key"] != ASLEEP]
+                version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+                notes = {ASLEEP: self.owner if asleep else None}
+                body = {"metadata": {"annotations": notes} | version, "spec": {"taints": rest + mine}}
+                try:
+                    await self.client.call("PATCH", path, body, content=MERGE)
+                    return True
+                except ApiError as error:
+                    if error.code != 409:
+                        raise
+            log.error("node %s: changes too often to be marked now", name)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.error("node %s: cordon not written: %s", name, error)
-            return False
-        return True
+            log.error("node %s: mark not written: %s", name, error)
+        return False
+
+
+def allow(sleeper: Sleeper, chosen: SchedulerSettings, views: Mapping[str, snapshot.NodeView],
+          clock: Callable[[], float]) -> None:  # fmt: skip
+    """Give a sleeper what the configuration allows."""
+    sleeper.dry_run = chosen.dry_run
+    sleeper.allowance = Allowance(
+        views, sleeper.states, clock, min_on=chosen.min_on, headroom_m=round(chosen.headroom_cores * 1000),
+        cooldown_s=chosen.cooldown_s, per_hour=chosen.switches_per_hour, never=windows(chosen.never),
+    )  # fmt: skip

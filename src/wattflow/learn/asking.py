@@ -1,4 +1,9 @@
-"""The next decision of an environment: as `live.wanting`, but what is known of waiting tasks is kept between them."""
+"""The environment's hand: as that of `live.wanting`, but what is known of waiting tasks is kept between decisions.
+
+The bodies of the hooks of a hand (`engine.decide`) for the environment's Desk. Queues that are not known here
+(``slow``) and the first tasks of all shapes together (``joint``) are left to `wanting`, but for rows that the flagship
+would not use.
+"""
 
 from __future__ import annotations
 
@@ -6,119 +11,105 @@ import math
 
 import numpy as np
 
-from wattflow.engine import backfill, decide
-from wattflow.engine.tables import SKIP
+from wattflow.engine import decide
 from wattflow.kernel.jit import inner
 from wattflow.learn import offers, openings
+from wattflow.learn.desk import Desk
 from wattflow.live import wanting
-from wattflow.live.wanting import BAD, GROW, NONE, NOTHING, PLACE
+from wattflow.live.wanting import PLACE
+from wattflow.sim import kernel
 
-_BAD, _GROW, _NOTHING = np.int64(BAD), np.int64(GROW), np.int64(NOTHING)
+FOREVER = 1 << 60
+"""Events."""
 
 
 @inner
-def open_instant(state, ask, joint):
-    """An instant whose events are folded: nobody was looked at yet."""
-    wanting.begin_asking(state, ask, joint)
-    asked = ask.ask[0]
+def run(state, world, hand, functions, chosen):
+    """Carry out a choice and simulate to the next decision; a status of `sim.kernel.run`."""
+    wanting.answer(state, world, hand, chosen)
+    return kernel.run(state, world, hand, functions, math.inf, FOREVER)
+
+
+@inner
+def _is_known(hand):
+    return hand.ask[0].slow + hand.ask[0].joint == 0
+
+
+@decide.open_hand.of(Desk)
+@inner
+def _open(state, hand):
+    wanting.open_asking(state, hand)
+    asked = hand.ask[0]
     asked.apart = 0
     asked.key = -math.inf
     asked.sequence = -1
-    if asked.slow + joint > 0 and state.rules[0].queue == SKIP:
-        decide.look_again(state, state.freed.size)
 
 
+@decide.look_first.of(Desk)
 @inner
-def _carry_out(state, ask, chosen):
-    """Do what was chosen for the task that is open."""
-    asked = ask.ask[0]
-    if asked.task >= 0 and asked.shown == 1:
-        asked.shown = 0
-        state.counts[0].waiting += asked.apart
-        wanting._carry_out(state, ask, chosen)
+def _look_first(state, hand):
+    if not _is_known(hand):
+        wanting.look_first(state, hand)
 
 
+@decide.following.of(Desk)
 @inner
-def _not_placed(state, ask, task, fits):
-    """The flagship does not place the task now: it, or its shape, is set aside."""
-    asked = ask.ask[0]
-    if asked.part > 0:
-        wanting._undo_parts(state, ask)
-    asked.task = NONE
-    if fits or decide.misfit_of_its_own(state, task):
-        decide.hold(state, task)
+def _following(state, hand, priority):
+    if not _is_known(hand):
+        return np.int64(decide.next_task(state, priority))
+    task = np.int64(openings.first_open(state, hand))
+    if task >= 0 and state.rules[0].has_score == 1:
+        openings.set_apart(state, hand, task)
+    return task
+
+
+@decide.no_place.of(Desk)
+@inner
+def _no_place(state, hand, shape, taken):
+    if _is_known(hand):
+        openings.close(state, hand, shape)
     else:
-        openings.close(state, ask, state.tasks[task].form)
+        state.shapes[shape].failed = state.clock[0].epoch
+    return taken
 
 
+@wanting.offer.of(Desk)
 @inner
-def _over(state, ask):
-    asked = ask.ask[0]
-    asked.open = 0
-    decide.restore_held(state)
-    state.choice[0].reserved = backfill.NO_RESERVATION
+def _offer(state, hand, task, score):
+    if not _is_known(hand):
+        n, fits = wanting.all_rows(state, hand, task, score)
+        return _screen(state, hand, n), fits
+    # The flagship has set those apart by now, and prices by how many wait; `_answered` counts them in again.
+    state.counts[0].waiting -= hand.ask[0].apart
+    n, fits = offers.rows_of(state, hand, score, task)
+    if n <= 0:
+        state.counts[0].waiting += hand.ask[0].apart
+    return n, fits
 
 
+@wanting.answered.of(Desk)
 @inner
-def _offered(ask, n):
-    """Bring the rows that the flagship's rules allow to the front, in their order; how many there are.
+def _answered(state, hand):
+    state.counts[0].waiting += hand.ask[0].apart
+
+
+@wanting.screen.of(Desk)
+@inner
+def _screen(state, hand, n):
+    """Bring the rows that the flagship's rules allow to the front, in their order.
 
     A cost of inf means "not here": where all are inf the flagship lets the task wait, and so does the environment.
     """
     kept = np.int64(0)
     for r in range(n):
-        if ask.rows[r].kind != PLACE or ask.rows[r].cost < math.inf:
+        if hand.rows[r].kind != PLACE or hand.rows[r].cost < math.inf:
             if kept < r:
-                wanting._swap(ask, kept, r)
+                wanting.swap(hand, kept, r)
             kept += 1
-    return kept
+    return kept if n >= 0 else np.int64(n)
 
 
+@kernel.passes.of(Desk)
 @inner
-def _next_of_any(state, ask, functions, chosen):
-    """The same by `wanting`, for queues that are not known here and for the first tasks of all shapes together."""
-    while True:
-        task, n = wanting.want_one(state, ask, functions, chosen)
-        if task < 0:
-            return task, np.int64(0)
-        n = _offered(ask, n)
-        if n > 0:
-            return task, n
-        chosen = NONE
-
-
-@inner
-def next_one(state, ask, functions, chosen):
-    """Carry out a choice; (task, rows) of the next decision, or a status in place of the task."""
-    if ask.ask[0].slow + ask.ask[0].joint > 0:
-        return _next_of_any(state, ask, functions, chosen)
-    return _next_known(state, ask, functions, chosen)
-
-
-@inner
-def _next_known(state, ask, functions, chosen):
-    asked = ask.ask[0]
-    counts = state.counts[0]
-    _carry_out(state, ask, chosen)
-    while True:
-        task = asked.task
-        if task < 0:
-            task = openings.first_open(state, ask)
-            if task < 0:
-                _over(state, ask)
-                return _NOTHING, np.int64(0)
-            if not wanting._enough_rows(state, task):
-                return _GROW, np.int64(0)
-            if state.rules[0].has_score == 1:
-                openings.set_apart(state, ask, task)
-        counts.waiting -= asked.apart
-        n, fits = offers.rows_of(state, ask, functions, task)
-        if n > 0:
-            asked.task = task
-            asked.shown = 1
-            return np.int64(task), n
-        counts.waiting += asked.apart
-        if n == BAD:
-            _over(state, ask)
-            return _BAD, np.int64(0)
-        _not_placed(state, ask, task, fits)
+def _passes(state, hand, joules):
+    hand.ask[0].joules += joules

@@ -13,22 +13,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.learn import evolve
 from wattflow.learn.evolve import EvolutionSettings, Progress, Trainer
 from wattflow.learn.recorded import Recorded
-from wattflow.learn.stages import Stage
 from wattflow.learn.trial import Judge
 from wattflow.model.errors import InvalidInput
 
 Floats = NDArray[np.float64]
-USUAL = EvolutionSettings(directions=16, tries=2, sigma=0.12, rate=0.02, decay=0.0, warm=1 << 30, staged=False)
+USUAL = EvolutionSettings(directions=16, tries=2, sigma=0.12, rate=0.02, decay=0.0, warm=1 << 30)
 """Smaller trial steps than from scratch, and hidden units look where they looked: in a minute of training, moving all
 310 weights saved half as much."""
 SHARE = 1 / 3
@@ -122,19 +119,10 @@ class FineTuner(Trainer):
         self, present: Floats, recent: Sequence[Judge], old: Sequence[Judge] = (), settings: EvolutionSettings = USUAL,
         workers: int = 1,
     ) -> None:  # fmt: skip
-        zeros = np.zeros_like(present)
-        self.settings, self.size = settings, len(present)
-        self.progress = Progress(present.copy(), zeros.copy(), zeros.copy(), present.copy(), best=present.copy())
-        self.pool = ThreadPoolExecutor(workers)
-        self.use(self._stage(), [*recent, *old])
-        self.choosing = list(recent)
+        super().__init__(settings, Progress.at(present), [*recent, *old], recent, workers)
         for one in self.scenarios:  # nobody may wait longer than with the weights in use, whatever others would do
             one.beside(one.trial.run(present))
         self.flagship_kept = 1.0
-        self.progress.best_reward = 0.0
-
-    def _stage(self) -> Stage:
-        return evolve.PLAIN
 
     def judge(self, theta: Floats) -> tuple[float, float, float]:
         """As the shadow test will: joules saved beside the weights in use, which is worth nothing where people wait.
@@ -160,12 +148,6 @@ class FineTuner(Trainer):
                 self.compare()
         self.progress.seconds = time.monotonic() - began
         return self.progress.best
-
-
-def replayed(count: int, tasks: int = 150, seed: int = 1) -> list[Judge]:
-    """Older scenarios, as in training from scratch."""
-    settings = replace(EvolutionSettings(), tasks=tasks)
-    return evolve.judges(settings, evolve.FIRST_SEED + 10_000 * seed, count)
 
 
 def card(tuner: FineTuner, verdict: Verdict, sources: Sequence[str], base: str) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def _within(shape: Shape, cluster: Cluster) -> Shape:
     return replace(shape, variants=variants)
 
 
-def stream_of(application: str, load: float, tasks: int, folder: str | None = None) -> Stream:
-    """About so many tasks of an application, in 8–30 workflows."""
-    files = streams.instances_of(application, folder)
+def stream_of(application: str, load: float, tasks: int, files: Sequence[str] | None = None) -> Stream:
+    """Draw about so many tasks of an application (WfInstances' or these files), in 8–30 workflows."""
+    files = streams.instances_of(application) if files is None else tuple(files)
     size = float(np.mean([len(streams.instance(path)) for path in files]))
     return Stream(application, files, load, int(np.clip(tasks / size, FEWEST, MOST)))
 

@@ -6,10 +6,8 @@ critical path. Same stream, cluster and seed: same workload.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -63,18 +61,13 @@ class Stream:
         return joined([parts[i] for i in chosen.tolist()], submit_s, cluster, self.slack, self.application)
 
 
-def instances_of(application: str, folder: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
-    """Recorded workflows of an application (a folder below ``folder``, WfInstances by default), small ones only."""
-    base = Path(folder) if folder is not None else data_file("wfinstances")
-    if folder is not None:
-        from wattflow.learn import own_folder  # what it leaves out has been told
-
-        small = own_folder.usable(str(folder), application)
-    else:
-        files = sorted(str(path) for path in (base / application).rglob("*.json*"))
-        small = tuple(path for path in files if len(instance(path)) <= MOST_TASKS)
+def instances_of(application: str) -> tuple[str, ...]:
+    """List the recorded workflows of an application of WfInstances, small ones only."""
+    folder = data_file("wfinstances", application)
+    files = sorted(str(path) for path in folder.rglob("*.json*"))
+    small = tuple(path for path in files if len(instance(path)) <= MOST_TASKS)
     if not small:
-        raise InvalidInput(str(base / application), f"holds no workflow of at most {MOST_TASKS} tasks")
+        raise InvalidInput(str(folder), f"holds no workflow of at most {MOST_TASKS} tasks")
     return small
 
 

@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.learn import portfolio
-from wattflow.learn.portfolio import Result
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
+from wattflow.plan import measured
+from wattflow.plan.measured import BASELINE, BOUND, PUNCTUAL, Result
 from wattflow.policy import learned, registry, weights
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, build, kernel
@@ -82,7 +82,7 @@ class Trial:
             float(np.quantile(response_s, 0.95)),
             float(pulse.last_end - sim.state.clock.start[0]),
             frozenset(np.flatnonzero(end_s > self._due_s + 1e-6).tolist()),
-            portfolio.tail_of(response_s),
+            measured.tail_of(response_s),
         )
 
 
@@ -128,10 +128,10 @@ class Judge:
         cluster, options = scenario.cluster, scenario.options
         self.trial = Trial(workload, cluster, policy or self.wish.policy(), seed, options)
         self.baseline, self.punctual, self.reference = (
-            portfolio.measure(workload, cluster, policy, seed, options)
+            measured.measure(workload, cluster, policy, seed, options)
             for policy in (
-                portfolio.BASELINE,
-                portfolio.PUNCTUAL,
+                BASELINE,
+                PUNCTUAL,
                 reference or registry.load("wattflow", wait=self.wish.wait),
             )
         )
@@ -171,10 +171,9 @@ class Judge:
         return late + (self.STEP if missed else 0.0) + missed / max(1, len(self.trial.workload.workflow_names))
 
     def keeps(self, found: Result) -> bool:
-        """Whether the bound holds in this seed, and nobody is late who was not under `eft-sleep`."""
+        """Whether the bound holds in this seed, and nobody is late who was not under `eft:sleep=120`."""
         return not found.missed - self.punctual.missed and all(
-            getattr(found, name) <= portfolio.BOUND * getattr(self.baseline, name)
-            for name in ("mean_s", "p95_s", "makespan_s")
+            getattr(found, name) <= BOUND * getattr(self.baseline, name) for name in ("mean_s", "p95_s", "makespan_s")
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import groups, tables
+from wattflow.engine import groups, kinds, tables
 from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -19,10 +19,10 @@ from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
-from wattflow.live.places import Places, live_policy, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.live.wanted import Wanted
+from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -31,9 +31,11 @@ from wattflow.policy import bind
 from wattflow.policy.base import Policy
 
 _REASONS = {
-    2: "the edge closes a cycle", 3: "the child was placed or has ended already",
-    4: "parent and child are not tasks of one workflow", 5: "the parent will not end well; the child is cancelled",
-    7: "the workflow is sealed; the task is cancelled",
+    kinds.CYCLE: "the edge closes a cycle",
+    kinds.CHILD_STARTED: "the child was placed or has ended already",
+    kinds.STRANGERS: "parent and child are not tasks of one workflow",
+    kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
+    kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
 }  # fmt: skip
 _ANY_PODS = 1 << 40
 
@@ -161,6 +163,12 @@ class Engine:
         if needs_places(self.policy):
             self._places.note(self.policy, *open_flows(self.state), self._add_lane)
         self._kernels.requeue(self.state.handle(), self._functions, waiting)
+
+    def prefer(self, tasks: Sequence[int]) -> None:
+        """Let these tasks, as far as they wait, go before all others that the policy's order takes for equal."""
+        rows = [self._inbox.row(task, p.TASK_ID, self._inbox.task_generation) for task in tasks]
+        first = np.isin(waiting := self._waiting(), rows)
+        self._kernels.requeue(self.state.handle(), self._functions, np.concatenate([waiting[first], waiting[~first]]))
 
     def _add_lane(self, earlier: int, later: int) -> None:
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
@@ -297,10 +305,11 @@ class Engine:
         """The nodes that are there now."""
         return self._places.cluster()
 
-    def pin(self, task: int, node: int) -> None:
-        """From now on only this node may take a task that waits; for work that is found running there."""
+    def pin(self, task: int, node: int | None) -> None:
+        """From now on only this node may take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        self.state.tasks.pinned[row] = self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        at = -1 if node is None else self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        self.state.tasks.pinned[row] = at
 
     def _refresh(self) -> None:
         """Look up columns anew after tables have grown."""
@@ -456,7 +465,7 @@ class Engine:
     def explain(self, task: int) -> list[p.Explained]:
         """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
 
-        For a decision of the past: `wattflow.live.past.explain_past`.
+        For a decision of the past: `wattflow.live.past_decision.explain_past`.
         """
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         with _quiet():

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from wattflow.engine import fold, queue, reports, structure, timers
-from wattflow.engine.tables import GIVE_UP, PARKED, READY, RETRY, UNKNOWN
+from wattflow.engine import agenda, fold, kinds, life, queue, reports, structure
+from wattflow.engine.tables import DOWN, GIVE_UP, PARKED, READY, RETRY, UNKNOWN
 from wattflow.kernel.jit import inner
 
 # Statuses of the two halves of a step
 OK, GROW_EDGES, GROW_ATTEMPTS, BAD_COST = 0, 1, 2, 3
-# Kinds of events, as in `protocol.Kind`
-TASK, EDGE, ESTIMATE, STARTED, FINISHED, FAILED, REFUSED, PREEMPT = 0, 1, 2, 3, 4, 5, 6, 7
-NODE, GONE, LOAD, RESIZE, CANCEL, SEAL, COLD, KINDS = 8, 9, 10, 11, 12, 13, 14, 15
-_NODE_ID, _TASK_ID, _ATTEMPT_ID, _WORKFLOW_ID = 1, 2, 3, 5
-_ROWS = 0xFFFFFFFF
-_GENERATIONS = 0x7FFFFFF
-# Reasons of rejections beyond those of `structure.add_edge`
-WORKFLOW_SEALED = 7
 
 
 @inner
 def _generation(identity):
-    return (identity >> 32) & _GENERATIONS
+    return (identity >> kinds.ROW_BITS) & kinds.GENERATION_MASK
 
 
 @inner
 def _live_row(state, identity):
     """The row that an id names; −1, counted, when it is stale."""
-    row = identity & _ROWS
+    row = identity & kinds.ROW_MASK
     generation = _generation(identity)
-    what = identity >> 59
-    if what == _ATTEMPT_ID:
-        if state.attempts[row].generation & _GENERATIONS == generation and state.attempts[row].task >= 0:
+    what = identity >> kinds.ID_SHIFT
+    if what == kinds.ATTEMPT_ID:
+        if state.attempts[row].generation & kinds.GENERATION_MASK == generation and state.attempts[row].task >= 0:
             return row
-    elif what == _TASK_ID:
-        if state.marks[row].generation & _GENERATIONS == generation:
+    elif what == kinds.TASK_ID:
+        if state.marks[row].generation & kinds.GENERATION_MASK == generation:
             return row
-    elif what == _NODE_ID:
-        if state.node_marks[row].generation & _GENERATIONS == generation and state.nodes[row].pos >= 0:
+    elif what == kinds.NODE_ID:
+        if state.node_marks[row].generation & kinds.GENERATION_MASK == generation and state.nodes[row].pos >= 0:
             return row
-    elif what == _WORKFLOW_ID and state.workflows[row].generation & _GENERATIONS == generation:
+    elif what == kinds.WORKFLOW_ID and state.workflows[row].generation & kinds.GENERATION_MASK == generation:
         return row
     state.counts[0].stale += 1
     return -1
@@ -48,12 +40,12 @@ def _live_row(state, identity):
 def _sort(desk):
     """Order of the events: by kind, and within a kind as they were put."""
     n = desk.words[0].events
-    for kind in range(KINDS):
+    for kind in range(kinds.KINDS):
         desk.tally[kind] = 0
     for i in range(n):
         desk.tally[desk.events[i].kind] += 1
     first = 0
-    for kind in range(KINDS):
+    for kind in range(kinds.KINDS):
         count = desk.tally[kind]
         desk.tally[kind] = first
         first += count
@@ -78,7 +70,7 @@ def _arrive_later(state, desk, task):
     """A new task arrives in this step, after all other events, or at its release."""
     words = desk.words[0]
     if state.tasks[task].release > state.clock[0].now:
-        timers.push(state, state.tasks[task].release, timers.RELEASE, task, state.marks[task].generation)
+        agenda.push(state, state.tasks[task].release, agenda.RELEASE, task, state.marks[task].generation)
     else:
         desk.arrivals[words.arriving] = task
         words.arriving += 1
@@ -98,7 +90,7 @@ def _note_change(state, desk, w):
 def _fold_task(state, desk, i, row):
     w = state.tasks[row].workflow
     if w > 0 and state.workflows[w].sealed == 1:
-        _reject(desk, i, WORKFLOW_SEALED)
+        _reject(desk, i, kinds.WORKFLOW_SEALED)
         structure.add_task(state, row)
         structure.cancel(state, row)
         return
@@ -120,11 +112,11 @@ def _fold_edge(state, desk, i, parent):
     if child < 0:
         return OK
     answer = structure.add_edge(state, parent, child, desk.events[i].x)
-    if answer == structure.FULL:
+    if answer == kinds.FULL:
         return GROW_EDGES
-    if answer != structure.ADDED:
+    if answer != kinds.ADDED:
         _reject(desk, i, answer)
-        if answer == structure.DEAD_PARENT:
+        if answer == kinds.DEAD_PARENT:
             structure.cancel(state, child)
     else:
         _note_change(state, desk, state.tasks[child].workflow)
@@ -143,49 +135,49 @@ def _fold_estimate(state, row, estimate_s, priority):
 
 
 @inner
-def _fold_attempt(state, event, a, priority):
+def _fold_attempt(state, desk, event, a, priority):
     kind = event.kind
-    if kind == STARTED:
+    if kind == kinds.STARTED:
         reports.started(state, a)
         return
     w = state.tasks[state.attempts[a].task].workflow
-    if kind == FINISHED:
-        reports.finished(state, a, priority)
-    elif kind == FAILED:
-        reports.failed(state, a, RETRY if event.a == 1 else GIVE_UP, priority)
-    elif kind == REFUSED:
-        reports.refused(state, a, event.x, priority)
-    elif kind == PREEMPT:
+    if kind == kinds.FINISHED:
+        life.finished(state, desk, a, priority)
+    elif kind == kinds.FAILED:
+        life.failed(state, desk, a, 0, RETRY if event.a == 1 else GIVE_UP, priority)
+    elif kind == kinds.REFUSED:
+        reports.refused(state, desk, a, event.x, priority)
+    elif kind == kinds.PREEMPT:
         reports.preempt(state, a)
-    elif kind == RESIZE:
+    elif kind == kinds.RESIZE:
         reports.resize(state, a, event.a, event.b)
     structure.close(state, w)
 
 
 @inner
-def _fold_node(state, event, node, priority):
+def _fold_node(state, desk, event, node, priority):
     kind = event.kind
-    if kind == GONE:
-        reports.node_state(state, node, 4, priority)
-    elif kind == COLD:
-        reports.cold(state, node, event.other)
-    elif kind == LOAD and event.other > 0:
+    if kind == kinds.GONE:
+        reports.node_state(state, desk, node, DOWN, priority)
+    elif kind == kinds.COLD:
+        reports.cold(state, desk, node, event.other)
+    elif kind == kinds.LOAD and event.other > 0:
         if event.b == 1:
             reports.add_count(state, node, event.other - 1, event.a)
         else:
             reports.load_count(state, node, event.other - 1, event.a)
-    elif kind == LOAD:
+    elif kind == kinds.LOAD:
         reports.load(state, node, event.a, event.b)
     else:
         if event.a >= 0 or event.b >= 0:
             reports.set_room(state, node, event.a, event.b)
         if event.other >= 0:
-            reports.node_state(state, node, event.other, priority)
+            reports.node_state(state, desk, node, event.other, priority)
 
 
 @inner
 def _fold_workflow(state, event, w):
-    if event.kind == CANCEL:
+    if event.kind == kinds.CANCEL:
         structure.cancel_workflow(state, w)
     else:
         state.workflows[w].sealed = 1
@@ -198,22 +190,22 @@ def _fold_one(state, desk, i, priority):
     row = _live_row(state, event.who)
     if row < 0:
         return OK
-    what = event.who >> 59
-    if what == _ATTEMPT_ID:
-        _fold_attempt(state, event, row, priority)
-    elif what == _NODE_ID:
-        _fold_node(state, event, row, priority)
-    elif what == _WORKFLOW_ID:
+    what = event.who >> kinds.ID_SHIFT
+    if what == kinds.ATTEMPT_ID:
+        _fold_attempt(state, desk, event, row, priority)
+    elif what == kinds.NODE_ID:
+        _fold_node(state, desk, event, row, priority)
+    elif what == kinds.WORKFLOW_ID:
         _fold_workflow(state, event, row)
-    elif event.kind == TASK:
+    elif event.kind == kinds.TASK:
         _fold_task(state, desk, i, row)
-    elif event.kind == EDGE:
+    elif event.kind == kinds.EDGE:
         return _fold_edge(state, desk, i, row)
-    elif event.kind == ESTIMATE:
+    elif event.kind == kinds.ESTIMATE:
         _fold_estimate(state, row, event.x, priority)
-    elif event.kind == SEAL:
+    elif event.kind == kinds.SEAL:
         structure.seal_placeholder(state, row)
-    elif event.kind == CANCEL:
+    elif event.kind == kinds.CANCEL:
         w = state.tasks[row].workflow
         if not structure.cancel(state, row):
             state.counts[0].stale += 1
@@ -231,20 +223,20 @@ def _due(state, desk, priority):
         what = timer.what
         who = timer.who
         generation = timer.generation
-        if what == timers.RELEASE:
+        if what == agenda.RELEASE:
             if words.arriving >= desk.arrivals.size:
                 return
             if state.marks[who].generation == generation:
                 desk.arrivals[words.arriving] = who
                 words.arriving += 1
-        elif what == timers.PARK:
+        elif what == agenda.PARK:
             if state.marks[who].generation == generation and state.tasks[who].state == PARKED:
                 reports.unpark(state, who)
-        elif what == timers.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
-            reports.fall_asleep(state, who)
-        timers.pop(state)
-        if what == timers.WARM and state.nodes[who].pos >= 0:
-            reports.warmed(state, who, generation)  # may look at its node later: the room of this timer is free
+        elif what == agenda.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
+            life.fall_asleep(state, desk, who)
+        agenda.pop(state)
+        if what == agenda.WARM and state.nodes[who].pos >= 0:
+            life.warmed(state, desk, who, generation)  # may look at its node later: the room of this timer is free
 
 
 @inner

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine import kinds
 from wattflow.engine.build import micro
 from wattflow.engine.tables import State
 from wattflow.live import desk as desks
@@ -179,7 +180,7 @@ class Inbox:
     def row(self, identity: int, what: int, generations: Any) -> int:
         """The row that an id names, stale or not; UnknownId when this engine cannot have given it."""
         row = identity & p.ROW_MASK
-        if identity >> 59 != what or row >= len(generations):
+        if identity >> kinds.ID_SHIFT != what or row >= len(generations):
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
         if (identity >> p.ROW_BITS) & p.GENERATION_MASK > generations[row]:
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")

@@ -10,27 +10,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from wattflow.engine import kinds, tables
 from wattflow.model.errors import WattflowError
 
 
 class Kind(enum.IntEnum):
     """Kinds of events, in the order in which one step folds them; within a kind, in the order of `put`."""
 
-    TASK = 0
-    EDGE = 1
-    ESTIMATE = 2
-    STARTED = 3
-    FINISHED = 4
-    FAILED = 5
-    REFUSED = 6
-    PREEMPT = 7
-    NODE = 8
-    GONE = 9
-    LOAD = 10
-    RESIZE = 11
-    CANCEL = 12
-    SEAL = 13
-    COLD = 14
+    TASK = kinds.TASK
+    EDGE = kinds.EDGE
+    ESTIMATE = kinds.ESTIMATE
+    STARTED = kinds.STARTED
+    FINISHED = kinds.FINISHED
+    FAILED = kinds.FAILED
+    REFUSED = kinds.REFUSED
+    PREEMPT = kinds.PREEMPT
+    NODE = kinds.NODE
+    GONE = kinds.GONE
+    LOAD = kinds.LOAD
+    RESIZE = kinds.RESIZE
+    CANCEL = kinds.CANCEL
+    SEAL = kinds.SEAL
+    COLD = kinds.COLD
 
 
 TASK, EDGE, ESTIMATE, STARTED, FINISHED = Kind.TASK, Kind.EDGE, Kind.ESTIMATE, Kind.STARTED, Kind.FINISHED
@@ -46,39 +47,39 @@ LOOSE = 0
 class Power(enum.IntEnum):
     """States of a node, as NODE events and `Engine.describe` name them."""
 
-    ON = 0
-    ASLEEP = 1
-    WAKING = 2
-    FALLING = 3
-    DOWN = 4
-    DRAINING = 5
+    ON = tables.ON
+    ASLEEP = tables.ASLEEP
+    WAKING = tables.WAKING
+    FALLING = tables.FALLING
+    DOWN = tables.DOWN
+    DRAINING = tables.DRAINING
 
 
 class Act(enum.IntEnum):
     """Kinds of actions."""
 
-    SLEEP = 1
+    SLEEP = tables.ACT_SLEEP
     """Put the node to sleep; report NODE with ASLEEP when it is, or with ON when it will not."""
-    WAKE = 2
+    WAKE = tables.ACT_WAKE
     """Wake the node; report NODE with ON when it is on."""
-    WARM = 3
+    WARM = tables.ACT_WARM
     """Make a warm container of function ``value`` on the node; −1 is one that can take any function.
 
     It counts as warm after the function's cold start; report COLD when it could not be made or is gone early."""
-    FREQUENCY = 4
+    FREQUENCY = tables.ACT_FREQUENCY
     """Set the node's frequency level to ``value``."""
-    STOP = 5
+    STOP = tables.ACT_STOP
     """End the attempt ``who``; report FINISHED or FAILED when it is gone. Until then it holds what it took."""
-    CAP = 6
+    CAP = tables.ACT_CAP
     """Keep the node's watts at or below ``value`` (powercap, NVML); the engine reckons with that frequency's speed."""
 
 
 class Outcome(enum.IntEnum):
     """How a task left the engine."""
 
-    DONE = 3
-    FAILED = 4
-    CANCELLED = 5
+    DONE = tables.DONE
+    FAILED = tables.FAILED
+    CANCELLED = tables.CANCELLED
 
 
 class Placement(NamedTuple):
@@ -340,16 +341,18 @@ class Busy(LiveError):
 
 
 # Ids: row, generation and what it names, in one integer that fits 63 bits.
-NODE_ID, TASK_ID, ATTEMPT_ID, SHAPE_ID, WORKFLOW_ID, CONSTRAINT_ID = 1, 2, 3, 4, 5, 6
-ID_NAMES = {1: "node", 2: "task", 3: "attempt", 4: "shape", 5: "workflow", 6: "constraint"}
-ROW_BITS, GENERATION_BITS = 32, 27
-ROW_MASK = (1 << ROW_BITS) - 1
-GENERATION_MASK = (1 << GENERATION_BITS) - 1
+NODE_ID, TASK_ID, ATTEMPT_ID = kinds.NODE_ID, kinds.TASK_ID, kinds.ATTEMPT_ID
+SHAPE_ID, WORKFLOW_ID, CONSTRAINT_ID = kinds.SHAPE_ID, kinds.WORKFLOW_ID, kinds.CONSTRAINT_ID
+ID_NAMES = {
+    NODE_ID: "node", TASK_ID: "task", ATTEMPT_ID: "attempt", SHAPE_ID: "shape", WORKFLOW_ID: "workflow",
+    CONSTRAINT_ID: "constraint",
+}  # fmt: skip
+ROW_BITS, ROW_MASK, GENERATION_MASK = kinds.ROW_BITS, kinds.ROW_MASK, kinds.GENERATION_MASK
 
 
 def make_id(what: int, row: int, generation: int) -> int:
     """The id of a row in its present generation."""
-    return what << (ROW_BITS + GENERATION_BITS) | (generation & GENERATION_MASK) << ROW_BITS | row
+    return what << kinds.ID_SHIFT | (generation & GENERATION_MASK) << ROW_BITS | row
 
 
 def row_of(identity: int) -> int:
@@ -359,4 +362,4 @@ def row_of(identity: int) -> int:
 
 def what_of(identity: int) -> int:
     """What an id names: NODE_ID, TASK_ID, …"""
-    return identity >> (ROW_BITS + GENERATION_BITS)
+    return identity >> kinds.ID_SHIFT

@@ -3,7 +3,7 @@
 A rehearsal takes a second or two of simulation (`wattflow.plan.rehearsal`), which an event loop cannot spare, so it is
 handed to a process of its own; until it answers, the dials before it hold. It is held again when twice as many
 workflows have been seen (at every new one, if the policy is told that what is there is all: ``load`` = 0), with the
-last of those seen. Drivers use it as they use a twin: `consider` after a step.
+last of those seen. Drivers call `consider` after a step.
 """
 
 from __future__ import annotations

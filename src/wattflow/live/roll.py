@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, READY, WAITING, State
+from wattflow.engine.tables import PARKED, PLACED, READY, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
@@ -26,7 +26,7 @@ from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
 from wattflow.sim import adopt, build, kernel, world
-from wattflow.sim.simulate import SimOptions, _grow
+from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
 Floats = NDArray[np.float64]
@@ -101,7 +101,8 @@ def roll(
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
     """Median and σ of the logarithm of every task's runtime."""
     estimate = np.asarray(state.tasks["estimate"]).astype(np.float64)
-    known = np.isfinite(estimate) & (estimate > 0) & np.isin(np.asarray(state.tasks["state"]), (0, 1, 2, PARKED))
+    open_now = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED, PARKED))
+    known = np.isfinite(estimate) & (estimate > 0) & open_now
     median = np.where(known, estimate, float(estimate[known].mean()) if known.any() else 1.0)
     if not callable(interval):
         return median, np.full(len(median), float(interval))
@@ -157,6 +158,7 @@ class _Stage:
         parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
         state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
         state.tasks.release[parked] = state.marks["until"][parked]
+        build.make_event_room(state)  # here, so that all copies have one size
         self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
@@ -203,7 +205,7 @@ def _one(
     before = int(state.counts.open[0])
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
-        adopt.adopt(state.handle(), made.handle())
+        adopt.take_over(state, made)
         _advance(copy, state, made, until_s)
         if math.isfinite(until_s):
             state.clock["now"] = until_s
@@ -213,7 +215,7 @@ def _one(
     tasks, end = done["task"], done["end_s"]
     response = float(np.mean(end - np.maximum(state.tasks["release"][tasks], 0.0))) if len(done) else math.nan
     late = float(np.count_nonzero(end > state.extra["deadline"][tasks]))
-    still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, 2))
+    still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
     remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
     look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))
@@ -225,7 +227,7 @@ def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
     while True:
         status = step(state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
         if status == kernel.GROW:
-            _grow(state, made, SimOptions())
+            grow(state, made, SimOptions())
         elif status == kernel.BAD_COST:
             raise BrokenPolicy(f"policy {copy.policy.name!r} returned NaN")
         else:
@@ -254,7 +256,7 @@ def _world(copy: Engine) -> World:
     return World(
         pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=arrivals,
         runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
-        events=record_table(world.EVENTS, build.event_capacity(state)), nodes=record_table(world.NODES, nodes),
+        nodes=record_table(world.NODES, nodes),
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,

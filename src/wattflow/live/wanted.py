@@ -17,34 +17,15 @@ from numba import types
 from numpy.typing import NDArray
 
 from wattflow.kernel import jit
-from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 from wattflow.live import kernels, stepping, wanting
 from wattflow.live import protocol as p
-from wattflow.live.wanting import NONE, PLACE, SLEEP, WAIT, WAKE
+from wattflow.live.wanting import ASK, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
 
 if TYPE_CHECKING:
     from wattflow.live.engine import Engine
-
-ROW = np.dtype([
-    ("cost", "f8"), ("task", "i8"), ("node", "i8"), ("alike", "i4"), ("kind", "i4"), ("variant", "i4"),
-    ("origin", "i4"), ("device", "i4"), ("node_row", "i4"), ("task_row", "i4"), ("unused", "i4"),
-])  # fmt: skip
-"""A row of a decision: what it costs, for which task, on which node (one of ``alike`` equal ones); ``origin`` is the
-shape's variant, ``kind`` PLACE, WAIT, SLEEP or WAKE. The last fields are the engine's own numbers."""
-ASK = np.dtype([
-    ("open", "i8"), ("task", "i8"), ("shown", "i8"), ("part", "i8"), ("before", "i8"), ("joint", "i8"), ("lost", "i8"),
-    ("epoch", "i8"),
-])  # fmt: skip
-
-
-class Ask(Tables):
-    """What passes between the caller who chooses and the compiled code that asks."""
-
-    __slots__ = ("ask", "rows")
-    NAMES = ("ask", "rows")
 
 
 @functools.cache
@@ -203,4 +184,4 @@ class WantedMany:
         return [each.close() for each in self.each]
 
 
-__all__ = ["NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Wanted", "WantedMany"]
+__all__ = ["ASK", "NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Ask", "Wanted", "WantedMany"]

@@ -7,11 +7,17 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from wattflow.engine import attempts, backfill, decide, fit, fold, queue, release, reports, rows, structure, tallies
-from wattflow.engine.tables import ASLEEP, EASY, FALLING, ON, PLACED, SKIP, STRICT, WAITING
+from wattflow.engine import attempts, decide, fit, fold, instant, life, rows, structure, tallies
+from wattflow.engine.choose import BAD as BAD_SCORE
+from wattflow.engine.choose import FULL, NO_FIT, TAKEN
+from wattflow.engine.kinds import NODE_ID
+from wattflow.engine.tables import ASLEEP, FALLING, ON, SKIP, STRICT
+from wattflow.kernel.handle import Tables
+from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import tables_at
 from wattflow.live import stepping
@@ -22,7 +28,23 @@ NONE = -1
 """As a choice: the task waits (or, jointly, all do)."""
 NOTHING, GROW, BAD = -1, -2, -3
 """In place of a task: nothing wants a decision any more; attempt rows ran out; a cost is no number."""
-_NODE_ID = 1
+ROW = np.dtype([
+    ("cost", "f8"), ("task", "i8"), ("node", "i8"), ("alike", "i4"), ("kind", "i4"), ("variant", "i4"),
+    ("origin", "i4"), ("device", "i4"), ("node_row", "i4"), ("task_row", "i4"), ("unused", "i4"),
+])  # fmt: skip
+"""A row of a decision: what it costs, for which task, on which node (one of ``alike`` equal ones); ``origin`` is the
+shape's variant, ``kind`` PLACE, WAIT, SLEEP or WAKE. The last fields are the engine's own numbers."""
+ASK = np.dtype([
+    ("open", "i8"), ("task", "i8"), ("shown", "i8"), ("part", "i8"), ("before", "i8"), ("joint", "i8"), ("lost", "i8"),
+    ("epoch", "i8"), ("chosen", "i8"), ("n", "i8"), ("fresh", "i8"),
+])  # fmt: skip
+
+
+class Ask(Tables):
+    """What passes between the caller who chooses and the compiled code that asks."""
+
+    __slots__ = ("ask", "rows")
+    NAMES: ClassVar[tuple[str, ...]] = ("ask", "rows")
 
 
 @inner
@@ -37,7 +59,7 @@ def _row(state, ask, n, kind, node):
     row.task_row = -1
     row.variant = 0
     row.origin = -1
-    row.node = rows.make_id(_NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
+    row.node = rows.make_id(NODE_ID, node, state.node_marks[node].generation) if node >= 0 else -1
     row.node_row = node
     row.device = -1
     row.alike = state.groups[state.nodes[node].group].count if node >= 0 else 0
@@ -71,7 +93,7 @@ def _place_rows(state, ask, task, variant, found, n):
         row = shown[r]
         row.cost = cost[c]
         row.task = identity
-        row.node = rows.make_id(_NODE_ID, node, marks[node].generation)
+        row.node = rows.make_id(NODE_ID, node, marks[node].generation)
         row.alike = all_groups[nodes[node].group].count
         row.kind = PLACE
         row.variant = variant
@@ -132,11 +154,11 @@ def _best_first(state, ask, n):
         if ask.rows[r].kind == PLACE and _cheaper(state, ask, r, best):
             best = r
     if best > 0:
-        _swap(ask, 0, best)
+        swap(ask, 0, best)
 
 
 @inner
-def _swap(ask, a, b):
+def swap(ask, a, b):
     x = ask.rows[a]
     y = ask.rows[b]
     x.kind, y.kind = y.kind, x.kind
@@ -152,7 +174,7 @@ def _swap(ask, a, b):
 
 
 @inner
-def _rows_of(state, ask, functions, task, n):
+def _rows_of(state, ask, score, task, n):
     """Rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
     counts = state.counts[0]
     form = state.shapes[state.tasks[task].form]
@@ -166,7 +188,7 @@ def _rows_of(state, ask, functions, task, n):
         cost = state.cost[:found]
         if state.rules[0].has_score == 1:
             counts.candidate_n = found
-            functions.score(state, task, v, cost)
+            score(state, task, v, cost)
             counts.scored += found
         else:
             cost[:] = 0.0
@@ -180,58 +202,22 @@ def _rows_of(state, ask, functions, task, n):
 
 
 @inner
-def _set_aside(state, ask, task, fits):
-    """What the engine does with a task that was not placed; True when the instant is over by that (strict)."""
-    rule = state.rules[0].queue
-    shape = state.tasks[task].form
-    if rule == EASY:
-        if state.choice[0].reserved == backfill.NO_RESERVATION:
-            backfill.reserve(state, task)
-        decide.hold(state, task)
-        return False
-    if not fits and not decide.misfit_of_its_own(state, task):
-        state.shapes[shape].failed = state.clock[0].epoch
-    elif rule != STRICT:
-        decide.hold(state, task)
-    return rule == STRICT
-
-
-@inner
 def _undo_parts(state, ask):
     """A gang that cannot be placed whole gives its first parts back."""
-    counts = state.counts[0]
     asked = ask.ask[0]
-    while counts.placed_n > asked.before:
-        counts.placed_n -= 1
-        a = state.placed[counts.placed_n]
-        fit.give_back(state, a)
-        attempts.drop_attempt(state, a)
-    decide.never_was(state, asked.epoch)
+    if asked.part > 0:
+        decide.undo_parts(state, asked.task, asked.before, asked.epoch)
     asked.part = 0
+    asked.task = NONE
 
 
 @inner
-def _carry_out(state, ask, chosen):
-    """Do what was chosen for the task that is open; True when the instant is over by that."""
+def _take(state, ask, row):
+    """Place one part of a task as a row says; True when it was the last."""
     asked = ask.ask[0]
     counts = state.counts[0]
-    task = asked.task
-    if chosen < 0 or ask.rows[chosen].kind == WAIT:
-        asked.task = NONE
-        if asked.part > 0:
-            _undo_parts(state, ask)
-            return _set_aside(state, ask, task, True)
-        return True if asked.joint == 1 else _set_aside(state, ask, task, True)
-    row = ask.rows[chosen]
-    if row.kind != PLACE:
-        if row.kind == SLEEP:
-            reports.fall_asleep(state, row.node_row)
-        else:
-            reports.wake(state, row.node_row)
-        asked.task = NONE
-        return False
-    task = row.task_row
     choice = state.choice[0]
+    task = row.task_row
     choice.best_node = row.node_row
     choice.best_device = row.device
     choice.best_variant = row.variant
@@ -242,20 +228,30 @@ def _carry_out(state, ask, chosen):
     attempts.commit(state, task, asked.part)
     counts.decisions += 1
     asked.part += 1
+    asked.task = task
     if asked.part < parts:
-        asked.task = task
         return False
-    for part in range(parts):
-        if parts > 1:
-            following = state.placed[asked.before + (part + 1) % parts]
-            state.attempts[state.placed[asked.before + part]].sibling = following
-    queue.remove(state, task)
-    state.tasks[task].state = PLACED
-    state.tasks[task].parts_left = parts
-    state.workflows[state.tasks[task].workflow].started = 1
+    decide.take(state, task, parts)
     asked.part = 0
     asked.task = NONE
-    return False
+    return True
+
+
+@inner
+def answer(state, driver, ask, chosen):
+    """Note what was chosen; a row that lets a node sleep or wakes it is carried out at once."""
+    asked = ask.ask[0]
+    asked.chosen = chosen
+    if asked.shown == 0 or chosen < 0:
+        return
+    row = ask.rows[chosen]
+    if row.kind == SLEEP or row.kind == WAKE:
+        if row.kind == SLEEP:
+            life.fall_asleep(state, driver, row.node_row)
+        else:
+            life.wake(state, driver, row.node_row)
+        asked.shown = 0
+        asked.task = NONE
 
 
 @inner
@@ -265,56 +261,180 @@ def _enough_rows(state, task):
     return counts.running + parts <= state.attempts.size and counts.placed_n + parts <= state.placed.size
 
 
+@decide.is_open.of(Ask)
 @inner
-def _next_ordered(state, ask, functions):
-    """The next task in queue order that fits somewhere; how many rows it has."""
-    asked = ask.ask[0]
-    while True:
-        task = asked.task
-        if task < 0:
-            task = decide.next_task(state, functions.priority)
-            if task < 0:
-                return np.int64(NOTHING), 0
-            if not _enough_rows(state, task):
-                return np.int64(GROW), 0
-        n = 0
-        if asked.part > 0 or state.shapes[state.tasks[task].form].failed != state.clock[0].epoch:
-            n = _rows_of(state, ask, functions, task, 0)
-        if n == BAD:
-            return np.int64(BAD), 0
-        if n > 0:
-            _best_first(state, ask, n)
-            asked.task = task
-            return structure.task_id(state, task), n
-        if asked.part > 0:
-            _undo_parts(state, ask)
-        asked.task = NONE
-        if _set_aside(state, ask, task, False):
-            return np.int64(NOTHING), 0
+def _is_open(state, hand):
+    return hand.ask[0].open == 1
+
+
+@decide.open_hand.of(Ask)
+@inner
+def open_asking(state, hand):
+    """Begin to ask: nobody was looked at yet."""
+    asked = hand.ask[0]
+    asked.open = 1
+    asked.fresh = 1
+    asked.task = NONE
+    asked.shown = 0
+    asked.part = 0
+
+
+@decide.begins.of(Ask)
+@inner
+def _begins(state, hand):
+    fresh = hand.ask[0].fresh == 1
+    hand.ask[0].fresh = 0
+    return fresh
+
+
+@decide.look_first.of(Ask)
+@inner
+def look_first(state, hand):
+    """Pass over shapes that no node which gained room would take."""
+    if state.rules[0].queue == SKIP:
+        decide.look_again(state, state.freed.size)
+
+
+@decide.keeps.of(Ask)
+@inner
+def _keeps(state, hand):
+    return True
+
+
+@decide.close_hand.of(Ask)
+@inner
+def _close_hand(state, hand):
+    hand.ask[0].open = 0
+
+
+@decide.opened.of(Ask)
+@inner
+def _opened(state, hand):
+    return np.int64(hand.ask[0].task)
+
+
+@decide.following.of(Ask)
+@inner
+def _following(state, hand, priority):
+    return np.int64(decide.next_task(state, priority))
+
+
+@decide.no_place.of(Ask)
+@inner
+def _no_place(state, hand, shape, taken):
+    state.shapes[shape].failed = state.clock[0].epoch
+    return taken
+
+
+@decide.place.of(Ask)
+@inner
+def place_by_hand(state, hand, task, score):
+    """Ask about a task, or carry out what was answered; the parts of a gang are asked about one by one."""
+    asked = hand.ask[0]
+    if asked.shown == 1:
+        asked.shown = 0
+        answered(state, hand)
+        if asked.chosen < 0 or hand.rows[asked.chosen].kind == WAIT:
+            _undo_parts(state, hand)
+            return decide.WAITED
+        if _take(state, hand, hand.rows[asked.chosen]):
+            return TAKEN
+    if asked.part == 0 and not _enough_rows(state, task):
+        return FULL
+    n, fits = offer(state, hand, task, score)
+    if n == BAD:
+        return BAD_SCORE
+    if n == 0:
+        _undo_parts(state, hand)
+        return decide.WAITED if fits else NO_FIT
+    asked.task = task
+    asked.shown = 1
+    asked.n = n
+    return decide.ASKS
 
 
 @inner
-def _next_joint(state, ask, functions):
-    """Rows for the first task of every waiting shape, then waiting, sleeping and waking."""
+def all_rows(state, hand, task, score):
+    """Write a row for every candidate of a task, the cheapest first; how many, and whether it fits anywhere."""
+    n = np.int64(_rows_of(state, hand, score, task, 0))
+    if n > 0:
+        _best_first(state, hand, n)
+    return n, n > 0
+
+
+@hook
+def offer(state, hand, task, score):
+    """Write the rows of a task that are shown, the cheapest first; how many, and whether it fits anywhere."""
+    return all_rows(state, hand, task, score)
+
+
+@hook
+def answered(state, hand):
+    """Go on after an answer: what was made to look otherwise while rows were shown is as it was."""
+
+
+@hook
+def screen(state, hand, n):
+    """Leave rows out that are not to be shown; how many are left."""
+    return n
+
+
+@decide.select.of(Ask)
+@inner
+def _select(state, hand, priority, score):
+    if hand.ask[0].joint == 1:
+        return _select_jointly(state, hand, score)
+    return decide.decide_ordered(state, hand, priority, score)
+
+
+@inner
+def _select_jointly(state, hand, score):
+    """Ask about the first tasks of all shapes together, until the hand waits or nothing fits."""
+    asked = hand.ask[0]
+    while asked.shown == 1 or asked.part > 0:
+        task = np.int64(asked.task)
+        if asked.part == 0:
+            asked.shown = 0
+            if asked.chosen < 0 or hand.rows[asked.chosen].kind == WAIT:
+                asked.task = NONE
+                return np.int64(decide.ALL_TRIED)
+            if _take(state, hand, hand.rows[asked.chosen]):
+                break
+            continue
+        result = place_by_hand(state, hand, task, score)  # the other parts of a gang, one by one
+        if result == decide.ASKS:
+            return np.int64(decide.ASKED)
+        if result == BAD_SCORE:
+            return np.int64(decide.BAD_COST)
+        if result != TAKEN:
+            decide.hold(state, task)
+            if state.rules[0].queue == STRICT:
+                return np.int64(decide.ALL_TRIED)
+        break
+    return np.int64(_ask_jointly(state, hand, score))
+
+
+@inner
+def _ask_jointly(state, ask, score):
+    """Write rows for the first task of every waiting shape, then for waiting, sleeping and waking."""
     asked = ask.ask[0]
     counts = state.counts[0]
-    n = 0
+    n = np.int64(0)
     for at in range(counts.shapes_n):
         form = state.shapes[state.active_shapes[at]]
         if form.failed == state.clock[0].epoch:
             continue
         if not _enough_rows(state, form.head):
-            return np.int64(GROW), 0
+            return decide.MORE
         before = n
-        n = _rows_of(state, ask, functions, form.head, n)
+        n = _rows_of(state, ask, score, form.head, n)
         if n == BAD:
-            return np.int64(BAD), 0
+            return decide.BAD_COST
         if n == before and not decide.misfit_of_its_own(state, form.head):
             form.failed = state.clock[0].epoch
     if n == 0:
-        return np.int64(NOTHING), 0
+        return decide.ALL_TRIED
     _best_first(state, ask, n)
-    first = ask.rows[0].task
     asked.task = ask.rows[0].task_row
     n = _row(state, ask, n, WAIT, -1)
     for at in range(counts.active_n):
@@ -324,7 +444,9 @@ def _next_joint(state, ask, functions):
             n = _row(state, ask, n, SLEEP, node)
         elif group.power_state == ASLEEP or group.power_state == FALLING:
             n = _row(state, ask, n, WAKE, node)
-    return first, n
+    asked.n = screen(state, ask, n)
+    asked.shown = 1
+    return decide.ASKED
 
 
 @inner
@@ -333,23 +455,13 @@ def want_one(state, ask, functions, chosen):
     asked = ask.ask[0]
     if asked.open == 0:
         return np.int64(NOTHING), 0
-    if asked.task >= 0 and asked.shown == 1:
-        asked.shown = 0
-        if _carry_out(state, ask, chosen):
-            asked.open = 0
-            decide.restore_held(state)
-            return np.int64(NOTHING), 0
-    if asked.joint == 1 and asked.part == 0:
-        task, n = _next_joint(state, ask, functions)
-    else:
-        task, n = _next_ordered(state, ask, functions)
-    if task == NOTHING or task == BAD:
-        asked.open = 0
-        decide.restore_held(state)
-        state.choice[0].reserved = backfill.NO_RESERVATION
-    elif task >= 0:
-        asked.shown = 1
-    return task, n
+    answer(state, None, ask, chosen)
+    status = decide.decide(state, ask, functions.priority, functions.score)
+    if status == decide.ASKED:
+        return structure.task_id(state, asked.task), asked.n
+    if status == decide.MORE:
+        return np.int64(GROW), 0
+    return np.int64(BAD if status == decide.BAD_COST else NOTHING), 0
 
 
 def want(state, ask, functions, chosen):
@@ -365,48 +477,25 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
         tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
 
 
-@inner
-def begin_asking(state, ask, joint):
-    """An instant in which nobody was asked yet."""
-    asked = ask.ask[0]
-    asked.open = 1
-    asked.task = NONE
-    asked.shown = 0
-    asked.part = 0
-    asked.joint = joint
-    state.choice[0].reserved = backfill.NO_RESERVATION
-
-
 def open_instant(state, desk, ask, functions, joint):
-    """After the events are folded: arrivals, and the queue's first look."""
-    clock = state.clock[0]
-    words = desk.words[0]
-    for i in range(words.arriving):
-        if state.tasks[desk.arrivals[i]].state == WAITING:
-            release.arrive(state, desk.arrivals[i], functions.priority)
-    words.arriving = 0
-    clock.retry_at = math.inf
-    begin_asking(state, ask, joint)
-    ask.ask[0].lost = 0
-    if words.ramps == 1:
+    """After the events are folded: arrivals, and a hand that was not asked yet."""
+    instant.start(state, desk, functions.priority)
+    if instant.ramps(state, desk):
         fold.grow_platforms(state)
-    if state.rules[0].queue == SKIP:
-        decide.look_again(state, state.freed.size)
+    ask.ask[0].joint = joint
+    ask.ask[0].lost = 0
+    decide.open_hand(state, ask)
     return 0
 
 
 def close_instant(state, desk, ask, functions):
     """What a step does after its decisions: list placements, let the policy act, say when to come back."""
     if ask.ask[0].open == 1:
-        if ask.ask[0].part > 0:
-            _undo_parts(state, ask)
+        _undo_parts(state, ask)
         ask.ask[0].open = 0
-        decide.restore_held(state)
-        state.choice[0].reserved = backfill.NO_RESERVATION
-    words = desk.words[0]
-    if words.placements + state.counts[0].placed_n > desk.placements.size:
-        return stepping.GROW_ATTEMPTS
-    stepping._list_placements(state, desk)
-    grows = fold.next_growth(state) if words.ramps == 1 and state.counts[0].waiting > 0 else math.inf
-    stepping.end_step(state, desk, functions, grows)
+        decide.end(state)
+    instant.start_placed(state, desk)
+    instant.come_back(state, desk)
+    instant.act(state, desk, functions)
+    stepping.list_results(state, desk)
     return stepping.OK

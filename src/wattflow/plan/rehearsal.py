@@ -15,7 +15,7 @@ workflow says little about those that follow, so it is done again when 2, 4, 8, 
 them. Settings are tried on two streams, the best twelve on two more, the best six of them on two more.
 
 The settings (data/learn/rehearsal.json) are those which together did best on other applications and clusters
-(`wattflow.learn.candidates`), four that make nobody wait whatever it costs, the tuned portfolio's for the load, and the
+(`research/candidates.py`), four that make nobody wait whatever it costs, the tuned portfolio's for the load, and the
 `learned` policy with six: the rules are its own, which with ``lean`` = 0 are the flagship's to the bit, so the
 simulation decides between heuristic and network. The future is not looked at.
 
@@ -39,7 +39,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured
 from wattflow.plan.measured import BASELINE, PUNCTUAL, Result
-from wattflow.policy import learned, levels, weights
+from wattflow.policy import learned, levels
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions
 from wattflow.sim.repeated import Repeated
@@ -76,7 +76,7 @@ LEANING: tuple[Dials, ...] = (
     {},
     {"second": 20.0},
     {"late": 800.0, "merit": 6.0},
-    {"second": 20.0, "sleep": 4.0},
+    {"second": 20.0, "idle": 4.0},
 )
 """Dials below the network that are tried, beside the portfolio's own and the safest setting."""
 ENOUGH, WORTH = 4, 0.05
@@ -290,14 +290,6 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
         return fitted.with_params(**(best.dials if best is not None and best.is_sure(sure) else usual))
     tries += [usual, *({**dials, **given} for dials in leaning(usual, name))]
     return fitted.with_params(**rehearse(known, cluster, load, trial, distinct(tries, trial.params))[0].dials)
-
-
-def policy_of(name: str) -> Policy:
-    """The policy with the settings and the weights of a fold; ``all``: with the weights in use."""
-    if name == "all":
-        return REHEARSED
-    theta = weights.load(weights.shipped(name))[0]
-    return replace(REHEARSED, tailor=partial(tailored, name=name), prepare=partial(learned.prepare, theta=theta))
 
 
 REHEARSED = replace(

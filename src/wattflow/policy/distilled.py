@@ -1,7 +1,7 @@
 """distilled: the flagship with a short formula in place of the network that `learned` has.
 
 The network's corrections were watched on training streams and the few terms kept that explain most of them
-(`wattflow.learn.distil`); no hidden unit is left, so the rule can be read and argued with. As in `learned`, corrections
+(`research/distil.py`); no hidden unit is left, so the rule can be read and argued with. As in `learned`, corrections
 are softly held within e^±2, ``lean`` = 0 is the flagship, and everything else is the flagship's. The features are
 explained in docs/learned.md; each is relative, and about 1 in size. O(candidates × attempts on a node).
 """
@@ -28,9 +28,9 @@ CLASS = ("merit", "threads", "size", "idle watts", "break-even", "wake", "few", 
 """Names of the features of the order, sleep and class heads, as `placing.AROUND` and `placing.CANDIDATE` are."""
 
 
-def path(name: str = "rule") -> Path:
-    """A file in the package: ``rule``, made of the shipped weights, or a fold's, ``fold-0`` …"""
-    return Path(str(files("wattflow") / "data" / "distilled" / f"{name}.npz"))
+def path() -> Path:
+    """Find the file in the package, made of the shipped weights."""
+    return Path(str(files("wattflow") / "data" / "distilled" / "rule.npz"))
 
 
 def place_head(theta: Any) -> Any:

@@ -4,8 +4,7 @@ Every price of the flagship is multiplied by e^f, where f is what a network make
 the candidate (`placing`), so with weights of zero, or with ``lean`` = 0, it decides exactly as `wattflow`. The same
 weights hold four corrections:
 
-- *place*: price × e^f(candidate), a network with one hidden layer and a linear part beside it, and set attention over
-  the candidates where the weights have it (`attending`);
+- *place*: price × e^f(candidate), a network with one hidden layer and a linear part beside it;
 - *haste*: how likely seconds until a busy node has room are weighed against waking one;
 - *order*: latest start + h(task) × the workflow's critical path;
 - *sleep*: each class's idle seconds before sleep × e^g(class), and × e^d(node) by how busy the cluster is and was, how
@@ -28,7 +27,7 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
-from wattflow.policy import attending, effects, moving, patient, placing, pricing, view, wattflow, weights
+from wattflow.policy import effects, moving, patient, placing, pricing, view, wattflow, weights
 from wattflow.policy.base import Facts, Policy
 from wattflow.policy.jit import jit
 
@@ -37,11 +36,10 @@ DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, 
 COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
 """What may count; one of them must."""
 LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
-NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest", "attends", "slots")
+NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest")
 """The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
 for each class; ``watched``: what `placing.watch` keeps; ``longest``: the engine's time-outs over those of the sleep
-head, 0 where idle nodes are left to the engine; ``attends``: 1 where the weights have attention, ``slots``: what it
-keeps of each candidate."""
+head, 0 where idle nodes are left to the engine."""
 
 CLASS_N = 9
 """Features of a class for the sleep head; the last is the time-out of the flagship."""
@@ -132,17 +130,6 @@ def usual_time_outs(state, variant, longest, out):
 
 
 @jit
-def attend(state, kept, slots, weight, lean, out):
-    """Multiply the prices of the candidates that were kept for one another to be seen: the first with a price."""
-    row = 0
-    for c in range(out.size):
-        if row < kept and out[c] < view.UNKNOWN_COST:
-            f = attending.seen(state, slots, kept, row, weight)
-            out[c] = view.bounded(out[c] * math.exp(lean * soft(f)))
-            row += 1
-
-
-@jit
 def correct(state, task, variant, longest, out):
     """Multiply the flagship's prices; returns the haste."""
     lean = view.param(state, DIAL.lean)
@@ -161,22 +148,13 @@ def correct(state, task, variant, longest, out):
         due = wattflow.due_s(state, task)
         sums = first + placing.N
         start_sums(state, first, theta + weights.PLACE, sums)
-        attends = view.recall(state, NOTES.attends, 0) > 0.0
-        slots = view.place_of(state, NOTES.slots)
-        kept = 0
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
                 at = pricing.found(state, task, variant, c, parts)
                 placing.candidate(state, task, variant, c, at, first, facts, due, out[c], least, merit, longest)
                 f = network(state, first, theta + weights.PLACE, sums)
-                if attends and kept < attending.ROWS:
-                    attending.keep(state, first, theta + weights.ATTEND, slots + kept * attending.SLOT, f)
-                    kept += 1
-                else:
-                    out[c] = view.bounded(out[c] * math.exp(lean * soft(f)))
-        if kept > 0:
-            attend(state, kept, slots, theta + weights.ATTEND, lean, out)
+                out[c] = view.bounded(out[c] * math.exp(lean * soft(f)))
     return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
 
 
@@ -303,9 +281,7 @@ def class_rows(state: Any, cluster: Cluster) -> Any:
 def use(state: Any, theta: Any) -> None:
     """Put weights into a State that `prepare` has seen: its memory, and when nodes go to sleep."""
     place = int(state.memory[NOTES.theta])
-    state.memory[place : place + weights.LARGE_SIZE] = 0.0
-    state.memory[place : place + len(theta)] = theta
-    state.memory[int(state.memory[NOTES.attends])] = float(len(theta) == weights.LARGE_SIZE)
+    state.memory[place : place + weights.SIZE] = theta
     lean = float(state.params[DIAL.lean])
     if lean == 0.0 or state.params[DIAL.wait] == np.inf:
         return
@@ -338,14 +314,12 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         NOTES,
         idle_w=[(state.classes.idle_w * state.classes.count).sum()],
         kept=np.zeros(pricing.SIZE),
-        theta=np.zeros(weights.LARGE_SIZE),
+        theta=np.zeros(weights.SIZE),
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
         watched=[*seen, np.inf],
         longest=[0.0],
-        attends=[0.0],
-        slots=np.zeros(attending.ROWS * attending.SLOT),
     )
     # A time-out that the cluster file or the run gives is not ours to move.
     rows = int(state.memory[NOTES.classes])
@@ -404,9 +378,8 @@ def moved(state: Any, rows: Any, offers: Any) -> Any:
     if lean == 0.0 or state.params[DIAL.wait] == np.inf:
         return np.zeros((len(rows), len(moving.NAMES)))
     place = int(state.memory[NOTES.theta])
-    large = state.memory[int(state.memory[NOTES.attends])] > 0.0
-    theta = np.asarray(state.memory[place : place + (weights.LARGE_SIZE if large else weights.SIZE)])
-    return lean * moving.moved(theta, rows, offers, MOST)
+    theta = np.asarray(state.memory[place : place + weights.SIZE])
+    return lean * moving.moved(theta, rows, MOST)
 
 
 LEARNED = Policy(

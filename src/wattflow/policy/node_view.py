@@ -267,6 +267,18 @@ def next_room(state, variant, node):
 
 
 @jit
+def expects_end(state, node):
+    """Return whether an attempt on a node is still expected to end. O(attempts on the node)."""
+    now = state.clock[0].now
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        if state.attempts[a].end > now:
+            return True
+        a = state.attempts[a].next
+    return False
+
+
+@jit
 def variant_device(state, variant):
     """Whether the variant runs on a GPU or an FPGA."""
     return state.variants[variant].device != NO_DEVICE

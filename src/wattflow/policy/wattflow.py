@@ -47,7 +47,7 @@ from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(
-    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
+    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, idle=2.0, merit=3.0, spare=0.2, margin=0.05
 )
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
 LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
@@ -206,10 +206,13 @@ def queue_s(state, task, variant):
     """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
     if view.running(state) == 0 or view.variant_needs_device(state, variant) or view.parts_of(state, task) > 1:
         return math.inf  # what runs may be other parts of its own gang, which wait for this one
+    if not view.typical_s(state, task) > 0.0:
+        return math.inf  # of unknown length, as those that run may be: nobody knows when room will come
     for cls in range(view.classes_n(state)):
         for i in range(view.class_count(state, cls)):
             node = view.class_node(state, cls, i)
-            if view.class_takes(state, variant, cls) and view.tasks_on(state, node) > 0:
+            # Attempts that have outlasted their estimate promise nothing: whoever waited for them would wait for ever.
+            if view.class_takes(state, variant, cls) and view.expects_end(state, node):
                 # Wide tasks need cores of one node, which come free together only now and then.
                 wide = max(1.0, view.variant_cores(state, variant))
                 return view.waiting(state) * wide * wide * view.typical_s(state, task) / view.running(state)
@@ -312,7 +315,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
         known = np.isfinite(merit)
         best = float(merit[known].min(initial=np.inf))
         ratio = np.divide(best, merit, out=np.full(len(merit), np.inf), where=known)
-        share = float(state.params[DIAL.sleep]) * ratio ** float(state.params[DIAL.merit])
+        share = float(state.params[DIAL.idle]) * ratio ** float(state.params[DIAL.merit])
     ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0) & np.isfinite(share)
     classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 

@@ -2,7 +2,6 @@
 
 A file is an ``.npz`` of plain arrays, read without pickle: ``theta`` (the vector), ``layout`` (the sizes below) and
 ``card`` (JSON: data, seeds, seconds and joules spent). ``WATTFLOW_WEIGHTS`` names another file than the shipped one.
-Weights of the larger variant have those of set attention (`attending`) behind the others, and a layout that says so.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
-from wattflow.policy import attending, placing
+from wattflow.policy import placing
 
 Floats = NDArray[np.float64]
 
@@ -36,26 +35,12 @@ SLEEP = DOZE + placing.DOZE_N + 1
 SIZE = SLEEP + 9
 LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 9)
 """What a file must agree with."""
-ATTEND = SIZE
-LARGE_SIZE = SIZE + attending.SIZE
-LARGE_LAYOUT = (*LAYOUT, attending.IN, attending.SIZE_OF)
-"""The variant with attention: where its weights begin, and all sizes."""
-SIZES = {"mlp": SIZE, "attention": LARGE_SIZE}
-"""Networks by name."""
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
-def shipped(name: str = "weights") -> Path:
-    """A file in the package: ``weights``, which every application helped to train, those of a fold, ``fold-0`` …, or
-    those with set attention, ``attention`` and ``attention-fold-0`` …"""
-    return Path(str(files("wattflow") / "data" / "learned" / f"{name}.npz"))
-
-
-def named(text: str) -> Path:
-    """A file, or one of the package by its bare name: ``attention``, ``fold-0`` …"""
-    path = Path(text)
-    known = path.name == text and not path.suffix and not path.exists() and shipped(text).is_file()
-    return shipped(text) if known else path
+def shipped() -> Path:
+    """Find the file in the package, which every application helped to train."""
+    return Path(str(files("wattflow") / "data" / "learned" / "weights.npz"))
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
@@ -66,7 +51,7 @@ def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
         np.savez(
             stream,
             theta=np.asarray(theta, np.float64),
-            layout=np.array(LAYOUT if len(theta) == SIZE else LARGE_LAYOUT, np.int64),
+            layout=np.array(LAYOUT, np.int64),
             card=np.array(json.dumps(card)),
         )
 
@@ -80,12 +65,11 @@ def load(path: Path) -> tuple[Floats, dict[str, Any]]:
     parts = _parts(path)
     layout, theta = parts["layout"], parts["theta"]
     sizes = tuple(layout.tolist()) if layout.dtype.kind in "iu" and layout.ndim == 1 else ()
-    known = {LAYOUT: SIZE, LARGE_LAYOUT: LARGE_SIZE}
-    if sizes not in known:
+    if sizes != LAYOUT:
         told = f"the layout {sizes}" if sizes else "a layout that is no list of whole numbers"
-        raise _unusable(path, f"has weights of {told}; this version reads {LAYOUT} and {LARGE_LAYOUT}")
-    if theta.dtype.kind != "f" or theta.shape != (known[sizes],):
-        raise _unusable(path, f"theta is {theta.dtype} of shape {theta.shape}, not {known[sizes]} numbers")
+        raise _unusable(path, f"has weights of {told}; this version reads {LAYOUT}")
+    if theta.dtype.kind != "f" or theta.shape != (SIZE,):
+        raise _unusable(path, f"theta is {theta.dtype} of shape {theta.shape}, not {SIZE} numbers")
     bad = int((~np.isfinite(theta)).sum())
     if bad:
         raise _unusable(path, f"{bad} of its {len(theta)} weights are no finite numbers")

@@ -1,15 +1,16 @@
-"""What the engine wants done beside placements: attempts stopped, nodes put to sleep or woken, functions warmed."""
+"""What the engine wants done: attempts launched and stopped, nodes put to sleep or woken, functions warmed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wattflow.live import Act
 from wattflow.live.protocol import Action
-from wattflow.runtime.attempts import Attempts
-from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.drivers.base import Driver, Sink
+from wattflow.runtime.messages import Ended, Lease
 from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.records import Attempts
 from wattflow.runtime.waking import Waking
 from wattflow.runtime.warming import Warming
 
@@ -19,15 +20,26 @@ class Actions:
     """Turns actions into orders to the driver.
 
     Attributes:
+        sink: The service, for what cannot be launched.
         node_state: Notes a node's new state.
     """
 
     driver: Driver
+    sink: Sink
     nodes: Nodes
     attempts: Attempts
     waking: Waking
     warming: Warming
     node_state: Callable[[str, str], None]
+
+    def launch(self, leases: Sequence[Lease]) -> None:
+        """Have attempts run. Where the driver raises, all of them are refused: fences keep those that run apart."""
+        try:
+            self.driver.launch(leases)
+        except Exception as error:
+            reason = self.sink.aside.put("launch of attempts", [lease.fence for lease in leases], error)
+            for lease in leases:
+                self.sink.ended(Ended(fence=lease.fence, outcome="refused", reason=f"not launched: {reason}"))
 
     def do(self, action: Action) -> None:
         """Have one done; what it names may be gone by now."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,18 +18,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
+from wattflow.runtime.drivers.agents import NameTaken
 from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outbox import Outbox, Output
+from wattflow.runtime.outbox import Names, Outbox, Output
 from wattflow.runtime.texts import plain
+from wattflow.runtime.tidying import sweep_folders, trim_own_log
 from wattflow.runtime.transport import Denied, Transport, Unreachable
 
 log = logging.getLogger(__name__)
@@ -39,6 +45,9 @@ CACHED_OBJECTS = 256
 KNOWN_FENCES, KNOWN_ENDS = 65_536, 4096
 WARM_UP_TRIES = 5
 TRY_AGAIN_S = 0.2
+TIDY_EVERY_S = 600.0
+NAME_TAKEN_S = 8.0
+"""An agent whose node's name is another's asks for so long; then it ends and says so."""
 
 
 class Executor(Protocol):
@@ -62,6 +71,15 @@ class Warmth(Protocol):
     """An executor that can hold functions ready ahead of need."""
 
     templates: Templates
+
+
+@runtime_checkable
+class Apart(Protocol):
+    """An executor that keeps tasks of different users apart."""
+
+    @property
+    def privileges(self) -> Privileges:
+        """Whom tasks run as here."""
 
 
 class Loads(Protocol):
@@ -97,9 +115,14 @@ class Agent:
         self.node, self.boot = node, uuid.uuid4().hex
         self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
         self._folder, self._on_sleep = folder, on_sleep
+        self._privileges = executor.privileges if isinstance(executor, Apart) else Privileges()
+        self._privileges.work = self._privileges.work or folder
         self._away = Away(log, "the server")
         self._clock, self._load = Clock(), load or LoadReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._at_work: dict[int, str] = {}
+        self._outputs: dict[int, Output] = {}
+        self._names = Names()
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._ends: OrderedDict[int, m.Ended] = OrderedDict()
@@ -115,8 +138,9 @@ class Agent:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
-        await self._until_it_works(lambda: self._transport.announce(self.node, self.boot))
-        self._loops = [asyncio.create_task(self._for_ever(one)) for one in (self._poll, self._report, self._watch)]
+        await self._announce()
+        loops = (self._poll, self._report, self._watch, self._tidy)
+        self._loops = [asyncio.create_task(self._for_ever(one)) for one in loops]
 
     async def _warm_up(self) -> None:
         """Make processes possible. A zygote that is killed while it starts is started again, a few times."""
@@ -159,7 +183,7 @@ class Agent:
             try:
                 await once()
             except Exception as error:
-                if isinstance(error, Denied) and error.of_me:
+                if isinstance(error, NameTaken) or (isinstance(error, Denied) and error.of_me):
                     raise
                 self.aside.put("turn of the agent's loop", once.__name__.lstrip("_"), error)
                 await asyncio.sleep(TRY_AGAIN_S)
@@ -208,16 +232,24 @@ class Agent:
         joules, window = self._energy.sample(self._clock.now(), used)
         joules = self._devices.with_device_energy(joules)
         if joules or window is not None:
-            self._outbox.energy.extend(joules)
+            self._outbox.energy += [m.TaskEnergy(self._names.now(one.fence), one.energy) for one in joules]
             self._outbox.windows.extend([window] if window is not None else [])
             self._news.set()
+
+    async def _tidy(self) -> None:
+        """Let go of what piles up: work folders of workflows that are long over, this process's own log."""
+        gone = await asyncio.to_thread(sweep_folders, self._folder, frozenset(self._at_work.values()))
+        if gone:
+            log.warning("%d work folders that nobody used for long are removed", gone)
+        await asyncio.to_thread(trim_own_log)
+        await asyncio.sleep(TIDY_EVERY_S)
 
     async def _turn(self, sync: m.Sync) -> bool:
         """One request; False when the server could not be reached."""
         try:
             orders = await self._transport.sync(sync)
             if orders.announce:
-                await self._transport.announce(self.node, self.boot)
+                await self._announce()
         except Unreachable as error:
             self._away.failed(error)
             await asyncio.sleep(TRY_AGAIN_S)
@@ -242,13 +274,20 @@ class Agent:
             load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
         return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
 
-    async def _until_it_works(self, call: Callable[[], object]) -> None:
+    async def _announce(self) -> None:
+        """Say what this node is, for as long as it takes to reach the server. A name that another agent has is asked
+        for a while longer: that one may be dead and not given up yet."""
+        taken_until_s = time.monotonic() + NAME_TAKEN_S
         while True:
             try:
-                await call()  # type: ignore[misc]
+                await self._transport.announce(self.node, self.boot)
                 self._away.answered()
                 return
-            except Unreachable as error:
+            except (Unreachable, NameTaken, Denied) as error:
+                if isinstance(error, Denied) and error.status != 409:
+                    raise
+                if not isinstance(error, Unreachable) and time.monotonic() > taken_until_s:
+                    raise
                 self._away.failed(error)
                 await asyncio.sleep(TRY_AGAIN_S)
 
@@ -265,7 +304,7 @@ class Agent:
             try:
                 for name in order.objects:
                     self._note_name(name, order.function_name)
-                    seconds += await executor.templates.warm(name, await self._object(name))
+                    seconds += await executor.templates.warm(name, await self._object(name), order.owner)
             except Exception as error:  # of the function's own modules, too
                 problem = plain(str(error) or type(error).__name__, 500)
         self._outbox.warmed.append(m.Warmed(order.function_name, not problem, seconds, problem))
@@ -287,7 +326,8 @@ class Agent:
     # ---- attempts
 
     def _take(self, lease: m.Lease) -> None:
-        """Begin an attempt, once. The server sends again what it knows no end of: that is told again, too."""
+        """Begin an attempt, once, or go on with the one that it adopts. The server sends again what it knows no end of:
+        that is told again, too."""
         if lease.fence in self._seen:
             if lease.fence not in self._tasks and (end := self._ends.get(lease.fence)) is not None:
                 self._tell_end(end)
@@ -295,25 +335,47 @@ class Agent:
         self._seen[lease.fence] = None
         while len(self._seen) > KNOWN_FENCES:
             self._seen.popitem(last=False)
+        if lease.adopts is not None and self._adopt(lease.adopts, lease.fence):
+            return
+        self._at_work[lease.fence] = lease.workflow
         self._tasks[lease.fence] = asyncio.create_task(self._attempt(lease))
 
+    def _adopt(self, before: int, fence: int) -> bool:
+        """Go on with an attempt under another fence; False where it neither runs nor has come to an end of its own."""
+        if before in self._tasks:
+            self._names.rename(before, fence)
+            self._tasks[fence], self._at_work[fence] = self._tasks.pop(before), self._at_work.pop(before)
+            if (output := self._outputs.pop(before, None)) is not None:
+                self._outputs[fence] = output
+                output.goes_on(fence)
+            return True
+        end = self._ends.get(before)
+        if end is None or end.outcome not in ("done", "failed", "time_limit"):
+            return False
+        self._tell_end(msgspec.structs.replace(end, fence=fence))
+        return True
+
     def _stop(self, fence: int) -> None:
-        self._executor.stop(fence)
-        self._devices.stop(fence)
+        first = self._names.first(fence)
+        self._executor.stop(first)
+        self._devices.stop(first)
 
     async def _attempt(self, lease: m.Lease) -> None:
         """Run an attempt and tell its end, whatever goes wrong: a fence that is held for ever is a lost task."""
         began_s = self._clock.now()
         tell = asyncio.get_running_loop().call_later(TELL_START_S, self._started, lease.fence, began_s)
+        output = self._outputs[lease.fence] = Output(lease.fence, self._transport)
         try:
-            end = await self._ending(lease)
+            end = await self._ending(lease, output)
         except Exception as error:
             reason = self.aside.put("attempt", lease.fence, error)
             end = m.Ended(fence=lease.fence, outcome="refused", reason=f"its agent failed: {reason}")
         finally:
             tell.cancel()
-            self._tasks.pop(lease.fence, None)
-        self._tell_end(end)
+            fence = self._names.now(lease.fence)
+            for held in (self._tasks, self._at_work, self._outputs):
+                held.pop(fence, None)
+        self._tell_end(msgspec.structs.replace(end, fence=fence))
 
     def _tell_end(self, end: m.Ended) -> None:
         self._ends[end.fence] = end
@@ -322,8 +384,7 @@ class Agent:
         self._outbox.ended.append(end)
         self._news.set()
 
-    async def _ending(self, lease: m.Lease) -> m.Ended:
-        output = Output(lease.fence, self._transport)
+    async def _ending(self, lease: m.Lease, output: Output) -> m.Ended:
         try:
             finish = await self._execute(lease, output)
         except (Denied, KeyError, ValueError, OSError) as error:
@@ -349,7 +410,7 @@ class Agent:
 
     def _started(self, fence: int, began_s: float) -> None:
         """Worth telling only of what lasts: the end of a short attempt says when it began, too."""
-        self._outbox.started.append((fence, began_s, 0.0))
+        self._outbox.started.append((self._names.now(fence), began_s, 0.0))
         self._news.set()
 
     async def _execute(self, lease: m.Lease, output: Output) -> Finish:
@@ -364,12 +425,11 @@ class Agent:
                        "WATTFLOW_NODE": lease.node}  # fmt: skip
         folder = None
         if spec.command is not None:
-            folder = self._folder / m.folder_name(lease.workflow)
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = self._privileges.folder(lease.owner, lease.workflow)
         isolate = spec.isolate or spec.command is not None
         work = Work(
             fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
-            environment=environment, folder=str(folder) if folder else None, isolate=isolate,
+            owner=lease.owner, environment=environment, folder=str(folder) if folder else None, isolate=isolate,
             cpus=variant.cpus,
             memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
         )  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 
+from wattflow.model import units
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import POLICY_OF
@@ -31,11 +33,47 @@ def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
                 yield Problem(
                     f"{where}, variant {variant.name}", f"gpu is a share up to 1 or whole GPUs, not {variant.gpu}"
                 )
-            if variant.gpu and variant.fpga:
+            if variant.gpu and (variant.fpga or variant.fpgas):
                 yield Problem(
                     f"{where}, variant {variant.name}", "one variant runs on a GPU or on an FPGA, not on both"
                 )
         known.add(task.key)
+
+
+def unmet(new: Sequence[Task], nodes: Sequence[m.Node]) -> Iterable[Problem]:
+    """Tasks whose needs no node can meet, even empty; nothing where no node is known yet."""
+    told: dict[tuple[m.Variant, ...], str | None] = {}
+    for task in new if nodes else ():
+        ways = tuple(task.variants)
+        if ways not in told:
+            lacking = [_lacking(way, nodes) for way in ways]
+            told[ways] = "; or ".join(filter(None, lacking)) if all(lacking) else None
+        if (what := told[ways]) is not None:
+            yield Problem(f"task {task.key} ({task.name})", f"no node can ever run it: it needs {what}")
+
+
+def _lacking(way: m.Variant, nodes: Sequence[m.Node]) -> str | None:
+    """What no node has of a variant's needs; None where one has all."""
+    kind = "fpga" if way.fpga else "gpu" if way.gpu else None
+    count = math.ceil(way.gpu) if kind == "gpu" else 1
+
+    def devices(node: m.Node) -> int:
+        return sum(one.kind == kind and one.memory_bytes >= way.gpu_memory_bytes for one in node.devices)
+
+    def enough(node: m.Node) -> bool:
+        return node.cpus >= way.cpus and node.memory_bytes >= way.memory_bytes
+
+    if any(enough(node) and (kind is None or devices(node) >= count) for node in nodes):
+        return None
+    of = f"of {len(nodes)} nodes" if len(nodes) > 1 else "node here"
+    if (most := max(node.cpus for node in nodes)) < way.cpus:
+        return f"{way.cpus:g} CPUs, the largest {of} has {most:g}"
+    if (memory := max(node.memory_bytes for node in nodes)) < way.memory_bytes:
+        return f"{way.memory_bytes / units.GIB:.1f} GiB of memory, the largest {of} has {memory / units.GIB:.1f}"
+    if kind is not None and (found := max(map(devices, nodes))) < count:
+        memory_said = f" with {way.gpu_memory_bytes / units.GIB:.1f} GiB" if way.gpu_memory_bytes else ""
+        return f"{count} {kind.upper()}{'s' if count > 1 else ''}{memory_said}, the best {of} has {found}"
+    return "more at once than any one node has (CPUs, memory and devices together)"
 
 
 def check_submission(
@@ -44,19 +82,21 @@ def check_submission(
     workflow: WorkflowRecord | None,
     owner: str,
     others_policy: str | None,
+    nodes: Sequence[m.Node] = (),
 ) -> None:
     """Refuse what cannot be right before any of it is taken.
 
     Args:
         new: The tasks that are not known yet.
         others_policy: What other open workflows run under: an engine has one policy at a time.
+        nodes: All nodes that are known, whatever their state.
     """
     name = f"workflow {submission.workflow}"
     if workflow is not None and workflow.owner != owner:
         raise InvalidInput(name, "belongs to somebody else")
     if workflow is not None and workflow.sealed and new:
         raise InvalidInput(name, "is sealed: it takes no more tasks")
-    found = list(problems(new, workflow.keys if workflow is not None else ()))
+    found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)
     wanted = POLICY_OF.get(submission.objective or "")

@@ -6,77 +6,47 @@
         print(total.result(), total.energy())
 
 One thread sends what was submitted since its last request, another waits for ends. Both go on when the server was
-restarted.
+restarted. A script that ends without closing its client closes it then, and waits for its tasks as pools of the
+standard library do.
 """
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
+import itertools
 import queue
 import threading
 import time
+import types
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from wattflow.model import units
-from wattflow.model.errors import WattflowError
+from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.clear_text import check_server
 from wattflow.runtime.connection import Connection
+from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
-from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_result
-from wattflow.runtime.task import TaskFunction, Way
-from wattflow.runtime.transport import Denied
+from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_failure, load_result
+from wattflow.runtime.task import TaskFunction, Way, _way
+from wattflow.runtime.transport import Denied, Unreachable
 from wattflow.store.objects import object_name
 
+__all__ = ["Client", "TaskEnergy", "TaskFailed", "TaskFuture", "joules"]
 BATCH = 512
 WAIT_S = 5.0
-
-
-class TaskFailed(WattflowError):
-    """A task ended badly without an exception of its own: a lost process, a limit, a failed parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEnergy:
-    """Joules of a task, all its attempts together, with the band they lie in and where they come from."""
-
-    joules: float
-    low_j: float
-    high_j: float
-    provenance: str
-    attempts: int
-
-    def __str__(self) -> str:
-        return f"{units.human_energy(self.joules)} ({self.low_j:.3g} to {self.high_j:.3g} J, {self.provenance})"
-
-
-class TaskFuture(concurrent.futures.Future[Any]):
-    """A task's end to come. As an argument of another task it is an edge."""
-
-    def __init__(self, client: Client, key: str) -> None:
-        super().__init__()
-        self.client, self.key = client, key
-
-    def cancel(self) -> bool:
-        """Cancel the task, waiting or running."""
-        if not super().cancel():
-            return False
-        self.client._cancel(self.key)
-        return True
-
-    def attempts(self, timeout: float | None = None) -> list[dict[str, Any]]:
-        """Every attempt of the task: where, when, as which variant, how it ended, joules; waits for the task's end."""
-        self.exception(timeout)
-        return self.client._attempts(self.key)
-
-    def energy(self, timeout: float | None = 30.0) -> TaskEnergy:
-        """Joules of the task; waits for its end, and until its node has told them (a second or two after)."""
-        self.exception(timeout)
-        return self.client._energy(self.key, timeout)
+KNOWN_OBJECTS = 4096
+LONGEST_NAME = 200
+_TASK = msgspec.msgpack.Decoder(m.Task)
+T = TypeVar("T")
 
 
 class Client(concurrent.futures.Executor):
@@ -117,83 +87,100 @@ class Client(concurrent.futures.Executor):
             "energy_budget_j": joules(energy_budget) if energy_budget is not None else None,
         }  # fmt: skip
         self._futures: dict[str, TaskFuture] = {}
-        self._functions: dict[int, tuple[object, str]] = {}
-        self._queue: queue.SimpleQueue[m.Task | None] = queue.SimpleQueue()
+        self._functions: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._objects: dict[str, None] = {}
+        self._queue: queue.SimpleQueue[tuple[str, msgspec.Raw] | None] = queue.SimpleQueue()
         self._lock, self._calling = threading.Lock(), threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._number = 0
-        self._open = 0
-        self._closed = False
+        self._sent = self._closed = False
         self._broken: BaseException | None = None
         self._calls = self._connect()
         self._calls.addresses.learn(self._calls.call("GET", "/v1/status").get("servers", []))
         self._server = str(self._calls.addresses)
         self._sender = threading.Thread(target=self._send_loop, name="wattflow-send", daemon=True)
-        self._receiver: threading.Thread | None = None
+        self._receiver = threading.Thread(target=self._receive_loop, name="wattflow-receive", daemon=True)
         self._sender.start()
+        self._receiver.start()
+        _CLIENTS.add(self)
 
     # ---- the executor
 
     def submit(self, fn: Callable[..., object] | TaskFunction, /, *args: object, **kwargs: object) -> TaskFuture:
-        """Run a function on the cluster; futures among the arguments are waited for there, not here."""
+        """Run a function on the cluster; futures among the arguments are waited for there, not here.
+
+        The function travels once: what it captures is what it captured when it was first submitted.
+        """
+        self._check_open()
         made = fn if isinstance(fn, TaskFunction) else TaskFunction(fn, [_PLAIN_WAY])
         call, parents = dump_call(args, kwargs, TaskFuture)
-        for parent in parents:
-            if parent.client is not self:
-                raise ValueError("a future of another client cannot be an argument; pass its result")
-        with self._lock:
-            if self._closed or self._broken is not None:
-                raise RuntimeError("the client is closed") from self._broken
-            self._number += 1
-            key = f"{self._number}"
-            future = TaskFuture(self, key)
-            self._futures[key] = future
-            self._open += 1
-        blob = m.Blob(data=call) if len(call) <= m.INLINE_BYTES else m.Blob(object=self._upload(call))
-        keys = [parent.key for parent in parents]
-        self._queue.put(m.Task(
-            key=key, name=made.name, function_name=made.name, function=self._function(made.function), call=blob,
-            python=PYTHON, parents=keys, results=keys, variants=[self._variant(way) for way in made.ways],
-            timeout_s=made.timeout_s, retries=made.retries, isolate=made.isolate, estimate_s=made.estimate_s,
-        ))  # fmt: skip
-        return future
+        name = _name(made.name)
+        return self._submit(
+            parents, name=name, function_name=name, function=self._function(made.function), call=self._blob(call),
+            python=PYTHON, results=[parent.key for parent in parents], timeout_s=made.timeout_s, retries=made.retries,
+            variants=[self._variant(way) for way in made.ways], isolate=made.isolate, estimate_s=made.estimate_s,
+        )  # fmt: skip
 
     def run(
         self, command: list[str], *, after: list[TaskFuture] | None = None, name: str | None = None, **needs: object
     ) -> TaskFuture:
         """Run a program on the cluster."""
-        from wattflow.runtime.task import _way
-
+        self._check_open()
         options: dict[str, Any] = {
             key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs
         }
-        with self._lock:
-            self._number += 1
-            key = f"{self._number}"
-            future = self._futures[key] = TaskFuture(self, key)
-            self._open += 1
-        self._queue.put(m.Task(
-            key=key, name=name or command[0], function_name=name or command[0], command=list(command),
-            parents=[parent.key for parent in after or ()], variants=[_way(needs, None).variant(None)], **options,
-        ))  # fmt: skip
-        return future
+        called = _name(name or command[0])
+        return self._submit(after or [], name=called, function_name=called, command=list(command),
+                            variants=[_way(needs, None).variant(None)], **options)  # fmt: skip
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[object],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """Run a function on each item; ``chunksize`` items are one task where that is more than one."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        made = fn if isinstance(fn, TaskFunction) else TaskFunction(fn, [_PLAIN_WAY])
+        if chunksize == 1 or any(way.function is not None or way.fpga for way in made.ways):
+            return super().map(made, *iterables, timeout=timeout)
+        rows = zip(*iterables, strict=False)
+        chunks = iter(lambda: list(itertools.islice(rows, chunksize)), [])
+        calls = (map(made.function, *zip(*chunk, strict=True)) for chunk in chunks)
+        return itertools.chain.from_iterable(super().map(replace(made, function=list), calls, timeout=timeout))
+
+    def get(self, dsk: Mapping[Hashable, object], keys: object, **options: object) -> object:
+        """Compute keys of a Dask graph, a task each: ``dask.config.set(scheduler=client)``."""
+        from wattflow.runtime.dask_graph import compute
+
+        return compute(self, dsk, keys)
+
+    asynchronous = False  # Dask asks
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more tasks; the workflow is sealed. Waits for the tasks unless told not to."""
-        if cancel_futures:
-            for future in list(self._futures.values()):
-                future.cancel()
+        """No more tasks; the workflow is sealed. Waits for the tasks unless told not to.
+
+        ``cancel_futures`` gives up what has not started; what runs goes on to its end.
+        """
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._queue.put(None)
+            first, self._closed = not self._closed, True
+            self._changed.notify_all()
+        if first:
+            self._queue.put(None)
         self._sender.join()
-        if wait and self._receiver is not None:
+        if cancel_futures and self._futures and self._broken is None:
+            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?waiting=true", b"")
+        if wait:
             self._receiver.join()
         # The threads' own connections close with them; this one serves energy() even after the end.
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After an error in the block nobody waits for the rest.
+        # After an error in the block nobody waits for the rest, and nobody wants what runs.
+        if kind is not None and self._futures and self._broken is None:
+            self._give_up_unsent()
+            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel", b"")
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     # ---- threads
@@ -203,48 +190,71 @@ class Client(concurrent.futures.Executor):
         sealed = False
         try:
             while not sealed:
-                first = self._queue.get()
-                batch = [first]
-                while len(batch) < BATCH:
-                    try:
-                        batch.append(self._queue.get_nowait())
-                    except queue.Empty:
-                        break
-                tasks = [task for task in batch if task is not None]
+                batch = [self._queue.get()]
+                while len(batch) < BATCH and not self._queue.empty():
+                    batch.append(self._queue.get())
+                tasks = [item for item in batch if item is not None]
                 sealed = len(tasks) < len(batch)
-                submission = m.Submission(workflow=self.workflow, tasks=tasks, seal=sealed, **self._about)  # type: ignore[arg-type]
-                connection.patiently("POST", "/v1/submissions", submission, m.Accepted, self._patience_s)
-                if self._receiver is None and tasks:
-                    self._receiver = threading.Thread(target=self._receive_loop, name="wattflow-receive", daemon=True)
-                    self._receiver.start()
+                self._send(connection, tasks, sealed)
+                del batch, tasks  # large arguments are not kept until the next task comes
         except BaseException as error:
             self._break(error)
         finally:
             connection.close()
+
+    def _send(self, connection: Connection, tasks: list[tuple[str, msgspec.Raw]], seal: bool) -> None:
+        """Submit tasks. Where the server refuses them, halves are tried, so that only the bad ones fail."""
+        raw: Any = [task for _, task in tasks]
+        submission = m.Submission(workflow=self.workflow, tasks=raw, seal=seal, **self._about)  # type: ignore[arg-type]
+        try:
+            if tasks or self._sent:
+                connection.patiently("POST", "/v1/submissions", submission, m.Accepted, self._patience_s)
+        except Denied as error:
+            if not tasks or error.status in (401, 403):
+                raise
+            if len(tasks) == 1:
+                self._fail(tasks[0][0], error)
+                self._send(connection, [], seal) if seal else None
+                return
+            half = len(tasks) // 2
+            self._send(connection, tasks[:half], False)
+            self._send(connection, tasks[half:], seal)
+            return
+        with self._lock:
+            self._sent = self._sent or bool(tasks)
+            self._changed.notify_all()
 
     def _receive_loop(self) -> None:
         connection, last = self._connect(), 0
+        path = f"/v1/workflows/{self.workflow}/outcomes?wait_s={WAIT_S}&after="
         try:
-            while True:
-                with self._lock:
-                    if self._closed and self._open == 0:
-                        return
-                path = f"/v1/workflows/{self.workflow}/outcomes?after={last}&wait_s={WAIT_S if self._open else 1}"
-                answer = connection.patiently("GET", path, None, m.Outcomes, self._patience_s)
+            while self._has_more():
+                answer = connection.patiently("GET", f"{path}{last}", None, m.Outcomes, self._patience_s)
                 last = answer.last
                 for outcome in answer.outcomes:
                     self._resolve(connection, outcome)
+                del answer
         except BaseException as error:
             self._break(error)
         finally:
             connection.close()
 
+    def _has_more(self) -> bool:
+        """Wait until there is an end to wait for; False when no more can come."""
+        with self._lock:
+            self._changed.wait_for(lambda: (self._sent and self._futures) or self._broken or self._over())
+            return self._broken is None and not self._over()
+
+    def _over(self) -> bool:
+        return self._closed and not self._futures
+
     def _resolve(self, connection: Connection, outcome: m.Outcome) -> None:
-        future = self._futures.pop(outcome.key, None)
+        with self._lock:
+            future = self._futures.pop(outcome.key, None)
         if future is None:
             return
-        with self._lock:
-            self._open -= 1
+        if outcome.state == "cancelled":
+            concurrent.futures.Future.cancel(future)
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -254,10 +264,8 @@ class Client(concurrent.futures.Executor):
                 data = connection.raw("GET", f"/v1/objects/{blob.object}")[0]
             if outcome.state == "done":
                 future.set_result(load_result(data) if data is not None else None)
-            elif outcome.state == "cancelled":
-                future.set_exception(concurrent.futures.CancelledError(outcome.reason or "cancelled"))
             else:
-                future.set_exception(_failure(outcome, data))
+                future.set_exception(load_failure(data, outcome.reason))
         except BaseException as error:
             future.set_exception(error)
 
@@ -265,55 +273,108 @@ class Client(concurrent.futures.Executor):
         """The server is gone or refuses: nobody waits for ever."""
         with self._lock:
             self._broken = error
-            futures, self._futures = self._futures, {}
-            self._open = 0
-        for future in futures.values():
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
+            keys = list(self._futures)
+            self._changed.notify_all()
+        for key in keys:
+            self._fail(key, error)
+
+    def _fail(self, key: str, error: BaseException) -> None:
+        with self._lock:
+            future = self._futures.pop(key, None)
+            self._changed.notify_all()
+        if future is not None and future.set_running_or_notify_cancel():
+            future.set_exception(error)
 
     # ---- small parts
+
+    def _check_open(self) -> None:
+        if _EXITING or self._closed or self._broken is not None:
+            when = "interpreter shutdown" if _EXITING else "shutdown"
+            raise RuntimeError(f"cannot schedule new futures after {when}") from self._broken
+
+    def _submit(self, parents: list[TaskFuture], **about: Any) -> TaskFuture:
+        """Put a task in the queue, once it is known that it can be sent."""
+        if any(parent.client is not self for parent in parents):
+            raise ValueError("a future of another client cannot be an argument; pass its result")
+        with self._lock:
+            self._number += 1
+            key = str(self._number)
+        try:
+            data = m.pack(m.Task(key=key, parents=[parent.key for parent in parents], **about))
+            _TASK.decode(data)
+        except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
+            raise InvalidInput(f"task {about['name']}", str(error)) from None
+        future = TaskFuture(self, key)
+        with self._lock:
+            self._check_open()
+            self._futures[key] = future
+            self._queue.put((key, msgspec.Raw(data)))
+        return future
+
+    def _give_up_unsent(self) -> None:
+        """Cancel what still waits here to be sent."""
+        while not self._queue.empty():
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            with self._lock:
+                future = self._futures.pop(item[0], None) if item is not None else None
+            if future is not None and concurrent.futures.Future.cancel(future):
+                future.set_running_or_notify_cancel()
 
     def _connect(self) -> Connection:
         return Connection(self._server, self._token, self._ca)
 
     def _function(self, function: Callable[..., Any]) -> str:
-        """The function's object; uploaded once. It is kept alive here, so that its identity stays its own."""
-        known = self._functions.get(id(function))
+        """The function's object; a plain function's is remembered for as long as the function lives."""
+        if not isinstance(function, types.FunctionType):
+            return self._upload(dump_function(function))  # it may have changed since
+        known = self._functions.get(function)
         if known is None:
-            known = self._functions[id(function)] = (function, self._upload(dump_function(function)))
-        return known[1]
+            known = self._functions[function] = self._upload(dump_function(function))
+        return known
 
-    def _variant(self, way: Any) -> m.Variant:
+    def _variant(self, way: Way) -> m.Variant:
         if way.fpga is not None:
             from wattflow.runtime.executors.fpga.run import KernelCall
 
-            key = hash(("fpga", way.fpga))
-            if key not in self._functions:
-                self._functions[key] = (way, self._upload(dump_function(KernelCall(way.fpga))))
-            return way.variant(self._functions[key][1])  # type: ignore[no-any-return]
-        variant = _VARIANTS.get(way) if way.function is None else way.variant(self._function(way.function))
-        if variant is None:
-            variant = _VARIANTS[way] = way.variant(None)
-        return variant
+            return way.variant(self._upload(dump_function(KernelCall(way.fpga))))
+        return way.variant(None if way.function is None else self._function(way.function))
+
+    def _blob(self, data: bytes) -> m.Blob:
+        return m.Blob(data=data) if len(data) <= m.INLINE_BYTES else m.Blob(object=self._upload(data))
 
     def _upload(self, data: bytes) -> str:
-        with self._calling:  # an object's name is its content: putting it twice is putting it once
-            self._calls.patiently("POST", "/v1/objects", data, for_s=self._patience_s)
-        return object_name(data)
+        name = object_name(data)
+        if name not in self._objects:  # its name is its content: putting it twice is putting it once
+            self._call("POST", "/v1/objects", data)
+            if len(self._objects) >= KNOWN_OBJECTS:
+                self._objects.clear()
+            self._objects[name] = None
+        return name
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:
+        with self._calling:
+            return self._calls.patiently(method, path, body, for_s=self._patience_s)
 
     def _cancel(self, key: str) -> None:
-        with self._calling:
-            try:
-                path = f"/v1/workflows/{quote(self.workflow)}/cancel?key={quote(key)}"
-                self._calls.patiently("POST", path, b"", for_s=self._patience_s)
-            except Denied:
-                return
+        try:
+            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?key={quote(key)}", b"")
+        except Denied:
+            return
 
     def _attempts(self, key: str) -> list[dict[str, Any]]:
-        with self._calling:
-            path = f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
-            rows: list[dict[str, Any]] = self._calls.patiently("GET", path, for_s=self._patience_s)
+        rows: list[dict[str, Any]] = self._call(
+            "GET", f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
+        )
         return rows
+
+    def _is_running(self, key: str) -> bool:
+        try:
+            return any(row["outcome"] is None for row in self._attempts(key))
+        except (Denied, Unreachable):  # not sent yet, or nobody to ask
+            return False
 
     def _energy(self, key: str, timeout: float | None) -> TaskEnergy:
         end_s = time.monotonic() + (timeout if timeout is not None else 1e9)
@@ -343,14 +404,21 @@ def joules(text: str | float) -> float:
         raise ValueError(f"{text!r} is not an energy; write for example '50 Wh' or '300 kJ'") from None
 
 
-def _failure(outcome: m.Outcome, data: bytes | None) -> BaseException:
-    if data:
-        error = load_result(data)
-        if isinstance(error, BaseException):
-            return error
-    return TaskFailed(outcome.reason or "failed")
+def _name(text: str) -> str:
+    """A function's name as it may be submitted."""
+    return text.encode(errors="replace").decode()[:LONGEST_NAME] or "function"
 
 
+@atexit.register
+def _at_exit() -> None:
+    """Close every client that is open, and wait for its tasks."""
+    global _EXITING
+    _EXITING = True
+    for client in list(_CLIENTS):
+        client.shutdown()
+
+
+_EXITING = False
+_CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
 _PLAIN_WAY = Way("cpu")
-_VARIANTS: dict[Way, m.Variant] = {}
 _PROVENANCE = ("measured", "attributed", "modelled", "guessed")

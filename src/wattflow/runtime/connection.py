@@ -127,4 +127,6 @@ def _error(status: int, data: bytes) -> WattflowError:
         message = data[:300].decode(errors="replace")
     if status == BUSY or status >= 500:
         return (_Busy if status == BUSY else Unreachable)(f"the server answered {status}: {message}")
-    return Denied(message if status != 401 else f"the server does not know this token ({message})")
+    denied = Denied(message if status != 401 else f"the server does not know this token ({message})")
+    denied.status = status
+    return denied

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.runtime import processes
 
 
 class NotRunning(WattflowError):
@@ -80,16 +81,9 @@ class Home:
             raise NotRunning(f"no server has been started in {self.folder}; `wattflow up` starts one") from None
 
     def server(self) -> dict[str, object] | None:
-        """Where the server listens and its process, if it is alive."""
-        try:
-            about: dict[str, object] = json.loads(self.server_file.read_text())
-            pid = int(str(about["pid"]))
-            os.kill(pid, 0)
-            return None if _is_ended(pid) else about
-        except (FileNotFoundError, ValueError, KeyError, ProcessLookupError):
-            return None
-        except PermissionError:
-            return about
+        """Where the server listens and its process, if it is alive. A file that a killed server left is none, whoever
+        has its number by now."""
+        return processes.marked(self.server_file)
 
     def addresses(self) -> str:
         """Where the server is reached, and those that take over from it, with commas between."""
@@ -113,11 +107,3 @@ class Home:
         """The certificate by which this machine's server is known, where it speaks TLS."""
         certificate = (self.server() or {}).get("ca")
         return str(certificate) if certificate is not None else None
-
-
-def _is_ended(pid: int) -> bool:
-    """Whether the process has ended and only waits for its parent to notice."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (OSError, IndexError):
-        return False

@@ -12,6 +12,7 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.executors.devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.executors.templates import KEEP_S
 from wattflow.runtime.machine import this_node
@@ -31,6 +32,8 @@ def make_agent(
     preload: tuple[str, ...] = ("cloudpickle",),
     executors: tuple[DeviceExecutor, ...] = (),
     keep_alive_s: float = KEEP_S,
+    privileges: Privileges | None = None,
+    lineage: str | None = None,
 ) -> Agent:
     """An agent for this machine.
 
@@ -39,10 +42,17 @@ def make_agent(
         preload: Modules that the zygote holds ready.
         executors: For devices that were found here.
         keep_alive_s: How long a function is held warm that nobody uses.
+        privileges: Whom tasks run as.
+        lineage: What the agent has in common with the one that worked here before: whatever that one left in control
+            groups is ended. Without it nothing is known of an earlier life.
     """
     devices = Devices(executors)
     node = this_node(name, cpus, memory_bytes, devices.found(), curve, keep_alive_s)
-    groups = Groups.find(f"{node.name}-{os.getpid()}")
-    processes = ProcessExecutor(Zygote(preload=preload), max(1, math.ceil(node.cpus)), groups, keep_alive_s)
+    groups = Groups.find(lineage or f"{node.name}-{os.getpid()}")
+    apart = privileges or Privileges()
+    apart.settle(folder, node.name)
+    processes = ProcessExecutor(
+        Zygote(preload=preload, privileges=apart), max(1, math.ceil(node.cpus)), groups, keep_alive_s
+    )
     energy = NodeEnergy(curve, folder / "meter")
     return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

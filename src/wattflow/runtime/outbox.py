@@ -70,6 +70,30 @@ def _fitting(ends: list[m.Ended]) -> int:
     return MOST_NEWS
 
 
+class Names:
+    """Fences of attempts that went on under another one: who runs them knows the first, the server the present one."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._now: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+
+    def rename(self, before: int, fence: int) -> None:
+        """An attempt has another fence from now on."""
+        first = self._first.pop(before, before)
+        self._now[first], self._first[fence] = fence, first
+        while len(self._now) > self._most:
+            self._first.pop(self._now.pop(next(iter(self._now))), None)
+
+    def now(self, first: int) -> int:
+        """The fence under which an attempt goes that began with this one."""
+        return self._now.get(first, first)
+
+    def first(self, fence: int) -> int:
+        """The fence with which an attempt began."""
+        return self._first.get(fence, fence)
+
+
 class Output:
     """An attempt's output on its way: sent a few times a second, the rest at the end. Beyond what the server keeps of
     one attempt it is dropped here."""
@@ -87,6 +111,10 @@ class Output:
         self._buffer += data
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._later())
+
+    def goes_on(self, fence: int) -> None:
+        """What comes from now on is another attempt's output, which begins with it."""
+        self.fence, self._sent = fence, 0
 
     async def _later(self) -> None:
         await asyncio.sleep(LOG_EVERY_S)

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
+from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
 
 
@@ -17,7 +20,9 @@ class Broken(WattflowError):
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
         """What went wrong, under which policy."""
-        said = str(error) if isinstance(error, WattflowError) else f"{type(error).__name__}: {error}"
+        said = (
+            str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
+        )
         return cls(f"the server cannot go on under {policy}: {said}")
 
     @classmethod
@@ -37,6 +42,9 @@ class TaskRecord:
         failures: Attempts that ended badly by its own doing.
         refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
         history: The latest bad ends, in words.
+        remade: How often it ran again because its result was lost.
+        lost: Its last attempt, where that was lost with its node and may still run there.
+        held: Why it is not begun although it could be placed (`gate`).
     """
 
     id: int
@@ -51,9 +59,12 @@ class TaskRecord:
     failures: int = 0
     result: Blob | None = None
     reason: str | None = None
+    held: str | None = None
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
+    remade: int = 0
+    lost: AttemptRecord | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +85,11 @@ class WorkflowRecord:
     outcomes: list[Outcome] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     fault: str | None = None
+
+    @property
+    def project(self) -> str:
+        """Whose budget pays beside the owner's; empty where nobody's."""
+        return str(self.about.get("project") or "")
 
     @classmethod
     def opened(
@@ -134,6 +150,7 @@ class Trace:
 
     Attributes:
         energy_j: Joules that were told of it so far; a second report replaces the first.
+        reserved_j: Joules that its owner's budgets hold ready for it until then.
     """
 
     task: int
@@ -144,6 +161,7 @@ class Trace:
     project: str
     function: str
     energy_j: float = 0.0
+    reserved_j: float = 0.0
 
 
 @dataclass(slots=True)
@@ -170,23 +188,69 @@ class AttemptRecord:
 
     def __post_init__(self) -> None:
         flow = self.task.workflow
-        project = str(flow.about.get("project") or "")
         function = self.task.spec.function_name
-        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
+        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, flow.project, function)
+
+    @staticmethod
+    def device_of(placement: Placement) -> int:
+        """The first device of a placement; -1 for none."""
+        return (placement.devices & -placement.devices).bit_length() - 1
 
     @classmethod
     def begun(
-        cls, task: TaskRecord, placement: Placement, fence: int, node: str, inputs: Sequence[Blob], now_s: float
+        cls,
+        task: TaskRecord,
+        placement: Placement,
+        fence: int,
+        node: str,
+        inputs: Sequence[Blob],
+        now_s: float,
+        adopts: int | None = None,
     ) -> AttemptRecord:
         """The task's next attempt, with the lease that the node gets."""
         task.attempts += 1
         task.state = "running"
         lease = Lease(
             fence=fence, task=task.id, number=task.attempts, node=node, workflow=task.workflow.id,
-            spec=task.spec, variant=placement.variant, device=(placement.devices & -placement.devices).bit_length() - 1,
-            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs),
+            spec=task.spec, variant=placement.variant, device=cls.device_of(placement),
+            share=task.spec.variants[placement.variant].gpu, inputs=list(inputs), owner=task.workflow.owner,
+            adopts=adopts,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+    def adopt(self, before: int | None) -> None:
+        """Go on with an attempt that was given up; None where it begins anew."""
+        if before is not None:
+            self.lease = structs.replace(self.lease, adopts=before)
+
+
+class Attempts(dict[int, AttemptRecord]):
+    """Attempts that are open, by fence; the engine's ids lead there, too. Of those that are over a trace stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_engine: dict[int, int] = {}
+        self._recent = Recent()
+
+    def add(self, attempt: AttemptRecord) -> None:
+        """An attempt is placed."""
+        self[attempt.fence] = attempt
+        self._of_engine[attempt.engine] = attempt.fence
+
+    def remove(self, attempt: AttemptRecord) -> None:
+        """An attempt is over."""
+        del self[attempt.fence]
+        del self._of_engine[attempt.engine]
+        self._recent.add(attempt)
+
+    def trace(self, fence: int) -> Trace | None:
+        """Which one it is or lately was; None for one that is long over or unknown."""
+        attempt = self.get(fence)
+        return attempt.trace if attempt is not None else self._recent.get(fence)
+
+    def of_engine(self, engine: int) -> AttemptRecord | None:
+        """The attempt that the engine knows by this id."""
+        return self.get(self._of_engine.get(engine, -1))
 
 
 class Recent:

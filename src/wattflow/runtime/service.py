@@ -21,19 +21,21 @@ from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
+from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
-from wattflow.runtime.attempts import Attempts
+from wattflow.runtime.adopting import Adopting
 from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.gate import Gate
 from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Broken, Recent, TaskRecord, Trace, WorkflowRecord, waits_for
+from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord, waits_for
 from wattflow.runtime.texts import plain
 from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
 from wattflow.runtime.verdicts import judge, met
@@ -71,18 +73,20 @@ class Service:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts, self.fences = Attempts(), Fences()
-        self.recent, self.aside = Recent(), decider.aside
-        self.nodes = Nodes()
+        self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
-        self.joules = Joules(self.nodes, self.ledger, self.now)
+        self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
+        self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
+        self.joules = Joules(self.nodes, self.ledger, self.accounts, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
         self.turn_s, self.turn_cpu_s = Durations(), Durations()
         self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
         self.warming = Warming(decider, driver, self.nodes)
-        self._actions = Actions(driver, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
+        self._actions = Actions(driver, self, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
+        self._adopting = Adopting(decider, self.nodes, self.tasks, self.attempts)
         self._cancelling = Cancelling(decider, self._soon)
         self._under_way: UnderWay | None = None
         self._turn_planned = self._closed = False
@@ -122,15 +126,21 @@ class Service:
 
     # ---- requests
 
-    async def submit(self, submission: m.Submission, owner: str) -> m.Accepted:
+    async def submit(self, submission: m.Submission, owner: str, project: str = "") -> m.Accepted:
         """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        check_submission(submission, new, workflow, owner, self._policy_of_others(workflow))
+        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
+        policy = self.decider.policy if others else None
+        check_submission(submission, new, workflow, owner, policy, self.nodes.specs)
+        self.gate.check(owner, project, len(new))
+        self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
         if workflow is None:
-            workflow = self._open(submission, owner)
+            workflow = self._open(submission, owner, project)
+        for function in submission.functions:
+            self.decider.function(function)
         for number, task in enumerate(new, start=1):
             if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
                 self._add(task, workflow, submission)
@@ -142,13 +152,13 @@ class Service:
         await self.stored()
         return m.Accepted(workflow.id, len(new), len(submission.tasks) - len(new))
 
-    async def cancel(self, workflow: str, key: str | None = None) -> int:
+    async def cancel(self, workflow: str, key: str | None = None, *, only_waiting: bool = False) -> int:
         """Cancel a workflow or one task of it; returns how many open tasks it was asked for."""
-        record = self.workflows[workflow]
+        record, states = self.workflows[workflow], ("waiting",) if only_waiting else ("waiting", "running")
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
-        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in ("waiting", "running")]
-        await self._cancelling.cancel(open_tasks)
-        if key is None:
+        open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in states]
+        await self._cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
+        if key is None and not only_waiting:
             self._seal(record)
         await self.stored()
         return len(open_tasks)
@@ -164,7 +174,7 @@ class Service:
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
         said = waits_for(self._parents(task)) or str(self.decider.why(task.engine))
-        return "; ".join(one for one in (said, met(task)) if one)
+        return "; ".join(one for one in (said, met(task), task.held) if one)
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -201,10 +211,16 @@ class Service:
         self.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
+            attempt.task.lost = attempt
             self._badly(attempt, m.Ended(fence=attempt.fence, outcome="node_lost", ended_s=now_s, reason=reason))
         known.warm.clear()
         self.decider.put(NODE, known.engine, state=int(Power.DOWN))
         self._node_state(node, "down")
+
+    def returned(self, node: str, fences: Sequence[int]) -> None:
+        """A lost node is back with attempts that were given up: what still waits goes on there."""
+        self._finish_turn()
+        self._adopting.returned(node, fences)
 
     def asleep(self, node: str) -> None:
         """A node sleeps."""
@@ -231,8 +247,9 @@ class Service:
             self._end_attempt(attempt, end)
             attempt.task.result = end.result
             self.decider.put(FINISHED, attempt.engine)
-            with self.aside.guard("lesson of attempt", end.fence):
-                self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
+            if attempt.lease.adopts is None:  # else its beginning is not known
+                with self.aside.guard("lesson of attempt", end.fence):
+                    self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
             self._badly(attempt, replace(end, reason=plain(end.reason or end.outcome)))
         self._soon()
@@ -253,7 +270,7 @@ class Service:
 
     def energy(self, joules: m.TaskEnergy) -> None:
         """Joules of an attempt, open or over."""
-        if (trace := self._trace_of(joules.fence)) is not None:
+        if (trace := self.attempts.trace(joules.fence)) is not None:
             self._spend(self.tasks.get(trace.task), self.joules.attempt(trace, joules.energy))
 
     def window(self, node: str, window: m.Window) -> None:
@@ -273,43 +290,40 @@ class Service:
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
-        trace = self._trace_of(fence)
+        trace = self.attempts.trace(fence)
         return self.logs.put(trace.task, trace.number, offset, data) if trace is not None else None
 
     # ---- taking tasks in
 
-    def _policy_of_others(self, workflow: WorkflowRecord | None) -> str | None:
-        """The policy that open workflows run under; None where there is no other one."""
-        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        return self.decider.policy if others else None
-
-    def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
+    def _open(self, submission: m.Submission, owner: str, project: str) -> WorkflowRecord:
         now_s = self.now()
-        deadline_s = now_s + submission.deadline_s if submission.deadline_s else None
+        deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s)
         self.next_workflow += 1
         workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
+        workflow.about["project"] = project
         self.workflows[workflow.id] = workflow
         self.ledger.workflow(workflow)
         return workflow
 
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
         now_s = self.now()
-        deadline_s = spec.deadline_s or submission.deadline_s
+        deadline_s = submission.deadline_s if spec.deadline_s is None else spec.deadline_s
+        known_s = self.learning.estimates.runtime_s(spec.function_name) if spec.estimate_s is None else spec.estimate_s
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
         shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
         engine = self.decider.put(
-            TASK, shape, workflow=workflow.engine, tag=self.next_task,
-            estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
-            deadline_s=now_s + deadline_s if deadline_s else None,
+            TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
+            release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),
+            deadline_s=None if deadline_s is None else now_s + deadline_s,
         )  # fmt: skip
         assert engine is not None
         task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
                           tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
         self.next_task += 1
         for parent in self._parents(task):
-            self.decider.put(EDGE, parent.engine, engine)
-        self.warming.seen(spec)
+            self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))
+        self.warming.seen(spec, workflow.owner)
         self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)
@@ -370,6 +384,7 @@ class Service:
                 outcomes += self._end_task(end, turn.now_s)
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
+        self._adopting.settle()
         self.ledger.commit()
         self._act(step, turn.leases, outcomes)
         self._alarm.set(turn.wake_at - turn.now_s)
@@ -395,7 +410,7 @@ class Service:
         for attempt in placed:
             attempt.released = True
         if not self._closed:  # else they are begun by the next start
-            self._launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+            self._actions.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()
@@ -403,19 +418,14 @@ class Service:
             with self.aside.guard("action", action):
                 self._actions.do(action)
 
-    def _launch(self, leases: Sequence[m.Lease]) -> None:
-        try:
-            self.driver.launch(leases)
-        except Exception as error:
-            reason = self.aside.put("launch of attempts", [lease.fence for lease in leases], error)
-            for lease in leases:
-                self.ended(m.Ended(fence=lease.fence, outcome="refused", reason=f"not launched: {reason}"))
-
     def _make_leases(self, turn: UnderWay, most: int) -> None:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
         for placement in turn.next_placements(most):
             try:
-                turn.leases.append(self._place(placement, turn.now_s))
+                if self.gate.keeps(self.tasks[placement.tag], placement):
+                    turn.wake_at = turn.now_s
+                else:
+                    turn.leases.append(self._place(placement, turn.now_s))
             except Exception as error:
                 reason = self.aside.put("placement of task", placement.tag, error)
                 if (task := self.tasks.get(placement.tag)) is not None:
@@ -428,7 +438,8 @@ class Service:
         node = self.nodes.by_engine(placement.node)
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
-        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s)
+        adopts = self._adopting.adopted(task, node.spec.name, placement)
+        attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s, adopts)
         self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)
@@ -474,24 +485,16 @@ class Service:
             workflow.close({self.tasks[i].state for i in workflow.keys.values()}, self.now())
             self.ledger.workflow_state(workflow, self.now())
 
-    # ---- small parts
-
     def _parents(self, task: TaskRecord) -> list[TaskRecord]:
         keys = dict.fromkeys([*task.spec.parents, *task.spec.results])
         return [self.tasks[task.workflow.keys[key]] for key in keys]
 
     def _end_attempt(self, attempt: AttemptRecord, end: m.Ended) -> None:
         self.attempts.remove(attempt)
-        self.recent.add(attempt)
         self.learning.began(attempt, end.cold_s)
         started_s = self.clock.sane(end.started_s or attempt.started_s or attempt.placed_s, attempt.placed_s)
         ended_s = self.clock.sane(end.ended_s or self.now(), started_s)
         self.ledger.attempt_ended(attempt, end, started_s, ended_s)
-
-    def _trace_of(self, fence: int) -> Trace | None:
-        """An attempt, open or lately over."""
-        attempt = self.attempts.get(fence)
-        return attempt.trace if attempt is not None else self.recent.get(fence)
 
     def _node_state(self, node: str, state: str) -> None:
         known = self.nodes[node]

@@ -41,6 +41,8 @@ class Denied(WattflowError):
         """Whether it is the one who asks that the server does not want, not what was asked."""
         return self.status in (401, 403, 409)
 
+    status = 0
+
 
 class Transport(Protocol):
     """What an agent asks of its server."""

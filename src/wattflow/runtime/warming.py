@@ -24,11 +24,12 @@ class Warming:
         self._decider, self._driver, self._nodes = decider, driver, nodes
         self._orders: dict[str, m.Warm | None] = {}
 
-    def seen(self, spec: m.Task) -> None:
-        """A task was submitted: this is what its function is made of."""
+    def seen(self, spec: m.Task, owner: str = "") -> None:
+        """A task was submitted: this is what its function is made of, and whose it is."""
         own = [spec.function, *(variant.function for variant in spec.variants if not variant.fpga)]
         objects = list(dict.fromkeys(name for name in own if name is not None))
-        self._orders[spec.function_name] = m.Warm(spec.function_name, objects, spec.python or "") if objects else None
+        order = m.Warm(spec.function_name, objects, spec.python or "", owner)
+        self._orders[spec.function_name] = order if objects else None
 
     def order(self, action: Action) -> None:
         """The policy wants a container of a function on a node, or one that can take any: all that start cold."""

@@ -29,11 +29,11 @@ def main(argv: list[str] | None = None) -> int:
         os.umask(0o077)
     json_logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
-        home=Home.of(options.home), policy=options.policy, twin=options.twin, store=options.store,
+        home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
-        tls_key=options.tls_key, standby=options.standby, keep_journal_bytes=options.keep_journal_bytes,
-        clear_text=options.clear_text,
+        tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
+        keep_journal_bytes=options.keep_journal_bytes, carbon_g_per_kwh=options.carbon,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -91,9 +91,13 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
         return AgentsDriver(float(options.get("lost_after_s", 3.0)), _power_hook(options))
     if name == "local":
         from wattflow.runtime.drivers.local import LocalDriver
+        from wattflow.runtime.executors import privileges
         from wattflow.runtime.node_agent import make_agent
 
-        return LocalDriver(objects, lambda transport: make_agent(transport, settings.home.folder / "agent"))
+        apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
+        logging.getLogger(__name__).warning("%s", apart.about)
+        folder = settings.home.folder / "agent"
+        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart))
     if name == "simulated":
         from wattflow.clusters import load_cluster
         from wattflow.runtime.drivers.simulated import SimulatedDriver
@@ -156,7 +160,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--policy", default="least-energy")
-    parser.add_argument("--twin", action="store_true")
     parser.add_argument("--store", default=os.environ.get("WATTFLOW_STORE"))
     parser.add_argument("--objects")
     parser.add_argument("--driver", default="agents")
@@ -168,6 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")
+    parser.add_argument("--carbon", type=float)
     parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 

@@ -14,9 +14,11 @@ from wattflow import __version__
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.logs import LIMIT_BYTES
 from wattflow.runtime.messages import OLDEST_PROTOCOL, PROTOCOL, Announced, Announcement, Sync
+from wattflow.runtime.remaking import remake
 from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import OBJECT_BYTES, answer, raw, schema, typed
 from wattflow.server.tokens import Identity
+from wattflow.store.objects import ObjectDamaged
 
 router = APIRouter(prefix="/v1", tags=["agents"])
 LOG_BYTES = 8 << 20
@@ -59,9 +61,9 @@ async def announce(request: Request) -> Response:
     """A node joins, or comes back."""
     allowed(request, "agent")
     announcement = await typed(request, Announcement)
+    who = _speaking_for(request, announcement.node.name)
     if not OLDEST_PROTOCOL <= announcement.protocol <= PROTOCOL:
         raise HTTPException(409, spoken(announcement.protocol))
-    who = _speaking_for(request, announcement.node.name)
     if len(announcement.node.busy) != len(announcement.node.watts):
         raise HTTPException(422, "a node's busy and watts must be as many")
     try:
@@ -135,6 +137,10 @@ async def get_object(request: Request, name: str) -> Response:
     allowed(request, "user", "agent")
     try:
         data = await asyncio.to_thread(house_of(request).objects.get, name)
-    except KeyError:
-        raise HTTPException(404, f"no object {name}") from None
+    except KeyError as error:
+        maker = await remake(house_of(request).service, name)
+        what = str(error) if isinstance(error, ObjectDamaged) else f"no object {name}"
+        raise HTTPException(
+            404, what if maker is None else f"{what}; task {maker}, which made it, runs again"
+        ) from None
     return Response(data, media_type="application/octet-stream")

@@ -31,6 +31,8 @@ from wattflow.runtime.pulse import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
+from wattflow.runtime.tidying import trim_own_log
+from wattflow.runtime.turns import on_disk
 from wattflow.server import bodies
 from wattflow.server.dashboard import Dashboard
 from wattflow.server.hot import Hot
@@ -40,6 +42,7 @@ from wattflow.store import reads
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects, Objects
+from wattflow.store.thinning import pieces
 
 log = logging.getLogger(__name__)
 LEAST_KEPT_S = 3600.0
@@ -48,6 +51,8 @@ THREADS = 8
 """For files and queries."""
 FORGET_PIECE = 256
 """Tasks that leave memory before others have a turn of the loop."""
+THIN_MOST = 200
+"""Groups of windows that are merged before housekeeping goes on."""
 SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
@@ -58,9 +63,9 @@ class House:
 
     Attributes:
         keep_s: How long ended workflows, their results and logs are kept.
-        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         requests: Requests answered, by status.
         closed: Connections that were closed at a limit, by limit.
+        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         shut_down: Ends the server; set by whoever runs it.
         claim: On a store that other servers may want, too.
     """
@@ -72,12 +77,12 @@ class House:
     folder: Path
     keep_s: float = 30 * 86400.0
     keep_journal_bytes: int = 256 << 20
-    requests: Counter[str] = field(default_factory=Counter)
-    closed: Counter[str] = field(default_factory=Counter)
     shut_down: Callable[[], None] = lambda: None
     claim: Claim | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
     pulse: Pulse = field(default_factory=Pulse)
+    requests: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
     dashboard: Dashboard = field(init=False)
 
     def __post_init__(self) -> None:
@@ -292,9 +297,22 @@ async def _housekeeping(house: House) -> None:
                 saved = house.service.ledger.next_entry
                 await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
+            await asyncio.to_thread(trim_own_log)
+            await thin(house)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:
             house.service.aside.put("round of", "housekeeping", error)
+
+
+async def thin(house: House, most: int = THIN_MOST) -> None:
+    """Merge windows of energy that have grown old, a node's few minutes with a group."""
+    batches = pieces(house.database, house.service.now())
+    for _ in range(most):
+        batch = await asyncio.to_thread(next, batches, None)
+        if batch is None:
+            return
+        house.service.writer.put(*batch)
+        await on_disk(house.service.writer)
 
 
 def _expire(house: House, before_s: float) -> None:

@@ -49,7 +49,7 @@ class PolicyChange(msgspec.Struct, frozen=True):
 @router.get("/status")
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     house = house_of(request)
     service = house.service
     written = service.writer.figures
@@ -85,7 +85,7 @@ async def submit(request: Request) -> Response:
         known = await asyncio.to_thread(reads.workflow, house.database, submission.workflow)
         if known is not None:
             raise HTTPException(409, f"workflow {submission.workflow} exists and is over")
-    return answer(request, await house.service.submit(submission, who.name), 201)
+    return answer(request, await house.service.submit(submission, who.name, who.project), 201)
 
 
 @router.get("/workflows")
@@ -111,7 +111,8 @@ async def tasks(
 ) -> Response:
     """Its tasks in order of submission."""
     await _owned(request, workflow)
-    found = await asyncio.to_thread(reads.tasks, house_of(request).database, workflow, after, most)
+    database = house_of(request).database
+    found = await asyncio.to_thread(lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most)))
     return await answer_rows(request, found, _task)
 
 
@@ -140,8 +141,8 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
 
 
 @router.post("/workflows/{workflow}/cancel")
-async def cancel(request: Request, workflow: str, key: str | None = None) -> Response:
-    """Cancel a workflow, or one task of it."""
+async def cancel(request: Request, workflow: str, key: str | None = None, waiting: bool = False) -> Response:
+    """Cancel a workflow, or one task of it; with ``waiting`` only what has not started."""
     await _owned(request, workflow)
     service = house_of(request).service
     record = service.workflows.get(workflow)
@@ -149,7 +150,8 @@ async def cancel(request: Request, workflow: str, key: str | None = None) -> Res
         return answer(request, {"cancelled": 0})
     if key is not None and key not in record.keys:
         raise HTTPException(404, f"no task {key!r} in workflow {workflow}")
-    return answer(request, {"cancelled": await service.cancel(workflow, key)})
+    service.ledger.audit(service.now(), request.state.identity.name, "cancel", workflow=workflow, key=key)
+    return answer(request, {"cancelled": await service.cancel(workflow, key, only_waiting=waiting)})
 
 
 @router.get("/workflows/{workflow}/run")
@@ -208,7 +210,7 @@ async def task_log(
 @router.get("/nodes")
 async def nodes(request: Request) -> Response:
     """All nodes: what they offer, their state, what they look like."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     service = house_of(request).service
     running: dict[str, int] = {}
     for attempt in service.attempts.values():
@@ -237,17 +239,20 @@ async def functions(request: Request) -> Response:
 @router.post("/policy", openapi_extra=schema(PolicyChange))
 async def policy(request: Request) -> Response:
     """Another policy from now on."""
-    allowed(request, "operator")
+    who, service = allowed(request, "operator"), house_of(request).service
     change = await typed(request, PolicyChange)
-    await house_of(request).service.use(change.policy)
+    await service.use(change.policy)
+    service.ledger.audit(service.now(), who.name, "policy", policy=change.policy)
+    await service.stored()
     return answer(request, {"policy": change.policy})
 
 
 @router.post("/shutdown")
 async def shutdown(request: Request) -> Response:
     """End the server; what is open goes on when it is started again."""
-    allowed(request, "operator")
-    house_of(request).shut_down()
+    who, house = allowed(request, "operator"), house_of(request)
+    house.service.ledger.audit(house.service.now(), who.name, "shutdown")
+    house.shut_down()
     return answer(request, {"stopping": True}, 202)
 
 
@@ -275,7 +280,11 @@ def _workflow(row: Found) -> dict[str, Any]:
     about = msgspec.msgpack.decode(row["about"])
     shown = {key: row[key] for key in ("id", "name", "owner", "state", "submitted_s", "ended_s")}
     extra = {key: about.get(key) for key in ("objective", "policy", "deadline_s", "energy_budget_j", "sealed")}
-    return shown | extra | {"tasks": row.get("tasks", {})}
+    return shown | extra | {"tasks": row.get("tasks", {})} | _joules(row)
+
+
+def _joules(row: Found) -> dict[str, float | None]:
+    return {name: row[name] for name in reads.NO_JOULES if name in row}
 
 
 def _task(row: Found) -> dict[str, Any]:
@@ -284,7 +293,8 @@ def _task(row: Found) -> dict[str, Any]:
         key: row[key]
         for key in ("id", "workflow", "key", "name", "state", "attempts", "submitted_s", "ended_s", "reason")
     }
-    return shown | {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    about = {"function": spec.function_name, "command": spec.command, "variants": spec.variants}
+    return shown | about | _joules(row)
 
 
 def _attempt(row: Found) -> dict[str, Any]:

@@ -5,6 +5,7 @@ All of this is for a process beside the server (`beside`): thousands of rows are
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from wattflow.model.units import J_PER_KWH
 from wattflow.model.workflow import Function, Machine, Workflow
 from wattflow.model.workflow import Task as ModelTask
 from wattflow.model.workload import Shape, Workload
-from wattflow.runtime.facts import model_node, model_variant
+from wattflow.runtime.facts import node_of, variant_of
 from wattflow.runtime.messages import Node as NodeMessage
 from wattflow.runtime.messages import Task
 from wattflow.server.zone import from_time
@@ -119,7 +120,7 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
 
 def _cluster(database: sa.Engine, used: set[str], zone: Zone, whole: bool) -> Cluster:
     nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
-    made = tuple(model_node(node) for node in nodes if whole or node.name in used)
+    made = tuple(node_of(node) for node in nodes if whole or node.name in used)
     # Without a node there is nothing to draw on; a server without any still has a page.
     return Cluster(name="live", nodes=made or (Node("none yet", 1, 0),), zones=(zone,))
 
@@ -182,7 +183,7 @@ def _sleep_log(database: sa.Engine, place: dict[str, int], span: tuple[float, fl
     start_s, end_s = span
     found: list[tuple[int, float, float, int]] = []
     rows = [row for row in events.node_states(database, end_s) if row["node"] in place]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in itertools.zip_longest(rows, rows[1:]):
         until_s = following["at_s"] if following is not None and following["node"] == row["node"] else end_s
         from_s, to_s = max(row["at_s"], start_s), min(until_s, end_s)
         if row["state"] in SLEEPS and to_s > from_s:
@@ -233,7 +234,7 @@ def _workload(record: Record, cluster: Cluster) -> Workload:
         release_s=np.array([max(0.0, task["submitted_s"] - start_s) for task in record.tasks], np.float64),
         runtime_s=seconds,
         estimate_s=np.where(np.isfinite(estimates), estimates, seconds),
-        shapes=[Shape(function[n], tuple(model_variant(v) for v in variants)) for n, variants in forms] or
+        shapes=[Shape(function[n], tuple(variant_of(v) for v in variants)) for n, variants in forms] or
         [Shape(0, ())],
         functions=[Function(name) for name in names] or [Function("task")],
         edges=(np.array([e[0] for e in edges], np.int32), np.array([e[1] for e in edges], np.int32)),
@@ -325,7 +326,7 @@ def workflow_of(record: Record, cluster: Cluster) -> Workflow:
         spec = specs[task["id"]]
         made.append(ModelTask(
             id=spec.key, name=spec.name, function=spec.function_name, runtime_s=runtime.get(task["id"], 0.0),
-            variants=tuple(model_variant(variant) for variant in spec.variants),
+            variants=tuple(variant_of(variant) for variant in spec.variants),
             parents=tuple(dict.fromkeys([*spec.parents, *spec.results])),
             command=spec.command[0] if spec.command else None, arguments=tuple(spec.command[1:]) if spec.command else
             (),

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
+from wattflow.runtime import processes
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
@@ -61,9 +62,9 @@ def open_house(
     tokens = open_tokens(home, database)
     service = restore(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
-        settings.twin,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
+    service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
     if claim is not None:
         claim.hold()
     return House(
@@ -155,13 +156,13 @@ def serve(
 
     url = address_of(settings, listener)
     if settings.standby:
-        write_text(settings.home.server_file, json.dumps(_about(settings, url) | {"standby": True}))
+        processes.mark(settings.home.server_file, os.getpid(), **_about(settings, url), standby=True)
         log.info("the server waits to take over, at %s", url)
     house = open_house(settings, driver, objects, writing, url)
     app = make_app(house)
     config = uvicorn.Config(
         app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
-        log_level="warning", access_log=False, proxy_headers=False,
+        log_config=None, log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,
@@ -188,8 +189,8 @@ def serve(
         if house.claim is not None:
             house.claim.close()
         house.database.dispose()  # the last one to close a store copies its log back
-        with contextlib.suppress(OSError):
-            settings.home.server_file.unlink()
+        if (settings.home.server() or {}).get("pid") == os.getpid():
+            settings.home.server_file.unlink(missing_ok=True)
         for number, handler in before.items():
             signal.signal(number, handler)
     if house.claim is not None and house.claim.reason is not None:
@@ -226,13 +227,13 @@ class _Server(_server_class()):  # type: ignore[misc]
         if self.should_exit:
             return
         others = self._house.claim.others if self._house.claim is not None else []
-        write_text(self._settings.home.server_file, json.dumps(_about(self._settings, self._url) | {"others": others}))
+        processes.mark(self._settings.home.server_file, os.getpid(), **_about(self._settings, self._url), others=others)
         log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:
     """What the home says of the server that runs there."""
-    about: dict[str, object] = {"url": url, "pid": os.getpid()}
+    about: dict[str, object] = {"url": url}
     if settings.tls_cert is not None:
         about["ca"] = str(settings.tls_cert.absolute())
     return about

@@ -19,16 +19,15 @@ class ServerSettings:
         store: URL of a database; the home's own file where None.
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
-        twin: Whether other policies are tried by simulation at planning points.
         keep_s: How long ended workflows are kept.
+        carbon_g_per_kwh: What the site's electricity emits; None where nobody says.
+        clear_text: Whether other machines may send their tokens over plain HTTP.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         standby: Wait until no other server works on the store, then take over.
-        clear_text: Whether other machines may send their tokens over plain HTTP.
     """
 
     home: Home
     policy: str = "least-energy"
-    twin: bool = False
     store: str | None = None
     objects: str | None = None
     host: str = "127.0.0.1"
@@ -40,6 +39,7 @@ class ServerSettings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     clear_text: bool = False
+    carbon_g_per_kwh: float | None = None
 
 
 def listen(settings: ServerSettings) -> socket.socket:

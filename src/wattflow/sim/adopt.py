@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine.tables import FALLING, ON, WAITS, WAKING
+from wattflow.engine import agenda
+from wattflow.engine.tables import FALLING, ON, WAITS, WAKING, State
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, faults, power, running
-from wattflow.sim.world import FALL_DONE, NODE, OK, SLEEP_CHECK, WAKE, WAKE_DONE
+from wattflow.sim import build, faults, power, running
+from wattflow.sim.world import OK, World
+
+
+def take_over(state: State, world: World) -> None:
+    """Take a State over at its present time. World's ``runtime`` holds what is left of the tasks that run."""
+    build.make_event_room(state)
+    _adopt(state.handle(), world.handle())
 
 
 @entry
-def adopt(state, world):
-    """Take a State over at its present time. World's ``runtime`` holds what is left of the tasks that run."""
+def _adopt(state, world):
     now = state.clock[0].now
+    # What the State was to come back for is another driver's: a live engine's timers, or another World's events.
+    state.counts[0].timer_n = 0
     for n in range(state.nodes.size):
         row = state.nodes[n]
         kind = state.classes[row.cls]
@@ -25,14 +33,14 @@ def adopt(state, world):
         if row.pos < 0:
             continue
         if row.power_state == WAKING:
-            clocks.push_event(world, max(now, row.on_at), NODE, WAKE_DONE, n, 0)
+            agenda.push(state, max(now, row.on_at), agenda.WAKE_DONE, n, 0)
         elif row.power_state == FALLING:
-            clocks.push_event(world, now + kind.enter_s, NODE, FALL_DONE, n, row.falls)
+            agenda.push(state, now + kind.enter_s, agenda.FALL_DONE, n, row.falls)
         elif row.power_state == ON:
             faults.schedule_failure(state, world, n)
             if row.running == 0 and kind.sleep_after_s < math.inf:
                 at = max(now, row.idle_since + kind.sleep_after_s)
-                clocks.push_event(world, at, NODE, SLEEP_CHECK, n, row.generation)
+                agenda.push(state, at, agenda.SLEEP, n, row.generation)
     for a in range(state.attempts.size):
         if state.attempts[a].task >= 0:
             _adopt_attempt(state, world, a)
@@ -44,7 +52,5 @@ def _adopt_attempt(state, world, a):
     run.outcome = OK
     run.since = state.clock[0].now
     run.domain = -1
-    if state.attempts[a].stage == WAITS:
-        run.stage = WAKE
-    else:
+    if state.attempts[a].stage != WAITS:
         running.start_run(state, world, a)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattflow.engine.tables import State
+from wattflow.engine import agenda
+from wattflow.engine.tables import TIMERS, State
+from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
-from wattflow.sim import clocks, world
+from wattflow.sim import world
 from wattflow.sim.world import World
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         runs=record_table(world.RUNS, len(state.attempts)),
         domains=domains,
         domain_heap=np.zeros(len(domains), np.int32),
-        events=record_table(world.EVENTS, event_capacity(state)),
         nodes=node_rows,
         devices=record_table(world.DEVICES, devices),
         energy=np.zeros((nodes, 8)),
@@ -48,12 +49,19 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         watt_error=_watt_errors(nodes, options, seed),
         **_zones(cluster),
     )
+    make_event_room(state)
     for node, down_s, up_s in options.outages:
         if not 0 <= node < nodes or not 0 <= down_s < up_s:
             raise InvalidInput("outages", f"({node}, {down_s}, {up_s}) is not (node index, down, up) with down < up")
-        clocks.push_event(made.handle(), float(down_s), world.NODE, world.LOST, node, 0)
-        clocks.push_event(made.handle(), float(up_s), world.NODE, world.BACK, node, 0)
+        push(state.handle(), float(down_s), agenda.LOST, node, 0)
+        push(state.handle(), float(up_s), agenda.BACK, node, 0)
     return made
+
+
+@jit.jit
+def push(state, at_s, what, who, generation):
+    """`agenda.push`, called from Python."""
+    agenda.push(state, at_s, what, who, generation)
 
 
 def _by_release(workload: Workload) -> Any:
@@ -81,6 +89,13 @@ def _lanes(rows: Any, workload: Workload, cluster: Cluster, first: int) -> int:
 def event_capacity(state: State) -> int:
     """Room for the events of a few instants."""
     return 4 * len(state.attempts) + 8 * len(state.nodes) + 1024
+
+
+def make_event_room(state: State) -> None:
+    """Give the agenda, whose rows no longer count, room for a simulation's events."""
+    if len(state.timers) < event_capacity(state):
+        state.replace(timers=record_table(TIMERS, event_capacity(state)))
+        state.counts["timer_n"] = 0
 
 
 def log_capacity(state: State) -> int:

@@ -8,7 +8,7 @@ rate is 1, V(t) = t − lag and lag is 0 on a domain that was never crowded, so 
 from __future__ import annotations
 
 from wattflow.kernel import heaps
-from wattflow.kernel.jit import inner, jit
+from wattflow.kernel.jit import inner
 
 
 @inner
@@ -181,55 +181,3 @@ def remove(state, world, a):
         aside = after
     domain.count -= 1
     reschedule(state, world, d)
-
-
-@inner
-def _event_before(world, a, b):
-    event_b = world.events[b]
-    event_a = world.events[a]
-    if event_a.time != event_b.time:
-        return event_a.time < event_b.time
-    if event_a.order != event_b.order:
-        return event_a.order < event_b.order
-    return event_a.seq < event_b.seq
-
-
-@inner
-def _move_event(world, to, source):
-    event = world.events[to]
-    event_source = world.events[source]
-    event.time = event_source.time
-    event.order = event_source.order
-    event.seq = event_source.seq
-    event.gen = event_source.gen
-    event.what = event_source.what
-    event.who = event_source.who
-
-
-_enter, _drop_first = heaps.of_rows(_event_before, _move_event)
-
-
-@jit
-def push_event(world, time, order, what, who, gen):
-    """Add an event. The row behind the last is scratch space, so capacity is one less than the table."""
-    pulse = world.pulse[0]
-    n = pulse.event_n
-    pulse.event_n = n + 1
-    hole = world.events.size - 1
-    event = world.events[hole]
-    event.time = time
-    event.order = order
-    event.seq = pulse.sequence
-    event.gen = gen
-    event.what = what
-    event.who = who
-    pulse.sequence += 1
-    _enter(world, n, hole)
-
-
-@inner
-def pop_event(world):
-    """Remove the first event (row 0); read it before."""
-    pulse = world.pulse[0]
-    pulse.event_n -= 1
-    _drop_first(world, pulse.event_n)

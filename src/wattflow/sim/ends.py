@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import fold
+from wattflow.engine import fold, life
 from wattflow.engine.parts import RICH
-from wattflow.engine.tables import MICRO
+from wattflow.engine.tables import GIVE_UP, MICRO, RETRY
 from wattflow.kernel import attempts
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.power import COLD_J, LOST_J, RUN_J
-from wattflow.sim import clocks, faults, gangs, running, sleep
+from wattflow.sim import clocks, faults, gangs, running
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -23,65 +23,100 @@ from wattflow.sim.world import (
     RUN,
     TIME_LIMIT,
     WAKE,
+    World,
 )
 
 
 @inner
 def run_ended(state, world, a, priority):
     """The run stage is over, well or not; the attempt was taken out of its domain."""
-    attempt = state.attempts[a]
     running.leave_run(state, world, a)
-    task = attempt.task
-    task_row = state.tasks[task]
-    node = attempt.node
     outcome = world.runs[a].outcome
     if outcome == OK:
-        fold.keep_container(state, a)
-        _close(state, world, a, OK)
-        if fold.part_done(state, task, node, priority):
-            world.pulse[0].last_end = state.clock[0].now
-        return
+        life.finished(state, world, a, priority)
+    else:
+        _run_failed(state, world, a, outcome, priority)
+
+
+@optional(RICH)
+def _run_failed(state, world, a, outcome, priority):
     faults.keep_checkpoint(state, world, a)
-    _close(state, world, a, outcome)
-    if state.shapes[task_row.form].parts > 1:
-        cancel_siblings(state, world, task, -1)
-    retry(state, world, task, outcome, priority)
+    life.failed(state, world, a, outcome, RETRY, priority)
 
 
 @optional(RICH)
 def time_is_up(state, world, a, priority):
     """The platform's time limit has passed and the attempt still runs: its task is given up."""
-    task = state.attempts[a].task
-    stop(state, world, a, TIME_LIMIT)
+    leave(state, world, a)
+    life.failed(state, world, a, TIME_LIMIT, GIVE_UP, priority)
+
+
+@life.fails.of(World)
+@inner
+def _fails(state, world, a, fate):
+    return fate
+
+
+@life.part_ended.of(World)
+@inner
+def _part_ended(state, world, task, priority):
+    return True
+
+
+@life.task_ended.of(World)
+@inner
+def _task_ended(state, world, task):
+    world.pulse[0].last_end = state.clock[0].now
+
+
+@life.lose_attempt.of(World)
+@inner
+def _lose_attempt(state, world, a):
+    _stop(state, world, a, NODE_LOST)
+
+
+@life.gone.of(World)
+@inner
+def _gone(state, world, task, lost, fate, priority):
     if state.shapes[state.tasks[task].form].parts > 1:
-        cancel_siblings(state, world, task, -1)
-    retry(state, world, task, TIME_LIMIT, priority)
+        _cancel_siblings(state, world, task, lost)
+    _retry(state, world, task, fate, priority)
 
 
 @optional(RICH)
-def retry(state, world, task, outcome, priority):
+def _retry(state, world, task, fate, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
         gangs.forget_held(world, task)
-    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
+    if fold.try_again(state, task, fate == GIVE_UP, priority) == 0:
         world.pulse[0].retries += 1
     else:
         world.pulse[0].last_end = state.clock[0].now
 
 
 @optional(RICH)
-def cancel_siblings(state, world, task, lost):
-    """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
+def _cancel_siblings(state, world, task, lost):
+    """One part failed: the others end too. ``lost`` is the node that took it along, or −1.
+
+    By row, not by the ring of siblings: sums of joules depend on the order.
+    """
     for b in range(state.attempts.size):
         if state.attempts[b].task == task:
-            stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
+            _stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
 @optional(RICH)
-def stop(state, world, a, outcome):
+def _stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
+    leave(state, world, a)
+    life.close(state, world, a, outcome)
+
+
+@optional(RICH)
+def leave(state, world, a):
+    """Take an attempt out of whatever stage it is in."""
     run = world.runs[a]
-    stage = run.stage
+    stage = state.attempts[a].stage
     spent = state.clock[0].now - run.since
     if stage == MESSAGE:
         run.message_s = spent
@@ -105,12 +140,12 @@ def stop(state, world, a, outcome):
             clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
     if stage != RUN:
         run.start = math.nan
-    _close(state, world, a, outcome)
 
 
+@life.closes.of(World)
 @inner
-def _close(state, world, a, outcome):
-    """Write the record, give back what the attempt held, free its row."""
+def _closes(state, world, a, outcome):
+    """Write the record."""
     clock = state.clock[0]
     run = world.runs[a]
     pulse = world.pulse[0]
@@ -139,4 +174,3 @@ def _close(state, world, a, outcome):
     attempts.write_when(records, k, attempt.ready, attempt.placed, run.start, clock.now)
     attempts.write_stages(records, k, run.message_s, run.wake_s, run.cold_s, run.data_s, run.hold_s)
     attempts.write_joules(records, k, run.run_j, run.cold_j, run.transfer_j, attempt.marginal_j)
-    sleep.check_later(state, world, node, fold.end_attempt(state, a))

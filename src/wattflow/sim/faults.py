@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import devices, view
+from wattflow.engine import agenda, devices, view
 from wattflow.engine.parts import RICH
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.random import at_counter
 from wattflow.sim import clocks
-from wattflow.sim.world import BACK, FAILED, LOST, NODE, NOTICE
+from wattflow.sim.world import FAILED
 
 
 @inner
@@ -110,8 +110,8 @@ def schedule_failure(state, world, node):
     at = clock.now - mtbf * math.log(at_counter(world.pulse[0].seed, node, count, 3))
     notice = kind.notice_s
     if notice > 0.0:
-        clocks.push_event(world, max(clock.now, at - notice), NODE, NOTICE, node, 0)
-    clocks.push_event(world, at, NODE, LOST, node, 0)
+        agenda.push(state, max(clock.now, at - notice), agenda.NOTICE, node, 0)
+    agenda.push(state, at, agenda.LOST, node, 0)
 
 
 @inner
@@ -123,4 +123,4 @@ def schedule_repair(state, world, node):
         return
     draw = at_counter(world.pulse[0].seed, node, world.nodes[node].failures, 4)
     at = state.clock[0].now - kind.repair_s * math.log(draw)
-    clocks.push_event(world, at, NODE, BACK, node, 0)
+    agenda.push(state, at, agenda.BACK, node, 0)

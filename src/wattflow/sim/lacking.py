@@ -29,6 +29,7 @@ def _is_plain(state: State, world: World) -> bool:
         and _shapes_are_plain(state)
         and _nodes_are_plain(state, world)
         and _world_is_plain(world)
+        and state.counts.timer_n[0] == 0
     )
 
 
@@ -78,5 +79,5 @@ def _nodes_are_plain(state: State, world: World) -> bool:
 
 def _world_is_plain(world: World) -> bool:
     pulse = world.pulse[0]
-    nothing_planned = len(world.task_faults) == 0 and pulse.event_n == 0
+    nothing_planned = len(world.task_faults) == 0
     return bool(nothing_planned and len(world.saved) == 1 and pulse.message_s <= 0.0 and pulse.ramps == 0)

@@ -21,7 +21,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
 from wattflow.sim import adopt, build, kernel, world
-from wattflow.sim.simulate import SimOptions, _grow
+from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
 Floats = NDArray[np.float64]
@@ -72,10 +72,10 @@ class Outlook:
         put(state)
         made.runtime[:] = left_s
         with jit.compiling(), np.errstate(over="ignore"):
-            adopt.adopt(state.handle(), made.handle())
+            adopt.take_over(state, made)
             step = kernel.kernel(state, made, self._functions)
             while step(state.handle(), made.handle(), self._functions, math.inf, 1 << 40) == kernel.GROW:
-                _grow(state, made, SimOptions())
+                grow(state, made, SimOptions())
             kernel.settle(state.handle(), made.handle())
         records = made.records[: int(made.pulse.record_n[0])]
         end_s = np.full(len(state.tasks), -math.inf)
@@ -150,7 +150,7 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
     return World(
         pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=coming.astype(np.int32),
         runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
-        events=record_table(world.EVENTS, build.event_capacity(state)), nodes=rows,
+        nodes=rows,
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,

@@ -7,12 +7,12 @@ import math
 import numpy as np
 from numba import types
 
-from wattflow.engine import devices, fold, view
+from wattflow.engine import agenda, devices, fold, view
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO, MPS, NO_DEVICE, TIME_SLICE
 from wattflow.kernel.jit import inner, optional
 from wattflow.sim import clocks, faults, pinned, power
-from wattflow.sim.world import COLD, FAIL, RUN, TIME_UP
+from wattflow.sim.world import COLD, RUN
 
 
 @inner
@@ -82,7 +82,7 @@ def start_run(state, world, a):
     load = world.nodes[node]
     variant = attempt.variant
     needs = state.variants[variant]
-    run.stage = RUN
+    state.attempts[a].stage = RUN
     run.since = now
     run.start = now
     attempt.started = now  # as drivers report it
@@ -104,7 +104,7 @@ def start_run(state, world, a):
     power.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
-        clocks.push_event(world, now + limit, FAIL, TIME_UP, a, attempt.sequence)
+        agenda.push(state, now + limit, agenda.TIME_UP, a, attempt.sequence)
 
 
 @optional(RICH)
@@ -194,7 +194,7 @@ def set_frequency(state, world, node, level):
         return
     a = state.nodes[node].first_attempt
     while a >= 0:
-        stage = world.runs[a].stage
+        stage = state.attempts[a].stage
         if stage == RUN or stage == COLD:
             _reweigh(state, world, a)
         if stage == RUN:
@@ -212,7 +212,7 @@ def _reweigh(state, world, a):
     run.mark = load.integral
     weight = weight_of(state, a)
     load.weight_u += weight - run.weight_u
-    if run.stage == COLD:
+    if state.attempts[a].stage == COLD:
         run.cold_j += joules
         load.cold_u += weight - run.weight_u
     else:

@@ -185,7 +185,7 @@ class Simulation:
                 if status == kernel.LIMIT and left > 0:
                     continue
             if status == kernel.GROW:
-                _grow(self.state, self.world, self.options)
+                grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
                 raise self._bad_cost()
             elif status == kernel.STUCK:
@@ -312,7 +312,7 @@ def _grown(table: Any, rows: int) -> Any:
     return larger.view(type(table))
 
 
-def _grow(state: State, world: World, options: SimOptions) -> None:
+def grow(state: State, world: World, options: SimOptions) -> None:
     """Make room: attempts when their rows ran out, and whatever hangs on their number; then records, events, log."""
     if state.counts.free_attempt[0] < 0 or state.counts.running[0] + 1 >= len(state.attempts) // 2:
         old = len(state.attempts)
@@ -327,10 +327,9 @@ def _grow(state: State, world: World, options: SimOptions) -> None:
     pulse = world.pulse[0]
     if pulse.record_n + state.counts.running[0] + 64 > len(world.records):
         world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.counts.running[0]) + 64))
-    wanted = int(pulse.event_n) + build.event_capacity(state)
-    if wanted > len(world.events):
-        # The last row is scratch space, so the live rows keep their places.
-        world.replace(events=_grown(world.events, 2 * wanted))
+    wanted = int(state.counts.timer_n[0]) + build.event_capacity(state)
+    if wanted > len(state.timers):
+        state.replace(timers=_grown(state.timers, 2 * wanted))
     if options.record_power:
         wanted = int(pulse.log_n) + build.log_capacity(state)
         if wanted > len(world.power_log):

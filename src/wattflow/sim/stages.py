@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from wattflow.engine import fold, view
+from wattflow.engine import agenda, life, view
 from wattflow.engine.parts import RICH
-from wattflow.engine.tables import ASLEEP, FALLING, ON, WAKING
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.power import TRANSFER_J
-from wattflow.sim import clocks, gangs, power, running, sleep
-from wattflow.sim.world import COLD, DATA, FINISH, HOLD, LATENCY, MESSAGE, OK, STAGE_END, WAKE
+from wattflow.sim import clocks, gangs, power, running
+from wattflow.sim.world import COLD, DATA, HOLD, LATENCY, MESSAGE, OK, World
 
 
+@life.begun.of(World)
 @inner
-def begin(state, world, a):
-    """A placement reaches its node."""
+def _begun(state, world, a):
+    """A placement is on its way to its node."""
     run = world.runs[a]
     pulse = world.pulse[0]
     run.outcome = OK
@@ -31,22 +29,20 @@ def begin(state, world, a):
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
-    node = state.attempts[a].node
-    state.nodes[node].generation += 1
     if pulse.message_s > 0.0:
         _timed(state, world, a, MESSAGE, pulse.message_s)
-    else:
-        _enter_wake(state, world, a)
+        return True
+    return False
 
 
 @optional(RICH)
 def _timed(state, world, a, stage, seconds):
     run = world.runs[a]
     clock = state.clock[0]
-    run.stage = stage
+    state.attempts[a].stage = stage
     run.since = clock.now
     end = clock.now + seconds
-    clocks.push_event(world, end, FINISH, STAGE_END, a, state.attempts[a].sequence)
+    agenda.push(state, end, agenda.STAGE_END, a, state.attempts[a].sequence)
 
 
 @optional(RICH)
@@ -54,10 +50,10 @@ def stage_ended(state, world, a):
     """A timed stage is over."""
     run = world.runs[a]
     spent = state.clock[0].now - run.since
-    stage = run.stage
+    stage = state.attempts[a].stage
     if stage == MESSAGE:
         run.message_s = spent
-        _enter_wake(state, world, a)
+        life.arrive(state, world, a)
     elif stage == COLD:
         run.cold_s = spent
         running.leave_cold(state, world, a)
@@ -66,51 +62,27 @@ def stage_ended(state, world, a):
         _enter_transfer(state, world, a)
 
 
+@life.waits.of(World)
 @inner
-def _enter_wake(state, world, a):
-    power_state = state.nodes[state.attempts[a].node].power_state
-    if power_state == ASLEEP or power_state == FALLING or power_state == WAKING:
-        _wait_for_node(state, world, a)
-    else:
-        _enter_cold(state, world, a)
+def _waits(state, world, a):
+    world.runs[a].since = state.clock[0].now
 
 
-@optional(RICH)
-def _wait_for_node(state, world, a):
-    """The node sleeps, or is on its way: wake it."""
-    run = world.runs[a]
-    node = state.attempts[a].node
-    run.stage = WAKE
-    run.since = state.clock[0].now
-    sleep.wake(state, world, node)
-    if state.nodes[node].power_state == ON:
-        node_is_on(state, world, node)
-
-
-@optional(RICH)
-def node_is_on(state, world, node):
-    """The attempts that waited for the node go on, oldest first."""
-    last = np.int64(-1)
-    while True:
-        # The list is newest first and changes under us: pick the oldest waiting one each time.
-        a = state.nodes[node].first_attempt
-        pick = -1
-        while a >= 0:
-            seq = state.attempts[a].sequence
-            if world.runs[a].stage == WAKE and seq > last and (pick < 0 or seq < state.attempts[pick].sequence):
-                pick = a
-            a = state.attempts[a].next
-        if pick < 0:
-            return
-        last = state.attempts[pick].sequence
-        world.runs[pick].wake_s = state.clock[0].now - world.runs[pick].since
-        _enter_cold(state, world, pick)
-
-
+@life.goes_on.of(World)
 @inner
-def _enter_cold(state, world, a):
-    """Take a warm container, or make one; load the FPGA where another function's kernel is in it."""
-    seconds = fold.enter(state, a)
+def _goes_on(state, world, a):
+    world.runs[a].wake_s = state.clock[0].now - world.runs[a].since
+
+
+@life.enters.of(World)
+@inner
+def _enters(state, world, a):
+    """Nothing."""
+
+
+@life.entered.of(World)
+@inner
+def _entered(state, world, a, seconds):
     if seconds <= 0.0:
         _enter_data(state, world, a)
     else:
@@ -177,7 +149,7 @@ def _enter_transfer(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
     d = _net_domain(state, node)
-    run.stage = DATA
+    state.attempts[a].stage = DATA
     seconds = run.bytes / state.classes[state.nodes[node].cls].bandwidth
     clocks.join(state, world, d, a, seconds)
     clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
@@ -223,7 +195,7 @@ def _join_gang(state, world, a, task, parts):
     """The last part of a gang that is ready starts them all."""
     run = world.runs[a]
     gang = world.gangs[task]
-    run.stage = HOLD
+    state.attempts[a].stage = HOLD
     run.since = state.clock[0].now
     gangs.note_held(state, world, task, a)
     gang.held += 1

@@ -8,24 +8,20 @@ from wattflow.kernel.handle import Tables
 from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
-MESSAGE, WAKE, COLD, LATENCY, DATA, RUN, HOLD = 0, 1, 2, 3, 4, 5, 6
-# Order of events within an instant
-FINISH, FAIL, NODE, ARRIVAL, TIMER = 0, 1, 2, 3, 4
-# What an event is about
-STAGE_END, WAKE_DONE, FALL_DONE, SLEEP_CHECK, LOST, BACK, NOTICE, WARM_DONE, RAMP, WAKE_UP, ROUND, TIME_UP = range(12)
+WAKE, RUN, MESSAGE, COLD, LATENCY, DATA, HOLD = 1, 2, 3, 4, 5, 6, 7  # in `attempts.stage`; WAITS and STARTED
 # Accounts, in the order of model.run.ACCOUNTS
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 
 PULSE = np.dtype([
-    ("event_n", "i8"), ("domain_n", "i8"), ("next_arrival", "i8"), ("record_n", "i8"), ("log_n", "i8"),
-    ("sequence", "i8"), ("redo", "i8"), ("round_at", "f8"), ("timer_at", "f8"), ("ramp_at", "f8"),
+    ("domain_n", "i8"), ("next_arrival", "i8"), ("record_n", "i8"), ("log_n", "i8"),
+    ("redo", "i8"), ("round_at", "f8"), ("timer_at", "f8"), ("ramp_at", "f8"),
     ("total_w", "f8"), ("peak_w", "f8"), ("last_end", "f8"), ("round_s", "f8"), ("message_s", "f8"),
     ("record_power", "i8"), ("seed", "i8"), ("retries", "i8"), ("wakes", "i8"), ("cold_starts", "i8"),
     ("transfers", "i8"), ("events", "i8"), ("series", "i8"), ("ramps", "i8"), ("sleeps", "i8"), ("moved_bytes", "f8"),
 ])  # fmt: skip
 RUNS = np.dtype([
-    ("stage", "i4"), ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"),
+    ("left", "i4"), ("right", "i4"), ("domain", "i4"), ("outcome", "i4"),
     ("warm", "i4"), ("in_lane", "i4"),
     ("finish_v", "f8"), ("since", "f8"), ("start", "f8"), ("mark", "f8"), ("device_mark", "f8"), ("weight_u", "i8"),
     ("run_j", "f8"), ("cold_j", "f8"), ("transfer_j", "f8"), ("message_s", "f8"), ("wake_s", "f8"), ("cold_s", "f8"),
@@ -35,7 +31,6 @@ DOMAINS = np.dtype([
     ("rate", "f8"), ("v0", "f8"), ("t0", "f8"), ("lag", "f8"), ("next_t", "f8"), ("next_seq", "i8"),
     ("root", "i4"), ("count", "i4"), ("place", "i4"),
 ])  # fmt: skip
-EVENTS = np.dtype([("time", "f8"), ("order", "i8"), ("seq", "i8"), ("gen", "i8"), ("what", "i4"), ("who", "i4")])
 NODES = np.dtype([
     ("busy_u", "i8"), ("cold_u", "i8"), ("demand_u", "i8"), ("since", "f8"), ("watts", "f8"), ("dynamic_w", "f8"),
     ("device_w", "f8"), ("integral", "f8"), ("carbon", "f8"), ("cost", "f8"),
@@ -55,7 +50,7 @@ POWER_LOG = np.dtype([("time_s", "f8"), ("node", "i4"), ("watts", "f8")])
 TASK_FAULTS = np.dtype([("task", "i4"), ("attempt", "i4"), ("fraction", "f8")])
 
 TABLES = (
-    "pulse", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "events", "nodes", "devices", "energy",
+    "pulse", "runtime", "saved", "arrivals", "runs", "domains", "domain_heap", "nodes", "devices", "energy",
     "zones", "series", "series_sum", "records", "power_log", "task_faults", "watt_error", "gangs",
 )  # fmt: skip
 

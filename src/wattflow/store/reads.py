@@ -15,6 +15,7 @@ Found = dict[str, Any]
 PIECE = 256
 """Rows that are deleted in one transaction."""
 PAUSE_S = 0.005
+NO_JOULES: Found = {"energy_j": None, "low_j": None, "high_j": None}
 
 
 def rows(database: sa.Engine, query: sa.Select[Any]) -> list[Found]:
@@ -37,8 +38,17 @@ def workflows(database: sa.Engine, owner: str | None = None, state: str | None =
     if state is not None:
         query = query.where(table.c.state == state)
     found = rows(database, query)
-    counts = task_counts(database, [row["id"] for row in found])
-    return [row | {"tasks": counts.get(row["id"], {})} for row in found]
+    ids = [row["id"] for row in found]
+    counts, joules = task_counts(database, ids), energies(database, schema.tasks.c.workflow, ids)
+    return [row | {"tasks": counts.get(row["id"], {}), **joules.get(row["id"], NO_JOULES)} for row in found]
+
+
+def energies(database: sa.Engine, of: sa.Column[Any], ids: list[Any]) -> dict[Any, Found]:
+    """Joules of workflows or of tasks, all their attempts together, with the band they lie in."""
+    attempt = schema.attempts
+    sums = [sa.func.sum(attempt.c[name]).label(name) for name in NO_JOULES]
+    query = sa.select(of.label("of"), *sums).join(schema.tasks, schema.tasks.c.id == attempt.c.task)
+    return {row.pop("of"): row for row in rows(database, query.where(of.in_(ids)).group_by(of))}
 
 
 def task_counts(database: sa.Engine, workflow_ids: list[str]) -> dict[str, dict[str, int]]:
@@ -62,6 +72,12 @@ def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_0
     table = schema.tasks
     query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.id > after))
     return rows(database, query.order_by(table.c.id).limit(most))
+
+
+def with_joules(database: sa.Engine, found: list[Found]) -> list[Found]:
+    """Tasks with their joules."""
+    joules = energies(database, schema.tasks.c.id, [row["id"] for row in found])
+    return [row | joules.get(row["id"], NO_JOULES) for row in found]
 
 
 def payloads(database: sa.Engine) -> Iterator[Found]:
@@ -118,6 +134,20 @@ def last_window_s(database: sa.Engine, node: str) -> float:
     with database.connect() as connection:
         found = connection.execute(sa.select(sa.func.max(table.c.began_s)).where(table.c.node == node)).scalar()
     return -math.inf if found is None else float(found)
+
+
+def usage(database: sa.Engine, month: str, owner: str | None = None) -> list[Found]:
+    """What was used in a month, by owner, project and function."""
+    table = schema.usage
+    query = sa.select(table).where(table.c.month == month)
+    return rows(database, query if owner is None else query.where(table.c.owner == owner))
+
+
+def audit(database: sa.Engine, after: int = 0, most: int = 1000, *, newest: bool = False) -> list[Found]:
+    """Entries of the audit log beyond a number, oldest (or newest) first."""
+    table = schema.audit
+    order = table.c.sequence.desc() if newest else table.c.sequence
+    return rows(database, sa.select(table).where(table.c.sequence > after).order_by(order).limit(most))
 
 
 def journal(database: sa.Engine, after: int, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:

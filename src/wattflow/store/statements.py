@@ -20,7 +20,9 @@ from sqlalchemy.dialects import sqlite
 
 from wattflow.store.schema import (
     Row,
+    accounts,
     attempts,
+    audit,
     energy,
     events,
     journal,
@@ -30,6 +32,7 @@ from wattflow.store.schema import (
     snapshot_pieces,
     snapshots,
     tasks,
+    usage,
     workflows,
 )
 from wattflow.store.writing import Statement
@@ -54,14 +57,19 @@ class Change(enum.IntEnum):
     ATTEMPT_ENERGY = 6
     TASK_STATE = 7
     WORKFLOW_STATE = 8
-    ENERGY = 9
-    JOURNAL = 10
-    META = 11
-    JOURNAL_FORGET = 12
-    SNAPSHOT_PIECE = 13
-    SNAPSHOT = 14
-    SNAPSHOT_FORGET = 15
-    SNAPSHOT_PIECES_FORGET = 16
+    ENERGY_FORGET = 9
+    ENERGY = 10
+    JOURNAL = 11
+    META = 12
+    JOURNAL_FORGET = 13
+    SNAPSHOT_PIECE = 14
+    SNAPSHOT = 15
+    SNAPSHOT_FORGET = 16
+    SNAPSHOT_PIECES_FORGET = 17
+    TASK_ENGINE = 18
+    AUDIT = 19
+    ACCOUNT = 22
+    USAGE = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class Update:
 
 
 INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
-           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots}  # fmt: skip
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -101,6 +109,7 @@ UPDATES = {
     Change.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
                                   "provenance")),
     Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
+    Change.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
     Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
 }  # fmt: skip
 """Changes that write the same columns of a row each time: of several in a group only the last is written."""
@@ -113,8 +122,8 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         from sqlalchemy.dialects import postgresql  # a tenth of a second that most servers never need
 
         insert = postgresql.insert
-    node, value, window = insert(nodes), insert(meta), insert(energy)
-    event = insert(events)
+    node, value, event = insert(nodes), insert(meta), insert(events)
+    account, used = insert(accounts), insert(usage)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -127,7 +136,19 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
         ),
         Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
-        Change.ENERGY: window.on_conflict_do_nothing(index_elements=["node", "began_s"]),
+        Change.ENERGY: _window(insert),
+        Change.ENERGY_FORGET: sa.delete(energy).where(
+            energy.c.node == sa.bindparam("b_node"),
+            energy.c.began_s >= sa.bindparam("b_from"),
+            energy.c.began_s < sa.bindparam("b_to"),
+        ),
+        Change.ACCOUNT: account.on_conflict_do_update(
+            index_elements=["scope", "name"], set_={"limits": account.excluded.limits}
+        ),
+        Change.USAGE: used.on_conflict_do_update(
+            index_elements=["month", "owner", "project", "function"],
+            set_={name: used.excluded[name] for name in ("attempts", "cpu_s", "energy_j", "carbon_g")},
+        ),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
         Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
         Change.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
@@ -135,6 +156,17 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         ),
         Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
     }
+
+
+def _window(insert: Any) -> sa.Executable:
+    """A window of energy, unless one that is there holds its time: it came before, and may be merged with others."""
+    given = {column.name: sa.bindparam(column.name, type_=column.type) for column in energy.columns}
+    last = sa.select(energy.c.ended_s).where(energy.c.node == given["node"], energy.c.began_s <= given["began_s"])
+    one, none, before = (sa.literal_column(text) for text in ("1", "0", "-1.0"))  # not values: a driver brings those
+    held_s = last.order_by(energy.c.began_s.desc()).limit(one).offset(none).scalar_subquery()
+    new = sa.select(*given.values()).where(sa.func.coalesce(held_s, before) < given["ended_s"])
+    made: sa.Executable = insert(energy).from_select(list(given), new).on_conflict_do_nothing()
+    return made
 
 
 class DriverStatements:
@@ -168,7 +200,8 @@ class DriverStatements:
     def _one(self, change: Change, row: Row) -> str:
         text = self._compiled.get((change, 1))
         if text is None:
-            compiled = self._statements[change].compile(dialect=self._dialect, column_keys=list(row))  # type: ignore[attr-defined]
+            columns = None if change is Change.ENERGY else list(row)  # it selects its columns itself
+            compiled = self._statements[change].compile(dialect=self._dialect, column_keys=columns)  # type: ignore[attr-defined]
             text = self._compiled[change, 1] = str(compiled)
         return text
 

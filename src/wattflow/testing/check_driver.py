@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,9 @@ class HearingSink:
         self.nodes.pop(node, None)
         self.lost.append(f"{node}: {reason}")
         self.changed.set()
+
+    def returned(self, node: str, fences: Sequence[int]) -> None:
+        """A lost node is back."""
 
     def asleep(self, node: str) -> None:
         """A node sleeps."""

@@ -177,11 +177,6 @@ def test_a_recipe_with_colons_between_its_keys_says_what_to_write() -> None:
     assert "'x' is no whole number" in refused("simulate", "montage:tasks=x")
 
 
-def test_rehearsed_does_not_take_a_twin(tmp_path: Path) -> None:
-    assert "chooses by simulation itself" in refused("up", "--home", tmp_path / "h", "-p", "rehearsed", "--twin")
-    assert not (tmp_path / "h").exists()
-
-
 def test_too_short_a_record_teaches_nothing_and_writes_nothing(tmp_path: Path) -> None:
     out = tmp_path / "candidate.npz"
     assert "at least 3" in refused("learn", "chain:tasks=4", "--out", out, "--seconds", 0)

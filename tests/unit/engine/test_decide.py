@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference.hand import node, nodes, tasks
-from wattflow.engine import decide, queue, timers
+from wattflow.engine import agenda, decide, queue
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import MARKS, PARKED, READY, TIMERS
 from wattflow.kernel import jit
@@ -50,4 +50,4 @@ def test_a_task_is_parked_while_there_is_room_for_its_timer() -> None:
     assert state.marks.until.tolist() == [9.0, 8.0, 0.0, 0.0]
     assert (int(state.counts.held[0]), int(state.counts.waiting[0]), int(state.counts.timer_n[0])) == (2, 2, 2)
     soonest = state.timers[0]
-    assert (soonest.time, soonest.what, soonest.who, soonest.generation) == (8.0, timers.PARK, 1, 6)
+    assert (soonest.time, soonest.what, soonest.who, soonest.generation) == (8.0, agenda.PARK, 1, 6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference.hand import node, nodes, tasks
-from wattflow.engine import containers, reports, timers
+from wattflow.engine import agenda, containers, life, reports
 from wattflow.engine.build import build_state, container_table
 from wattflow.engine.tables import (
     ACT_SLEEP,
@@ -33,33 +33,33 @@ from wattflow.model.workflow import Function
 
 @jit.jit
 def push(state, at_s, what, who, generation):
-    timers.push(state, at_s, what, who, generation)
+    agenda.push(state, at_s, what, who, generation)
 
 
 @jit.jit
 def pop(state):
-    timers.pop(state)
-    return timers.next_time(state)
+    agenda.pop(state)
+    return agenda.next_time(state)
 
 
 @jit.jit
 def forget_warming(state, node):
-    timers.forget_warming(state, node)
+    agenda.forget_warming(state, node)
 
 
 @jit.jit
-def warm(state, node, fn, seconds):
-    reports.warm(state, node, fn, seconds)
+def warm(state, node, fn):
+    life.warm(state, None, node, fn)
 
 
 @jit.jit
 def warmed(state, node, fn):
-    reports.warmed(state, node, fn)
+    life.warmed(state, None, node, fn)
 
 
 @jit.jit
 def cold(state, node, fn):
-    reports.cold(state, node, fn)
+    reports.cold(state, None, node, fn)
 
 
 @jit.jit
@@ -69,12 +69,12 @@ def keep(state, node, fn):
 
 @jit.jit
 def fall_asleep(state, node):
-    reports.fall_asleep(state, node)
+    life.fall_asleep(state, None, node)
 
 
 @jit.jit
 def wake(state, node):
-    reports.wake(state, node)
+    life.wake(state, None, node)
 
 
 @jit.jit
@@ -133,9 +133,10 @@ def test_timers_come_by_time_and_of_one_time_in_their_order(seed: int) -> None:
 def test_a_container_made_ahead_of_need_is_asked_for_and_comes_in_time() -> None:
     state = live_state()
     with np.errstate(over="ignore"):
-        warm(state.handle(), 1, 0, 2.5)
-        warm(state.handle(), 1, 0, 3.5)
-        assert listed(state) == [(12.5, timers.WARM, 1), (13.5, timers.WARM, 1)]
+        warm(state.handle(), 1, 0)
+        state.functions["cold_start_s"] = 3.5
+        warm(state.handle(), 1, 0)
+        assert listed(state) == [(12.0, agenda.WARM, 1), (13.5, agenda.WARM, 1)]
         assert actions(state) == [(ACT_WARM, 1, 0)] * 2
         assert state.node_marks.warming.tolist() == [0, 2]
         fall_asleep(state.handle(), 1)  # not while anything is made there
@@ -144,7 +145,7 @@ def test_a_container_made_ahead_of_need_is_asked_for_and_comes_in_time() -> None
             pop(state.handle())
             warmed(state.handle(), 1, 0)
             assert state.node_marks.warming.tolist() == [0, left]
-            assert (10.0 + 60.0, timers.SLEEP, 1) in listed(state) or left
+            assert (10.0 + 60.0, agenda.SLEEP, 1) in listed(state) or left
     assert int(state.nodes.idle_since[1]) == 10
     assert len([row for row in range(4) if state.containers.idle_since[row] == 10.0]) == 2
     validate_state(state)
@@ -153,11 +154,11 @@ def test_a_container_made_ahead_of_need_is_asked_for_and_comes_in_time() -> None
 def test_warming_ends_with_a_node_that_is_lost_and_leaves_nothing_on_one_that_sleeps() -> None:
     state = live_state()
     for place in (0, 1, 1):
-        warm(state.handle(), place, 0, 2.0)
+        warm(state.handle(), place, 0)
     forget_warming(state.handle(), 1)
     assert state.node_marks.warming.tolist() == [1, 0]
     assert sorted((what, who) for _, what, who in listed(state)) == sorted(
-        [(timers.WARM, 0), (timers.LOOK, 1), (timers.LOOK, 1)]
+        [(agenda.WARM, 0), (agenda.LOOK, 1), (agenda.LOOK, 1)]
     )
     state.nodes.power_state[0] = ASLEEP
     warmed(state.handle(), 0, 0)
@@ -167,8 +168,8 @@ def test_warming_ends_with_a_node_that_is_lost_and_leaves_nothing_on_one_that_sl
 def test_a_function_that_is_cold_on_a_node_has_nothing_there_and_nothing_on_its_way() -> None:
     state = live_state()
     for fn in (0, HOT, 0):
-        warm(state.handle(), 1, fn, 2.0)
-    warm(state.handle(), 0, 0, 2.0)
+        warm(state.handle(), 1, fn)
+    warm(state.handle(), 0, 0)
     with np.errstate(over="ignore"):
         for fn in (0, HOT):
             keep(state.handle(), 1, fn)
@@ -176,14 +177,14 @@ def test_a_function_that_is_cold_on_a_node_has_nothing_there_and_nothing_on_its_
         cold(state.handle(), 1, 0)
     assert state.node_marks.warming.tolist() == [1, 1]
     assert sorted((what, who) for _, what, who in listed(state)) == sorted(
-        [(timers.WARM, 0), (timers.LOOK, 1), (timers.LOOK, 1), (timers.WARM, 1)]
+        [(agenda.WARM, 0), (agenda.LOOK, 1), (agenda.LOOK, 1), (agenda.WARM, 1)]
     )
     first = int(state.nodes.first_container[1])
     assert int(state.containers.function[first]) == HOT and int(state.containers.next_node[first]) == -1
     assert int(state.nodes.first_container[0]) >= 0
     with np.errstate(over="ignore"):
         cold(state.handle(), 1, HOT)  # the last: its idling begins anew
-        assert (70.0, timers.SLEEP, 1) in listed(state) and int(state.node_marks.warming[1]) == 0
+        assert (70.0, agenda.SLEEP, 1) in listed(state) and int(state.node_marks.warming[1]) == 0
         before = len(listed(state))
         cold(state.handle(), 1, HOT)
     assert len(listed(state)) == before

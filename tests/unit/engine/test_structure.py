@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference.hand import node, nodes, tasks
-from wattflow.engine import queue, structure
+from wattflow.engine import kinds, queue, structure
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import (
     CANCEL,
@@ -74,10 +74,10 @@ def test_which_edges_are_taken() -> None:
     state.tasks.state[3:8] = [DONE, FAILED, CANCELLED, GHOST, PLACED]
     asked = ((0, 1), (1, 2), (2, 0), (1, 1), (0, 8), (3, 2), (4, 2), (5, 2), (6, 2), (0, 7), (7, 2))
     answers = [int(add_edge(state.handle(), parent, child, 0.0)) for parent, child in asked]
-    dead = [structure.DEAD_PARENT] * 3
+    dead = [kinds.DEAD_PARENT] * 3
     assert answers == [
-        structure.ADDED, structure.ADDED, structure.CYCLE, structure.CYCLE, structure.STRANGERS, structure.ADDED, *dead,
-        structure.STARTED, structure.ADDED,
+        kinds.ADDED, kinds.ADDED, kinds.CYCLE, kinds.CYCLE, kinds.STRANGERS, kinds.ADDED, *dead,
+        kinds.CHILD_STARTED, kinds.ADDED,
     ]  # fmt: skip
     # A parent that is done makes nobody wait.
     assert state.tasks.pending.tolist() == [0, 1, 2, 0, 0, 0, 0, 0, 0]
@@ -89,12 +89,12 @@ def test_an_edge_with_bytes_makes_places_old_and_a_ready_child_wait() -> None:
     for task in (0, 1):
         state.tasks.state[task] = READY
         enqueue(state.handle(), task)
-    assert add_edge(state.handle(), 0, 1, 5.0) == structure.ADDED
+    assert add_edge(state.handle(), 0, 1, 5.0) == kinds.ADDED
     assert (int(state.tasks.state[1]), int(state.counts.waiting[0]), int(state.shapes.head[0])) == (WAITING, 1, 0)
     assert (int(state.rules.has_data[0]), int(state.workflows.dirty[1])) == (1, 1)
     state.workflows.dirty[1] = 2  # listed already: that stays
     state.tasks.state[1] = PARKED
-    assert add_edge(state.handle(), 0, 1, 0.0) == structure.ADDED
+    assert add_edge(state.handle(), 0, 1, 0.0) == kinds.ADDED
     assert (int(state.tasks.state[1]), int(state.workflows.dirty[1])) == (WAITING, 2)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from reference.hand import node, nodes, tasks
 from wattflow.engine import containers, groups, validate
+from wattflow.engine.agenda import WARM
 from wattflow.engine.build import build_state
 from wattflow.engine.tables import COUNTED, DONE, HOT, NODE_MARKS, PLACED, READY, TERMS, TIMERS, TOPOLOGIES, State
-from wattflow.engine.timers import WARM
 from wattflow.engine.validate import CorruptState, find_problems, validate_state
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table

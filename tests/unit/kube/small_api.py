@@ -127,7 +127,7 @@ class SmallApi:
         if "leases" in parts:
             return self._lease(request, body)
         if request.method == "PATCH" and parts[-2] in ("pods", "nodes"):
-            return self._label(request.path, body["metadata"])
+            return self._label(request.path, body["metadata"], body.get("spec", {}))
         return web.json_response({}, status=201)
 
     def _bind(self, path: str, body: Json) -> web.Response:
@@ -149,7 +149,7 @@ class SmallApi:
             raise web.HTTPInternalServerError(text="lost")
         return web.json_response({}, status=201)
 
-    def _label(self, path: str, wanted: Json) -> web.Response:
+    def _label(self, path: str, wanted: Json, spec: Json) -> web.Response:
         found = self._one(path)
         if found is None:
             return refusal(404, "NotFound")
@@ -157,6 +157,7 @@ class SmallApi:
             if key in wanted and found["metadata"][key] != wanted[key]:
                 return refusal(409, "Conflict")
         found["metadata"].setdefault("labels", {}).update(wanted.get("labels", {}))
+        found["spec"] |= {key: spec[key] for key in ("taints",) if key in spec}
         return web.json_response(self.put(f"/api/v1/{path.split('/')[-2]}", found))
 
     def _lease(self, request: web.Request, body: Json) -> web.Response:

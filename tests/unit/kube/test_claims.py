@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
+from typing import Any
+
 import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.access import Access
-from wattflow.kube.claims import CLAIM, Claims
+from wattflow.kube.claims import CLAIM, Claims, expired, write_claim
 from wattflow.kube.client import Client
 
 from .making import node, pod
+from .small_api import small_api
+
+NODES, LEASES = "/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/wattflow/leases"
 
 
 def claimed() -> objects.Node:
@@ -40,3 +47,35 @@ def test_a_claim_waits_for_what_the_other_scheduler_may_have_under_way() -> None
     assert claims.wait_until_s("n") > 110.0
     now[0] = 103.0 + 600.0
     assert claims.wait_until_s("n") == 0.0, "nobody decides about it"
+
+
+def _raw(name: str, owner: str) -> dict[str, Any]:
+    taints = [{"key": "theirs", "effect": "NoSchedule"}, {"key": CLAIM, "value": owner, "effect": "NoSchedule"}]
+    return {"metadata": {"name": name, "uid": name}, "spec": {"taints": taints}}
+
+
+def test_claims_end_with_their_scheduler_and_without_it() -> None:
+    now = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)
+
+    def lease(owner: str, seconds: int) -> dict[str, Any]:
+        renewed = (now - datetime.timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+        about = {"name": owner, "namespace": "wattflow"}
+        return {"metadata": about, "spec": {"holderIdentity": "x", "renewTime": renewed}}
+
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            for name, owner in (("a", "living"), ("b", "dead"), ("c", "gone"), ("d", "living")):
+                api.put(NODES, _raw(name, owner))
+            api.put(LEASES, lease("living", 5))
+            api.put(LEASES, lease("dead", 500))
+            assert await expired(client, "wattflow", 120.0, now) == ["b", "c"]
+            for name in ("b", "c"):
+                assert await write_claim(client, name, "")
+            claims = Claims(client, "living", lambda: 0.0)
+            for one in (await client.list_all(NODES, objects.Node)).items:
+                claims.seen("ADDED", one)
+            await claims.give_back()
+            left = {key: [t["key"] for t in one["spec"]["taints"]] for key, one in api.items[NODES].items()}
+            assert left == {f"/{name}": ["theirs"] for name in "abcd"}, "ours are off, theirs stay"
+
+    asyncio.run(run())

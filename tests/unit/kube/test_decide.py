@@ -10,12 +10,14 @@ from wattflow.kube import accounting, objects
 from wattflow.kube.argo import structure
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
-from wattflow.kube.decide import EngineDecider, as_requested
+from wattflow.kube.decide import EngineDecider
 from wattflow.kube.decider import Wanted
 from wattflow.kube.estimates import FUNCTION
-from wattflow.live.looking import Rule
-from wattflow.live.twin import AtOnce, Twin
+from wattflow.live import Engine
+from wattflow.live.rehearsing import Rehearsing
 from wattflow.model.profile import PowerProfile
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
 
 from .making import node, pod
 
@@ -316,13 +318,15 @@ def test_a_workflow_whose_objective_is_its_makespan_is_due_at_once() -> None:
     }  # fmt: skip
 
 
-def test_a_twin_tries_policies_as_they_run_here_and_its_choice_decides_next() -> None:
-    """Members that give less than is requested, or set frequencies, would be rolled forward but never run."""
-    rule = Rule(worth=-1.0, wait=100.0, worse=100.0, learnt=1)
-    twin = Twin.beside("fifo", as_requested)
-    assert all(one.settings.guarantees == (1.0,) and one.settings.frequencies == (0,) for one in twin.members)
-    twin = Twin([as_requested("fifo"), as_requested("least-energy")], 0.0, rule=rule, executor=AtOnce())
-    decider = EngineDecider("fifo", twin=twin)
+class Answered(Rehearsing):
+    """A rehearsal whose answer is there after the third second."""
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        return registry.load("least-energy") if now_s == 3.0 else None
+
+
+def test_what_a_rehearsal_chose_decides_at_once() -> None:
+    decider = EngineDecider("fifo", rehearsing=Answered())
     add(decider, node("a"), DEAR)
     add(decider, node("b"), CHEAP)
     want(decider, pod("first", cpu="1"))
@@ -332,7 +336,7 @@ def test_a_twin_tries_policies_as_they_run_here_and_its_choice_decides_next() ->
     decider.ended("uid-first")
     decider.step(2.0)
     want(decider, pod("second", cpu="1"))
-    assert decider.step(3.0).wake_at_s == 3.0  # the twin changed the policy: it decides at once
+    assert decider.step(3.0).wake_at_s == 3.0
     assert decider.engine.policy.name == "least-energy"
     want(decider, pod("third", cpu="1"))
     assert chosen(decider, 4.0) == {"third": "b"}

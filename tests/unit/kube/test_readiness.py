@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from wattflow.kube import process, serve, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder
@@ -79,12 +81,14 @@ def test_an_api_server_that_is_too_old_is_told_at_start() -> None:
     assert problem.where == "/apis/events.k8s.io/v1" and "1.19" in problem.what
 
 
-def test_a_cluster_without_argo_is_told_what_to_do() -> None:
+@pytest.mark.parametrize(("code", "problems"), [(404, 0), (403, 1)])
+def test_a_cluster_without_argo_is_served_and_one_that_forbids_it_is_told_what_to_do(code: int, problems: int) -> None:
     class Bare(Client):
         async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
             if "argoproj" in path:
-                raise ApiError(404, "NotFound", "the server could not find the requested resource")
+                raise ApiError(code, "No", "the server could not find the requested resource, or may not tell")
             return b'{"status": {"allowed": true}}'
 
-    (problem,) = asyncio.run(process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
-    assert "install Argo Workflows, or set argo = false under [workflows]" in problem.what
+    found = asyncio.run(process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
+    assert len(found) == problems
+    assert all("install Argo Workflows, or set argo = false under [workflows]" in one.what for one in found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,29 +12,44 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import objects, process, settings, sleeping
+from wattflow.kube import accounting, objects, process, settings, sleeping
 from wattflow.kube.access import Access
+from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.client import Client
 from wattflow.kube.decide import EngineDecider
+from wattflow.kube.decider import Wanted
+from wattflow.kube.filters import snapshot
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.sleeping import ASLEEP, Sleeper
 from wattflow.live.protocol import Power
+from wattflow.model.cluster import Sleep
+from wattflow.model.errors import InvalidInput
 
 from .making import node, pod
 from .test_decide import add, flow_pod, submitted, want
 
 
 class Patches(Client):
-    """A client that keeps what is written to nodes and says yes."""
+    """A client that keeps what is written to nodes and says yes; nodes have these taints, and may be cordoned."""
 
-    def __init__(self) -> None:
+    def __init__(self, taints: list[dict[str, str]] | None = None, cordoned: bool = False) -> None:
         super().__init__(Access("http://127.0.0.1:1"))
         self.patches: list[tuple[str, Any]] = []
+        self.spec = {"taints": taints or [], "unschedulable": cordoned}
+        self.renewed = "2026-01-01T00:00:00Z"
 
     async def call(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
+        if method == "GET" and "/leases/" in path:
+            return json.dumps({"spec": {"renewTime": self.renewed}}).encode()
+        if method == "GET":
+            return json.dumps({"metadata": {"resourceVersion": "7"}, "spec": self.spec}).encode()
         self.patches.append((path.rsplit("/", 1)[1], body))
         return b"{}"
+
+    def marks(self) -> list[bool]:
+        """Whether each write put our mark on."""
+        return [body["metadata"]["annotations"][ASLEEP] is not None for _, body in self.patches]
 
 
 def hook(folder: Path, body: str = "exit 0") -> str:
@@ -54,14 +71,15 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def marked(one: objects.Node, is_ready: bool) -> objects.Node:
+def marked(one: objects.Node, is_ready: bool, beat: str = "before", cordoned: bool = False) -> objects.Node:
     """A node as the API shows it while it sleeps by our order."""
     notes = {ASLEEP: "wattflow"}
-    condition = objects.Condition(type="Ready", status="True" if is_ready else "Unknown")
+    condition = objects.Condition(type="Ready", status="True" if is_ready else "Unknown", last_heartbeat_time=beat)
+    keys = (ASLEEP, "node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/shutdown")
     return msgspec.structs.replace(
         one,
         metadata=msgspec.structs.replace(one.metadata, annotations=notes),
-        spec=objects.NodeSpec(unschedulable=True, taints=[objects.Taint(key="node.kubernetes.io/unreachable")]),
+        spec=objects.NodeSpec(unschedulable=cordoned, taints=[objects.Taint(key=key) for key in keys]),
         status=msgspec.structs.replace(one.status, conditions=[condition]),
     )
 
@@ -70,25 +88,29 @@ def test_asleep_and_awake_again(tmp_path: Path) -> None:
     told: list[tuple[str, Power]] = []
 
     async def run() -> None:
-        client = Patches()
+        theirs = {"key": "theirs", "effect": "NoSchedule"}
+        client = Patches([theirs])
         sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.sleep("n")
         assert not sleeper.awake("n")
         await until(lambda: bool(told))
         assert told == [("n", Power.ASLEEP)] and calls(tmp_path) == ["sleep n"]
-        assert client.patches == [
-            ("n", {"metadata": {"annotations": {ASLEEP: "wattflow"}}, "spec": {"unschedulable": True}})
-        ]
+        mine = {"key": ASLEEP, "value": "wattflow", "effect": "NoSchedule"}
+        notes = {"annotations": {ASLEEP: "wattflow"}, "resourceVersion": "7"}
+        assert client.patches == [("n", {"metadata": notes, "spec": {"taints": [theirs, mine]}})]
         seen = sleeper.seen("MODIFIED", marked(node("n"), is_ready=False))
         assert not seen.spec.unschedulable and not seen.spec.taints, "one that sleeps by our order may be chosen"
         sleeper.wake("n")
         await until(lambda: len(calls(tmp_path)) == 2)
         assert not sleeper.awake("n"), "awake when its kubelet says so, not when the command has ended"
         sleeper.seen("MODIFIED", marked(node("n"), is_ready=True))
+        await asyncio.sleep(0.05)
+        assert not sleeper.awake("n"), "what its kubelet said before the order does not count"
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after"))
         await until(lambda: len(told) == 2)
         assert told[1] == ("n", Power.ON) and sleeper.awake("n") and calls(tmp_path) == ["sleep n", "wake n"]
-        assert client.patches[-1][1]["spec"] == {"unschedulable": False}
+        assert client.patches[-1][1]["spec"] == {"taints": [theirs]}, "what is not ours stays"
 
     asyncio.run(run())
 
@@ -107,7 +129,7 @@ def test_a_pod_that_came_meanwhile_and_a_command_that_fails_leave_the_node_on(tm
         sleeper.sleep("n")
         await until(lambda: len(told) == 2)
         assert told[1] == ("n", Power.ON) and calls(tmp_path) == ["sleep n"]
-        assert [body["spec"]["unschedulable"] for _, body in client.patches] == [True, False, True, False]
+        assert client.marks() == [True, False, True, False]
 
     asyncio.run(run())
 
@@ -127,6 +149,145 @@ def test_a_node_that_does_not_wake_is_told(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_short_nap_is_over_when_the_lease_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sleeping, "_LEASE_S", 0.02)
+    told: list[tuple[str, Power]] = []
+
+    async def run() -> None:
+        client = Patches()
+        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+                          lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=True))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        await asyncio.sleep(0.1)
+        assert not told
+        client.renewed = "2026-01-01T00:01:00Z"  # the kubelet lives, its status is told every five minutes only
+        await until(lambda: told == [("n", Power.ON)])
+
+    asyncio.run(run())
+
+
+HELD = [
+    {"unschedulable": True},
+    {"taints": [{"key": "drain", "effect": "NoExecute"}]},
+    {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
+]
+
+
+@pytest.mark.parametrize("spec", HELD)
+def test_a_node_that_is_somebody_elses_business_is_neither_put_to_sleep_nor_woken(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    told: list[tuple[str, Power]] = []
+    unwoken: list[str] = []
+
+    async def run() -> None:
+        client = Patches()
+        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+                          lambda name, state: told.append((name, state)), unwoken.append, settle_s=0.05)  # fmt: skip
+        theirs = node("n", **spec)
+        views = {"n": snapshot.NodeView.of(theirs, [])}
+        sleeper.allowance = Allowance(views, sleeper.states, lambda: 0.0)
+        sleeper.seen("ADDED", theirs)
+        sleeper.sleep("n")
+        assert told == [("n", Power.ON)] and not client.patches, "before"
+        views["n"].node = node("n")
+        sleeper.seen("MODIFIED", node("n"))
+        sleeper.sleep("n")
+        views["n"].node = theirs  # while it is about to fall asleep
+        await until(lambda: len(told) == 2)
+        assert told[1] == ("n", Power.ON) and calls(tmp_path) == []
+        asleep = marked(theirs, is_ready=False)
+        asleep.spec.unschedulable = theirs.spec.unschedulable
+        asleep.spec.taints += theirs.spec.taints
+        shown = sleeper.seen("MODIFIED", asleep)
+        assert shown.spec.unschedulable == theirs.spec.unschedulable and shown.spec.taints == theirs.spec.taints
+        sleeper.wake("n")
+        await asyncio.sleep(0.05)
+        assert unwoken == ["n"] and calls(tmp_path) == [], "asleep it stays as it is, and its pods go elsewhere"
+
+    asyncio.run(run())
+
+
+def test_a_cordon_that_comes_while_a_node_wakes_stays(tmp_path: Path) -> None:
+    told: list[tuple[str, Power]] = []
+
+    async def run() -> None:
+        client = Patches(cordoned=True)
+        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+                          lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        shown = sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after", cordoned=True))
+        await until(lambda: bool(told))
+        assert shown.spec.unschedulable
+        assert all("unschedulable" not in body["spec"] for _, body in client.patches)
+
+    asyncio.run(run())
+
+
+def test_what_an_operator_allows() -> None:
+    zones = [{ZONE: "a"}, {ZONE: "a"}, {ZONE: "b"}]
+    views = {f"n{i}": snapshot.NodeView.of(node(f"n{i}", labels), []) for i, labels in enumerate(zones)}
+    states: dict[str, Power] = {}
+    now = [0.0]
+    wall = [datetime.datetime(2026, 11, 18, 12, 0)]  # a Wednesday
+
+    def allowance(**limits: Any) -> Allowance:
+        return Allowance(views, states, lambda: now[0], lambda: wall[0], **limits)
+
+    assert allowance().against("n0") is None and "gone" in str(allowance().against("x"))
+    assert allowance(min_on=1).against("n0") is None
+    assert "zone" in str(allowance(min_on=1).against("n2"))
+    assert allowance(headroom_m=8000).against("n0") is None
+    assert "headroom" in str(allowance(headroom_m=8001).against("n0"))
+    states["n1"] = Power.ASLEEP
+    assert "zone" in str(allowance(min_on=1).against("n0"))
+    states.clear()
+    office = allowance(never=windows("Mon-Fri 08:00-18:00; 22:00-06:00"))
+    assert "schedule" in str(office.against("n0"))
+    for hour, free in ((19, True), (23, False), (3, False), (7, True)):
+        wall[0] = wall[0].replace(hour=hour)
+        assert (office.against("n0") is None) == free
+    limited = allowance(cooldown_s=60.0, per_hour=2)
+    limited.switched("n0")
+    assert "short while" in str(limited.against("n0")) and limited.against("n1") is None
+    now[0] = 61.0
+    assert limited.against("n0") is None
+    limited.switched("n0")
+    assert "this hour" in str(limited.against("n1"))
+    now[0] = 3700.0
+    assert limited.against("n1") is None
+    limited.off = True
+    assert "off" in str(limited.against("n1"))
+    for bad in ("Mon-Fry 08:00-18:00", "25:00-26:00", "always"):
+        with pytest.raises(InvalidInput, match=r"sleep\.never"):
+            windows(bad)
+
+
+def test_the_switch_wakes_all_and_a_dry_run_only_tells(tmp_path: Path) -> None:
+    events: list[str] = []
+
+    async def run() -> None:
+        sleeper = Sleeper(Patches(), "wattflow", hook(tmp_path), lambda name: False, lambda name, state: None,
+                          settle_s=0.0, told=lambda node, reason, text: events.append(reason))  # fmt: skip
+        sleeper.allowance = Allowance({"n": snapshot.NodeView.of(node("n"), [])}, sleeper.states, lambda: 0.0)
+        sleeper.seen("ADDED", marked(node("m"), is_ready=False))
+        space = objects.Namespace(metadata=objects.Metadata(name="wattflow", annotations={SWITCH: "off"}))
+        sleeper.on_namespace(space)
+        await until(lambda: calls(tmp_path) == ["wake m"])
+        sleeper.sleep("n")
+        assert sleeper.awake("n")
+        sleeper.on_namespace(objects.Namespace(metadata=objects.Metadata(name="wattflow")))
+        sleeper.dry_run = True
+        sleeper.sleep("n")
+        assert sleeper.awake("n") and events == ["WouldSleep"]
+
+    asyncio.run(run())
+
+
 def test_daemons_do_not_keep_a_node_awake() -> None:
     one = pod("d", "n")
     assert not sleeping.is_daemon(one)
@@ -135,7 +296,7 @@ def test_daemons_do_not_keep_a_node_awake() -> None:
 
 
 CONFIG = """
-policy = "least-energy-sleep"
+policy = "least-energy:sleep=30"
 [sleep]
 hook = "{hook}"
 wake_s = 60
@@ -179,7 +340,7 @@ def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
         await until(lambda: len(calls(tmp_path)) == 2)
         assert calls(tmp_path)[1] == "wake n"
         assert scheduler._queue.empty(), "nothing is bound to a node that is not up"
-        scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True))
+        scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True, beat="after"))
         await until(lambda: not scheduler._queue.empty())
         assert scheduler._queue.get_nowait()[0][:2] == ("uid-p", "n")
 
@@ -203,3 +364,20 @@ def test_workflows_tell_what_is_coming() -> None:
     assert decider.coming_m(150.0) == 1100, "one task of 1.1 cores waits for the one that runs"
     decider.ended("uid-wf-a")
     assert decider.coming_m(150.0) == 0, "its pod is due now; it is no news any more"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimates_s", [(None, None, None), (30.0, 30.0, 30.0), (None, 30.0, 30.0)])
+def test_pods_of_unknown_length_wake_as_many_nodes_as_they_need(estimates_s: tuple[float | None, ...]) -> None:
+    decider = EngineDecider("wattflow", sleep_of=lambda one: Sleep(10.0, 120.0, 30.0))
+    for i in range(4):
+        add(decider, node(f"n{i}"))
+    decider.step(0.0)
+    for i in range(4):
+        decider.powered(f"n{i}", Power.ASLEEP)
+    decider.step(1.0)
+    for i, estimate_s in enumerate(estimates_s):
+        one = pod(f"p{i}", cpu="4")
+        decider.want(Wanted(one, accounting.pod_requests(one), None, estimate_s))
+    woken = [name for now_s in (2.0, 3.0, 10.0, 60.0, 100.0) for name in decider.step(now_s).wake]
+    assert len(set(woken)) == 3, "none waits for a pod that may never end while nodes sleep"

@@ -61,6 +61,7 @@ function look() {
 }
 const marks = () => performance.getEntriesByName("wattflow-painted").length;
 const painted = async () => {
+  const marks = () => performance.getEntriesByName("wattflow-painted").length;
   for (let i = 0; i < 400 && marks() < 2; i++) await new Promise((go) => setTimeout(go, 25));
 };
 window.addEventListener("load", async () => {

@@ -20,4 +20,5 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     for seed, tasks in enumerate((20, 30)):
         traces.save(Recipe("montage", tasks).draw(seed), folder / "app" / f"montage-{tasks}.json", "wfformat")
     cluster = scenarios.random_cluster(np.random.default_rng(5), "small")
-    return Scenario("small", cluster, scenarios.stream_of("app", 0.6, 200, str(folder)), runtime_error=0.1)
+    files = sorted(map(str, (folder / "app").iterdir()))
+    return Scenario("small", cluster, scenarios.stream_of("app", 0.6, 200, files), runtime_error=0.1)

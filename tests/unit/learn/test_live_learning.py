@@ -24,6 +24,7 @@ from wattflow.learn.scenarios import Scenario
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry, weights
 from wattflow.runtime import messages as m
+from wattflow.runtime import processes
 from wattflow.runtime.home import Home
 from wattflow.server import learning
 from wattflow.server.history import History, finished, read_history
@@ -164,15 +165,6 @@ def test_weights_of_a_file_are_part_of_the_policys_name(small: Scenario, tmp_pat
         registry.load("wattflow:weights=mine.npz")
 
 
-def test_shipped_weights_are_named_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry.load("learned:weights=attention").prepare is not None
-    assert len(weights.load(weights.named("attention"))[0]) == weights.LARGE_SIZE
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "attention").touch()
-    assert weights.named("attention") == Path("attention")
-    assert weights.named("mine.npz") == Path("mine.npz")
-
-
 def store_of(path: Path, drift: float = 1.0) -> None:
     """Six workflows of two tasks; node b takes twice as long as it says and draws more than it says by a factor."""
     database = open_store(path)
@@ -257,7 +249,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None
 
 
 def serving(home: Home, pid: int) -> None:
-    home.server_file.write_text(json.dumps({"pid": pid, "url": "http://127.0.0.1:1"}))
+    processes.mark(home.server_file, pid, url="http://127.0.0.1:1")
 
 
 def ending(path: Path, flow: str, ended_s: float) -> None:

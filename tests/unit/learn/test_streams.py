@@ -12,7 +12,7 @@ from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
 from wattflow.learn import streams
 from wattflow.learn.streams import Stream
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.sim import simulate
 
 
@@ -24,9 +24,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def instances(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(map(str, (folder / "app").iterdir())))
+
+
 def test_a_stream_has_its_load_and_whole_workflows(folder: Path) -> None:
     cluster = load_cluster("mixed")
-    stream = Stream("app", streams.instances_of("app", folder), 0.6, workflows=200)
+    stream = Stream("app", instances(folder), 0.6, workflows=200)
     workload = stream.draw(cluster, 3)
     sizes = np.bincount(workload.workflow)
     assert set(sizes.tolist()) == {20, 40}
@@ -39,13 +43,18 @@ def test_a_stream_has_its_load_and_whole_workflows(folder: Path) -> None:
 
 def test_the_same_seed_is_the_same_stream_and_runs_to_its_end(folder: Path) -> None:
     cluster = load_cluster("mixed")
-    stream = Stream("app", streams.instances_of("app", folder), 0.3, workflows=4)
+    stream = Stream("app", instances(folder), 0.3, workflows=4)
     one, two, other = (stream.draw(cluster, seed) for seed in (1, 1, 2))
     assert (one.release_s == two.release_s).all()
     assert one.release_s[-1] != other.release_s[-1]
     assert np.isfinite(simulate(one, cluster, "eft").end_s_by_task()).all()
 
 
-def test_a_folder_without_workflows_is_refused(folder: Path) -> None:
+def test_an_application_that_is_not_there_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "wfinstances" / "empty").mkdir(parents=True)
+    (folder / "MANIFEST.csv").touch()
+    monkeypatch.setenv("WATTFLOW_DATA", str(folder))
     with pytest.raises(InvalidInput, match="holds no workflow"):
-        streams.instances_of("nothing", folder)
+        streams.instances_of("empty")
+    with pytest.raises(MissingData, match="is not there"):
+        streams.instances_of("nothing")

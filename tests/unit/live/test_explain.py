@@ -11,7 +11,7 @@ import pytest
 
 from wattflow.live import FINISHED, GONE, STARTED, TASK, Constraint, Engine, Match
 from wattflow.live.journal import Journal
-from wattflow.live.past import explain_past
+from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import Explained, UnknownId
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
@@ -75,18 +75,16 @@ def log_ratio(one: Explained) -> float:
     return math.log1p(one.terms["correction"] / price)
 
 
-@pytest.mark.parametrize("size", [weights.SIZE, weights.LARGE_SIZE])
-def test_what_features_moved_is_asked_of_the_network_that_decides(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_features_moved_is_asked_of_the_network_that_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[float] = []
 
-    def listen(theta: Any, rows: Any, offers: Any, most: float) -> Any:
-        for offer in np.unique(offers):
-            heard.extend(moving.corrections(theta, rows[offers == offer]).tolist())
-        return moved(theta, rows, offers, most)
+    def listen(theta: Any, rows: Any, most: float) -> Any:
+        heard.extend(moving.place(theta, rows).tolist())
+        return moved(theta, rows, most)
 
     moved = moving.moved
     monkeypatch.setattr(moving, "moved", listen)
-    found = asked(learned.with_weights(np.random.default_rng(4).normal(0.0, 0.4, size)))
+    found = asked(learned.with_weights(np.random.default_rng(4).normal(0.0, 0.4, weights.SIZE)))
     assert len(found) > 3
     f = sorted(x / (1.0 + abs(x) / learned.MOST) for x in heard)
     for one in found:

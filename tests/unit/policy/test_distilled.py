@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from wattflow.generate import Arrivals, Recipe
 from wattflow.lab.show.policy_page import policy_page
-from wattflow.learn import streams
 from wattflow.policy import distilled, learned, placing, registry, weights
 from wattflow.sim import simulate
 
 STREAM = Recipe("montage", 40, 12, arrivals=Arrivals("poisson", 0.05))
-NAMES = ["rule", *(f"fold-{fold}" for fold in range(len(streams.FOLDS)))]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_shipped_rules_are_short_and_have_no_hidden_units(name: str) -> None:
-    theta, card = weights.load(distilled.path(name))
+def test_the_shipped_rule_is_short_and_has_no_hidden_units() -> None:
+    theta, card = weights.load(distilled.path())
     hidden = theta[weights.PLACE : weights.HASTE].copy()
     distilled.place_head(hidden)[:] = 0.0
     assert not hidden.any()

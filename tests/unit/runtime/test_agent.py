@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from wattflow.runtime import messages as m
@@ -14,6 +15,7 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.away import Away
 from wattflow.runtime.drivers import keeping
+from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
 from wattflow.runtime.outbox import Outbox
 from wattflow.runtime.transport import Denied, Unreachable
@@ -242,6 +244,8 @@ def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(keeping, "FIRST_S", 0.01)
 
     class Mortal:
+        boot = "0"
+
         async def run(self) -> None:
             lives.append(1)
             if len(lives) < 3:
@@ -258,5 +262,79 @@ def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.Monk
             await asyncio.sleep(0.01)
         await keeper.stop()
         assert aside.counts == {"agent of node": 2}
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+class Slow(Broken):
+    """Runs until it is told to end; may be asked to stop by the fence that it was begun with."""
+
+    def __init__(self) -> None:
+        self.over, self.stopped = asyncio.Event(), list[int]()
+
+    def sample(self) -> None:
+        return None
+
+    def use(self, _: int) -> None:
+        return None
+
+    def stop(self, fence: int) -> None:
+        self.stopped.append(fence)
+
+    def with_device_energy(self, joules: Any) -> Any:
+        return joules
+
+    async def run(self, lease: m.Lease, work: Any, _: object) -> Any:
+        work.on_log(b"before")
+        await self.over.wait()
+        work.on_log(b"after")
+        return Finish("done", 1.0, 2.0)
+
+
+class Energetic(NoEnergy):
+    def __init__(self) -> None:
+        self.joules: list[m.TaskEnergy] = []
+
+    def sample(self, *_: Any) -> tuple[list[m.TaskEnergy], None]:
+        told, self.joules = self.joules, []
+        return told, None
+
+    def ended(self, fence: int, cpu_s: float) -> None:
+        self.joules = [m.TaskEnergy(fence, m.Energy(1.0, 1.0, 1.0, "measured"))]
+
+
+def test_an_agent_goes_on_with_what_it_runs_under_another_fence(tmp_path: Path) -> None:
+    async def body() -> None:
+        spec = m.Task(key="a", name="a", command=["true"])
+        first = m.Lease(fence=7, task=1, number=1, node="n", workflow="w", spec=spec)
+        server, slow, energy = Picky(first), Slow(), Energetic()
+        logged: list[tuple[int, int, bytes]] = []
+
+        async def log(fence: int, offset: int, data: bytes) -> None:
+            logged.append((fence, offset, data))
+
+        server.log = log  # type: ignore[method-assign]
+        runs: Any = slow
+        meter: Any = energy
+        agent = Agent(server, this_node("n"), runs, meter, runs, tmp_path)
+        running = asyncio.create_task(agent.run())
+        while server.held != [7] or not logged:
+            await asyncio.sleep(0.01)
+        server.lease = msgspec.structs.replace(first, fence=8, number=2, adopts=7)
+        while server.held != [8]:
+            await asyncio.sleep(0.01)
+        agent._stop(8)
+        assert slow.stopped == [7, 7]  # as executor and as devices
+        slow.over.set()
+        while not server.energies:
+            await asyncio.sleep(0.01)
+        assert {end.fence for end in server.ends} == {8} and server.energies[0].fence == 8
+        assert logged == [(7, 0, b"before"), (8, 0, b"after")]
+        server.lease = msgspec.structs.replace(first, fence=9, number=3, adopts=8)  # its end did not arrive in time
+        while {end.fence for end in server.ends} != {8, 9}:
+            await asyncio.sleep(0.01)
+        assert server.ends[-1].outcome == "done"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(body(), 30))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -15,6 +18,8 @@ import pytest
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.payload import load_failure
+from wattflow.runtime.processes import started
 from wattflow.server import bodies
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -72,6 +77,25 @@ def test_every_task_has_a_process_of_its_own_unless_told() -> None:
     on_executor(body)
 
 
+def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_used() -> None:
+    async def body(executor: ProcessExecutor) -> None:
+        first = value(await executor.run(call(1, os.getpid)))
+        spares = await _spares(executor)
+        assert first not in spares and executor.zygote.children == 0
+        os.kill(spares[0], 9)
+        while not executor.zygote._spares[0].ended.done():
+            await asyncio.sleep(0.01)
+        assert executor.zygote.children == 0
+        assert value(await executor.run(call(2, os.getpid))) == spares[1]
+
+    async def _spares(executor: ProcessExecutor) -> list[int]:
+        while len(executor.zygote._spares) < 2 or any(spare.pid is None for spare in executor.zygote._spares):
+            await asyncio.sleep(0.01)
+        return [spare.pid for spare in executor.zygote._spares if spare.pid is not None]
+
+    on_executor(body)
+
+
 def test_an_error_carries_its_type_and_trace() -> None:
     logged: list[bytes] = []
 
@@ -81,7 +105,8 @@ def test_an_error_carries_its_type_and_trace() -> None:
     async def body(executor: ProcessExecutor) -> None:
         finish = await executor.run(call(1, fails, on_log=logged.append))
         assert finish.outcome == "failed" and finish.reason == "ValueError: no such thing"
-        assert isinstance(cloudpickle.loads(finish.result or b""), ValueError)
+        error = load_failure(finish.result, finish.reason)
+        assert isinstance(error, ValueError) and "no such thing" in str(error.__cause__)
 
     on_executor(body)
     assert b"Traceback" in b"".join(logged)
@@ -276,3 +301,81 @@ def test_exceptions_that_cannot_be_told_are_told_as_well_as_they_can() -> None:
         assert (await executor.run(call(2, name))).reason == r"OSError: no such file: \udcff"
 
     on_executor(body)
+
+
+def daemonise() -> int:
+    """Leave a process behind that is nobody's child and in nobody's group."""
+    import os
+    import time
+
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def left_behind(name: str) -> list[int]:
+    return [int(pid) for file in Path("/sys/fs/cgroup").glob(f"**/wattflow-{name}/*/cgroup.procs")
+            for pid in file.read_text().split()]  # fmt: skip
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 30])
+def test_what_a_task_leaves_behind_ends_with_it(memory_bytes: int) -> None:
+    name = f"test-{os.getpid()}"
+    groups = Groups.find(name)
+    if groups is None:
+        pytest.skip("no control groups can be made here")
+
+    leave = daemonise
+    leave.__module__ = "__main__"  # travels by value
+
+    async def body(executor: ProcessExecutor) -> None:
+        await executor.run(call(1, leave, memory_bytes=memory_bytes))
+        assert left_behind(name) == []
+
+    on_executor(body, groups)
+
+
+def test_what_an_earlier_life_left_in_its_groups_is_ended() -> None:
+    name = f"test-{os.getpid()}"
+    groups = Groups.find(name)
+    if groups is None:
+        pytest.skip("no control groups can be made here")
+    with subprocess.Popen(["sleep", "60"]) as child:
+        for path in groups.hold().joins:
+            Path(path).write_text(str(child.pid))
+        again = Groups.find(name)
+        assert again is not None and child.wait(5) == -signal.SIGKILL
+        again.close()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/wattflow-{name}"))
+
+
+def test_tasks_die_with_a_zygote_that_dies_with_its_agent() -> None:
+    code = """
+import asyncio, cloudpickle, sys
+from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.process import ProcessExecutor, Work
+async def main():
+    executor = ProcessExecutor(Zygote(), workers=1)
+    await executor.start()
+    asyncio.ensure_future(executor.run(Work(fence=1, command=["sleep", "60"])))
+    while not executor.running():
+        await asyncio.sleep(0.01)
+    print(executor.zygote._process.pid, *executor.running().values(), flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        zygote, child = map(int, agent.stdout.readline().split())
+        os.kill(agent.pid, signal.SIGSTOP)  # nobody reads what the zygote says
+        for pid in (agent.pid, zygote):
+            os.kill(pid, signal.SIGKILL)
+        end_s = time.monotonic() + 5
+        while started(child) is not None and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert started(child) is None and started(zygote) is None

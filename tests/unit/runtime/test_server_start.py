@@ -81,7 +81,7 @@ def test_broken_weights_keep_a_server_from_starting(
     monkeypatch.setenv("WATTFLOW_WEIGHTS", str(tmp_path / "w.npz"))
     monkeypatch.setattr(server, "_load_engine", lambda *_: None)
     options = ["--home", str(tmp_path / "home"), "--driver", "simulated", "--port", "0"]
-    for more in (["--policy", "learned"], ["--policy", "wattflow", "--twin"]):
+    for more in (["--policy", "learned"],):
         assert server.main([*options, *more]) == 2
         told = capsys.readouterr().err
         assert "w.npz: holds no weights of the learned policy" in told and "Traceback" not in told

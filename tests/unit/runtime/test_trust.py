@@ -91,9 +91,9 @@ def test_a_node_that_is_lost_again_and_again_fails_its_task(tmp_path: Path) -> N
 def test_what_a_planner_cannot_plan_waits_and_the_rest_runs(tmp_path: Path) -> None:
     async def body() -> None:
         service, driver, writer = await opened(tmp_path)
-        service.announce(NODE)
-        wide = task("wide", variants=[m.Variant(cpus=64.0)])
+        wide = task("wide", variants=[m.Variant(cpus=64.0)])  # refused where a node is known and none is as large
         await service.submit(m.Submission(workflow="w", tasks=[wide], objective="makespan"), "me")
+        service.announce(NODE)
         await service.submit(m.Submission(workflow="w", tasks=[task("a")]), "me")
         assert [lease.spec.key for lease in driver.leases] == ["a"]
         why = service.why(service.tasks[1])
@@ -219,3 +219,52 @@ def test_a_nan_of_a_real_policy_leaves_the_engine_whole() -> None:
     engine._begin(1.0)
     made = engine.step_on(registry.load("least-energy"))
     assert len(made.placements) == 3 and np.isfinite(engine.counts["running"])
+
+
+def test_a_node_that_comes_back_goes_on_with_what_it_ran(tmp_path: Path) -> None:
+    """Its tasks still wait, though others were before them in the queue; what is not placed may go anywhere again."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        tasks = [task("a"), task("b"), task("c")]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
+        first, second = driver.leases
+        service.gone("n", "silent")
+        await service.stored()
+        service.announce(NODE)
+        service.returned("n", [first.fence, second.fence, 12345])
+        await service.stored()
+        again = {lease.spec.key: lease for lease in driver.leases[2:]}
+        assert {key: lease.adopts for key, lease in again.items()} == {"a": first.fence, "b": second.fence}
+        assert service.tasks[1].losses == 0
+        service.ended(m.Ended(fence=again["a"].fence, outcome="done"))
+        await service.stored()
+        assert driver.leases[-1].spec.key == "c" and driver.leases[-1].adopts is None
+        await closed(service, writer)
+        replayed, other, writer = await opened(tmp_path)
+        assert sorted(lease.spec.key for lease in other.resumed) == ["b", "c"]
+        await closed(replayed, writer)
+
+    asyncio.run(body())
+
+
+def test_a_task_that_went_elsewhere_is_not_adopted(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        service.announce(m.Node(name="other", cpus=1.0, memory_bytes=1 << 30))
+        service.gone("n", "silent")
+        await service.stored()
+        assert [lease.node for lease in driver.leases] == ["n", "other"]
+        service.announce(NODE)
+        service.returned("n", [driver.leases[0].fence])
+        await service.stored()
+        assert len(driver.leases) == 2
+        service.gone("other", "silent")
+        await service.stored()
+        assert driver.leases[-1].node == "n" and driver.leases[-1].adopts is None
+        await closed(service, writer)
+
+    asyncio.run(body())

@@ -143,7 +143,7 @@ def test_a_template_that_is_killed_is_replaced_by_a_cold_start() -> None:
         template = value(await executor.run(work))
         assert isinstance(template, int)
         os.kill(template, 9)
-        zygote = executor.templates._ready[work.function]
+        zygote = executor.templates._ready["", work.function]
         while zygote.alive:
             await asyncio.sleep(0.01)
         assert (await executor.run(work)).outcome == "done"
@@ -166,7 +166,7 @@ def test_an_order_reaches_the_driver_with_the_objects_of_all_variants(tmp_path: 
         node = service.nodes["n"].engine
         numbers = {service.decider.function_name(n): n for n in range(len(service.decider.engine.functions))}
         service._actions.do(Action(Act.WARM, node, numbers["f"]))
-        assert driver.warmed == [("n", m.Warm("f", [own, other], "3.11"))]
+        assert driver.warmed == [("n", m.Warm("f", [own, other], "3.11", "me"))]
         service._actions.do(Action(Act.WARM, node, numbers["command"]))
         service._actions.do(Action(Act.WARM, node, -1))  # any function: those that start cold, and none is known to
         assert len(driver.warmed) == 1

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
-from wattflow.engine import view
-from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAKING
+from wattflow.engine import agenda, view
+from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAITS, WAKING
 from wattflow.kernel import jit
 from wattflow.model.cluster import Device, Network, Sleep
 from wattflow.model.errors import InvalidInput
@@ -18,10 +18,9 @@ from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
-from wattflow.sim.adopt import adopt
+from wattflow.sim.adopt import take_over
 from wattflow.sim.build import build_world
-from wattflow.sim.simulate import Simulation, _grow
-from wattflow.sim.world import FALL_DONE, SLEEP_CHECK, WAKE_DONE
+from wattflow.sim.simulate import Simulation, grow
 
 
 def count_acts(state):
@@ -113,19 +112,19 @@ def test_tables_grow_only_where_room_ran_out() -> None:
     simulation = Simulation(tasks([1.0] * 3), nodes(node()), "fifo", options=SimOptions(record_power=True))
     state, world = simulation.state, simulation.world
     before = {name: len(table) for name, table in (("attempts", state.attempts), ("runs", world.runs),
-                                                   ("records", world.records), ("events", world.events),
+                                                   ("records", world.records), ("timers", state.timers),
                                                    ("power_log", world.power_log))}  # fmt: skip
-    world.pulse["event_n"], world.pulse["log_n"], world.pulse["record_n"] = 0, 0, 0
-    _grow(state, world, simulation.options)
+    state.counts["timer_n"], world.pulse["log_n"], world.pulse["record_n"] = 0, 0, 0
+    grow(state, world, simulation.options)
     assert (len(state.attempts), len(world.runs), len(world.records)) == (
         before["attempts"], before["runs"], before["records"],
     )  # fmt: skip
     world.pulse["record_n"] = before["records"] - 63
-    world.pulse["event_n"] = before["events"] - 1
+    state.counts["timer_n"] = before["timers"] - 1
     world.pulse["log_n"] = before["power_log"]
-    _grow(state, world, simulation.options)
+    grow(state, world, simulation.options)
     assert len(world.records) == int(before["records"] * 1.5) + 64
-    assert len(world.events) > before["events"] and len(world.power_log) > before["power_log"]
+    assert len(state.timers) > before["timers"] and len(world.power_log) > before["power_log"]
     assert len(state.attempts) == before["attempts"]
 
 
@@ -133,7 +132,7 @@ def test_more_attempts_are_free_rows_before_the_old_ones() -> None:
     simulation = Simulation(tasks([1.0] * 3), nodes(node()), "fifo")
     state, old = simulation.state, len(simulation.state.attempts)
     state.counts["running"] = old // 2
-    _grow(state, simulation.world, simulation.options)
+    grow(state, simulation.world, simulation.options)
     assert len(state.attempts) == len(state.placed) == len(simulation.world.runs) == 2 * old
     free, row = [], int(state.counts.free_attempt[0])
     while row >= 0:
@@ -144,7 +143,7 @@ def test_more_attempts_are_free_rows_before_the_old_ones() -> None:
 
 
 def events(simulation: Simulation) -> list[tuple[float, int, int]]:
-    rows = simulation.world.events[: int(simulation.world.pulse.event_n[0])]
+    rows = simulation.state.timers[: int(simulation.state.counts.timer_n[0])]
     return sorted((float(row.time), int(row.what), int(row.who)) for row in rows)
 
 
@@ -154,15 +153,14 @@ def test_a_world_taken_over_midway_knows_when_nodes_wake_fall_asleep_and_are_loo
     kind = node(power=PowerProfile((0.0, 1.0), (10.0, 20.0)), sleep=Sleep(1.0, 30.0, 4.0, after_s=60.0))
     simulation = Simulation(tasks([1.0], release=[1000.0]), nodes(*[kind] * 6), "fifo")
     state, world = simulation.state, simulation.world
-    world.pulse["event_n"] = 0
     state.clock["now"] = 100.0
     state.nodes.power_state[:] = [WAKING, WAKING, FALLING, ON, ON, ASLEEP]
     state.nodes.on_at[:2] = [130.0, 90.0]
     state.nodes.idle_since[3:5] = [55.0, 10.0]
-    adopt(state.handle(), world.handle())
+    take_over(state, world)
     assert events(simulation) == sorted([
-        (130.0, WAKE_DONE, 0), (100.0, WAKE_DONE, 1), (104.0, FALL_DONE, 2), (115.0, SLEEP_CHECK, 3),
-        (100.0, SLEEP_CHECK, 4),
+        (130.0, agenda.WAKE_DONE, 0), (100.0, agenda.WAKE_DONE, 1), (104.0, agenda.FALL_DONE, 2),
+        (115.0, agenda.SLEEP, 3), (100.0, agenda.SLEEP, 4),
     ])  # fmt: skip
     assert world.nodes.watts[3:].tolist() == [10.0, 10.0, 1.0]
 
@@ -178,7 +176,7 @@ def test_a_world_taken_over_midway_runs_what_is_left_of_the_attempts() -> None:
     state.clock["now"] = 3.0  # a new World begins at the first release
     world.pulse["next_arrival"] = 3
     world.runtime[:] = [7.0, 1.0, 20.0]
-    adopt(state.handle(), world.handle())
+    take_over(state, world)
     simulation.world = world
     assert simulation.run().end_s_by_task().tolist() == [10.0, 4.0, 24.0]
 
@@ -191,3 +189,16 @@ def test_checked_runs_look_at_the_state_after_each_event(monkeypatch: pytest.Mon
     )
     Simulation(tasks([2.0, 3.0], release=[0.0, 1.0]), nodes(node(2)), "fifo").run()
     assert sorted(set(looked)) == [0.0, 1.0, 2.0, 4.0]
+
+
+def test_what_a_row_ended_in_before_does_not_count_for_its_next_attempt() -> None:
+    """Rows whose last attempt ended while it waited for its node, used again for two tasks that wake one at once.
+
+    The node sleeps from 3 s on and wakes in no time: the first placement wakes it, and whoever waits there goes on.
+    The second is placed too, but has not begun, and must not be taken for one that waits.
+    """
+    kind = node(4, power=PowerProfile((0.0, 4.0), (10.0, 20.0)), sleep=Sleep(1.0, 0.0, after_s=1.0))
+    work = tasks([2.0, 3.0, 3.0], release=[0.0, 10.0, 10.0])
+    fresh, used = (Simulation(work, nodes(kind), "fifo") for _ in range(2))
+    used.state.attempts["stage"] = WAITS
+    assert used.run().attempts.tobytes() == fresh.run().attempts.tobytes()

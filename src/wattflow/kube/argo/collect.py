@@ -15,7 +15,8 @@ from datetime import datetime
 from wattflow.energy import enrich
 from wattflow.kube import accounting, objects
 from wattflow.kube.argo.graph import Graph
-from wattflow.kube.power import PREFIX, threads_of
+from wattflow.kube.power import threads_of
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.workflow import Machine, Task, Variant, Workflow
 

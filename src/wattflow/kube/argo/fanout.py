@@ -86,4 +86,6 @@ def _sequence(raw: object, known: Mapping[str, str]) -> list[str] | None:
             numbers = range(start, end + 1) if start <= end else range(start, end - 1, -1)
     except (ValueError, KeyError):
         return None
-    return _few([str(number) for number in numbers])
+    if abs(numbers.stop - numbers.start) > _MOST:  # before any is made: a tenant may ask for 10^18
+        return None
+    return [str(number) for number in numbers]

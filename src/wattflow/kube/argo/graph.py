@@ -19,6 +19,8 @@ Raw = Mapping[str, object]
 WITH_POD = ("container", "script", "resource", "data", "containerSet")
 WITHOUT_POD = ("suspend", "http", "plugin")
 _DEEP = 40
+_MOST_CALLS, _MOST_EDGES = 50_000, 1_000_000
+"""Uses of templates and edges of one workflow: a template that calls itself twice doubles at every level."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _WORDS = frozenset({"Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed"})
 _INPUT = re.compile(r"\{\{\s*inputs\.parameters\.([\w.-]+)\s*\}\}")
@@ -138,10 +140,16 @@ class _Builder:
         self.graph, self.library = graph, library
         self.templates = {str(entry.get("name")): entry for entry in _list(spec.get("templates"))}
         self.known = fanout.parameters(spec)
+        self.calls = self.edges = 0
 
     def expand(self, call: _Call, name: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...]:
         """Add all tasks of one template's use; returns those that must end before what follows."""
         template = call.template
+        self.calls, self.edges = self.calls + 1, self.edges + len(parents)
+        if self.calls > _MOST_CALLS or self.edges > _MOST_EDGES:
+            raise InvalidInput(
+                self.graph.name, f"its templates make more than {_MOST_CALLS:,} steps or {_MOST_EDGES:,} edges"
+            )
         if depth > _DEEP:
             return self._placeholder(call, name, parents, f"templates nest deeper than {_DEEP}")
         if "dag" in template:

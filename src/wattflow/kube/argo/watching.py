@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from wattflow.kube import objects
+from wattflow.kube import objects, tenant
 from wattflow.kube.argo.collect import NODE_NAME, WORKFLOW
 from wattflow.kube.argo.fetch import ENDED
 from wattflow.kube.argo.graph import Graph, Raw
-from wattflow.kube.power import PREFIX
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput
 
 log = logging.getLogger(__name__)
@@ -74,9 +74,13 @@ class Flow:
 
 @dataclass(slots=True)
 class Flows:
-    """All workflows that have not ended. ``on_ended`` is told the key of each that has."""
+    """All workflows that have not ended.
+
+    ``on_ended`` is told the key of each that has, ``on_unread`` what of one cannot be read.
+    """
 
     on_ended: Callable[[str], None] = lambda key: None
+    on_unread: Callable[[ArgoWorkflow, str], None] = lambda workflow, what: log.warning("%s: %s", workflow.key, what)
     known: dict[str, Flow] = field(default_factory=dict)
     templates: dict[str, Raw] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -100,12 +104,17 @@ class Flows:
         try:
             plain = workflow.plain()
             graph = Graph.of(plain, lambda name, template, whole: self._template(workflow, name, whole))
-        except InvalidInput as error:
-            log.warning("%s: %s", key, error)
+        except (InvalidInput, ValueError, RecursionError) as error:
+            self.on_unread(workflow, f"spec: {error}; its pods are placed one by one")
             return
         spec = plain["spec"]
         priority = spec.get("priority") if isinstance(spec, dict) else None
-        self.known[key] = Flow(key, graph, next(self._numbers), int(priority or 0), _due_s(workflow))
+        if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
+            self.on_unread(workflow, f"spec.priority is {str(priority)[:60]!r}, not a whole number: it is left out")
+            priority = None
+        for what in tenant.unread(workflow.metadata.annotations):
+            self.on_unread(workflow, what)
+        self.known[key] = Flow(key, graph, next(self._numbers), priority or 0, _due_s(workflow))
 
     def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
         return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
@@ -126,10 +135,7 @@ def _due_s(workflow: ArgoWorkflow) -> float | None:
     objective = notes.get(OBJECTIVE, OBJECTIVES[0])
     if objective not in OBJECTIVES:
         log.warning("%s: %s is %r; it may be %s", workflow.key, OBJECTIVE, objective, " or ".join(OBJECTIVES))
-    deadline = notes.get(DEADLINE)
-    try:
-        if deadline:
-            return max(0.0, float(deadline))
-    except ValueError:
-        log.warning("%s: %s is %r, not a number of seconds", workflow.key, DEADLINE, deadline)
+    deadline_s = tenant.number(notes.get(DEADLINE, ""))
+    if deadline_s is not None:
+        return deadline_s
     return 0.0 if objective == "makespan" else None

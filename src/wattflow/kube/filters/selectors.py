@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from wattflow.kube import objects
 
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def matches(selector: objects.LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import accounting, gangs, objects
+from wattflow.kube import accounting, gangs, objects, tenant
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.frame.role import OBJECT, PLACER, hash_key, labelled, number
 from wattflow.kube.leader import Leader
@@ -150,7 +150,8 @@ class Broker:
         if how == "object":
             named = pod.metadata.annotations.get(OBJECT) or pod.metadata.uid
             # a number goes by its remainder, as in the simulator
-            return int(named) % self.count if named.isdigit() else number(named, self.count)
+            found = tenant.count(named)
+            return number(named, self.count) if found is None else found % self.count
         if how == "shortest-queue":
             long = Counter(self._queued.values())
             return min(range(self.count), key=lambda k: (long[k], k))

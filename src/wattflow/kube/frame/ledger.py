@@ -20,8 +20,8 @@ import msgspec
 from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book, Record
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.power import PREFIX
 from wattflow.kube.reflect import ADDED, DELETED, MODIFIED
+from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 LEDGER, ENTRIES = f"{PREFIX}ledger", f"{PREFIX}promised"

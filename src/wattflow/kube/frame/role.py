@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import gangs, objects
-from wattflow.kube.power import PREFIX
+from wattflow.kube import gangs, objects, tenant
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput, Problem
 
 PLACER = f"{PREFIX}placer"
@@ -30,7 +30,8 @@ def number(text: str, count: int) -> int:
 def labelled(labels: dict[str, str], count: int) -> int | None:
     """The placer that labels name, or None where they name none that exists."""
     text = labels.get(PLACER, "")
-    return int(text) if text.isdigit() and int(text) < count else None
+    found = tenant.count(text)
+    return found if found is not None and found < count else None
 
 
 def hash_key(pod: objects.Pod) -> str:
@@ -133,7 +134,7 @@ def against(chosen: SchedulerSettings, frame: Frame) -> Iterator[Problem]:
         return
     needs = ((chosen.mode != "schedule", "mode"), (chosen.cluster_cap_w is not None, "energy.cluster_cap_w"),
              (bool(chosen.executions), "workflows.executions"), (bool(chosen.forecast), "carbon.forecast"),
-             (bool(chosen.hook), "sleep.hook"), (chosen.claim, "shared.claim"), (chosen.twin, "energy.twin"),
+             (bool(chosen.hook), "sleep.hook"), (chosen.claim, "shared.claim"),
              (chosen.resize and frame.placers.partition == "shared", "energy.resize"),
              (not chosen.leader_elect, "lease.leader_elect"))  # fmt: skip
     for wrong, key in needs:

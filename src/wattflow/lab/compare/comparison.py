@@ -219,7 +219,7 @@ def chosen_policies(
     usual = [name for name in known if name not in ASKED_FOR]
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
-        if name not in known and name not in own and spec.is_plain(name):
+        if not registry.is_known(name) and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
         if name not in known and name not in own:
             registry.load(name)  # what is wrong with it is said before anything runs

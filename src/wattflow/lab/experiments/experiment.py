@@ -29,7 +29,6 @@ KINDS = {
     "hpe_table2": "wattflow.lab.experiments.hpe_table2",
     "job_log": "wattflow.lab.experiments.job_log",
     "joulie": "wattflow.lab.experiments.joulie",
-    "learned": "wattflow.lab.experiments.learned",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""

@@ -1,8 +1,8 @@
 """Agents that pull: each turn of an agent brings what happened there and takes leases home.
 
 A lease is sent again when the agent does not say that it holds it; the agent knows attempts by their fence and takes
-none twice.
-An agent that has not been heard of for ``lost_after_s`` is lost.
+none twice. An agent that has not been heard of for ``lost_after_s`` is lost. Only time in which this process listened
+counts for that: a server that was paused, or held up, does not take its own absence for everybody else's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,18 @@ from functools import partial
 
 import msgspec
 
+from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.hooks import HookFailed, PowerHook
+from wattflow.runtime.lineage import lineage_of
 from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync, Warm
 
 log = logging.getLogger(__name__)
 LOST_AFTER_S = 3.0
 LOOK_EVERY_S = 0.1
 """How often the driver looks for lost agents; adds to the time until a loss is noticed."""
+LATE = 3.0
+"""A look that comes later than so many times its interval tells of the server's own lateness, which is discounted."""
 RESEND_AFTER_S = 2.0
 PIECE = 16
 """Reports that are taken in before others have a turn of the loop."""
@@ -40,13 +45,18 @@ WAKE_S = 60.0
 """What waking is taken to last before it was ever seen."""
 
 
+class NameTaken(WattflowError):
+    """Another machine's agent has the name of a node; both cannot be it."""
+
+
 @dataclass(slots=True)
 class _Agent:
-    """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent.
+    """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent;
+    ``silent_s`` is how long the driver has listened since it heard of the agent,
     ``token`` names the one that it calls with."""
 
     boot: str
-    seen_s: float
+    silent_s: float = 0.0
     node: Node | None = None
     leases: dict[int, Lease] = field(default_factory=dict)
     sent_s: dict[int, float] = field(default_factory=dict)
@@ -85,6 +95,7 @@ class AgentsDriver:
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
         self._over: OrderedDict[int, str] = OrderedDict()
+        self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
         self.refused: Counter[str] = Counter()
@@ -110,7 +121,7 @@ class AgentsDriver:
     def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
         """Agents that were here have their time to call again; the boot that calls first is taken for theirs."""
         for node in nodes:
-            self._agents[node] = _Agent("", self.sink.now())
+            self._agents[node] = _Agent("")
         self.launch(leases)
 
     def launch(self, leases: Sequence[Lease]) -> None:
@@ -172,7 +183,7 @@ class AgentsDriver:
             self._falling_s.pop(node, None)
             if agent.node is not None:
                 self._agents[node] = agent
-                agent.seen_s = self.sink.now()
+                agent.silent_s = 0.0
                 self.sink.announce(agent.node)
 
     async def _resume(self, node: str) -> None:
@@ -222,6 +233,11 @@ class AgentsDriver:
         """
         self.check_token(node.name, token)
         if node.name in self._agents and not self.knows(node.name, boot):
+            if lineage_of(self._agents[node.name].boot) != lineage_of(boot):
+                raise NameTaken(
+                    f"a node named {node.name!r} is here already, with an agent of another machine or folder: end that "
+                    f"one, or give this one another --name"
+                )
             self._lose(node.name, "its agent was started anew")
         if self.sink.now() - self._falling_s.get(node.name, -math.inf) < FALLING_S:
             return  # its last words before it sleeps
@@ -235,10 +251,13 @@ class AgentsDriver:
             node = msgspec.structs.replace(
                 node, sleeps=True, wake_s=node.wake_s or WAKE_S, wake_w=wake_w, sleep_w=asleep_w
             )
-        if node.name not in self._agents:
-            self._agents[node.name] = _Agent(boot, self.sink.now())
-        self._agents[node.name].node, self._agents[node.name].token = node, token
+        agent = self._agents.setdefault(node.name, _Agent(boot))
+        agent.node, agent.token = node, token
         self.sink.announce(node)
+        gone_boot, fences = self._given_up.pop(node.name, ("", ()))
+        if boot == gone_boot:  # it was only silent: what it ran may run on
+            agent.stopped_s.update(dict.fromkeys(fences, self.sink.now()))  # no orphans before that is decided
+            self.sink.returned(node.name, fences)
 
     def check_token(self, node: str, token: str) -> None:
         """Refuse a node's name that an agent with another token has."""
@@ -267,7 +286,7 @@ class AgentsDriver:
     async def report(self, sync: Sync) -> None:
         """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
-        agent.seen_s = self.sink.now()
+        agent.silent_s = 0.0
         for number, tell in enumerate(self._news_of(agent, sync), start=1):
             with self.sink.aside.guard("news of node", sync.node):
                 tell()
@@ -363,13 +382,19 @@ class AgentsDriver:
             return
         for fence in agent.leases:
             self._where.pop(fence, None)
+        self._given_up[node] = (agent.boot, tuple(agent.leases))
         agent.tell()
         self.sink.gone(node, reason)
 
     async def _look_for_lost(self) -> None:
+        every_s, before_s = min(LOOK_EVERY_S, self._lost_after_s / 6), time.monotonic()
         while True:
-            await asyncio.sleep(min(LOOK_EVERY_S, self._lost_after_s / 6))
-            now_s = self.sink.now()
+            await asyncio.sleep(every_s)
+            now_s = time.monotonic()
+            # What is beyond the limit is this process's own lateness: calls that came meanwhile lie unread.
+            listened_s, before_s = min(now_s - before_s, LATE * every_s), now_s
             for name, agent in list(self._agents.items()):
-                if now_s - agent.seen_s > self._lost_after_s:
-                    self._lose(name, f"not heard of for {self._lost_after_s:g} s")
+                agent.silent_s += listened_s
+                if agent.silent_s > self._lost_after_s:
+                    with self.sink.aside.guard("loss of node", name):
+                        self._lose(name, f"not heard of for {self._lost_after_s:g} s")

@@ -27,6 +27,9 @@ class Sink(Protocol):
     def gone(self, node: str, reason: str) -> None:
         """A node is lost; everything on it is, too."""
 
+    def returned(self, node: str, fences: Sequence[int]) -> None:
+        """A node that was lost is back (it was announced), and may still run these attempts that were lost with it."""
+
     def asleep(self, node: str) -> None:
         """A node that was told to sleep does."""
 

@@ -42,7 +42,9 @@ async def _keep(name: str, make: Callable[[], Agent], aside: Aside) -> None:
     while True:
         began_s = time.monotonic()
         try:
-            await make().run()
+            agent = make()
+            agent.boot = f"{name}.{agent.boot}"  # one lineage: the next one may take over at once
+            await agent.run()
             log.warning("the agent of node %s ended", name)
         except Exception as error:
             aside.put("agent of node", name, error)

@@ -9,17 +9,21 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group
+from wattflow.runtime.executors.privileges import Privileges
 
 ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
 LOAD_S = 120.0
 """Longest wait for a function to be loaded ahead of need."""
+SPARES = 2
+"""Children forked ahead of need: the next task finds a process that waits for it. One takes a megabyte of its own."""
 
 
 class Unfit(Exception):
@@ -29,12 +33,30 @@ class Unfit(Exception):
 class Process:
     """A forked child seen from the agent: its channel, its log pipe, its end."""
 
-    def __init__(self, number: int, channel: socket.socket, pipe: int, group: Group | None) -> None:
-        self.number, self.channel, self.pipe, self.group = number, channel, pipe, group
+    def __init__(self, number: int, channel: socket.socket, pipe: int) -> None:
+        self.number, self.channel, self.pipe = number, channel, pipe
+        self.group: Group | None = None
         self.pid: int | None = None
+        self.joins: list[str] = []
+        self.terms: dict[str, Any] = {}
+        self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_reason: tuple[str, str] | None = None
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def begun(self, pid: int) -> None:
+        """It is there; into its control groups it is brought from here where it may not join them itself."""
+        self.pid = pid
+        self.join(self.joins)
+        if not self.forked.done():
+            self.forked.set_result(None)
+
+    def join(self, groups: list[str]) -> None:
+        """Bring it into control groups from here, now or as soon as it is there."""
+        self.joins = groups
+        for path in groups if self.pid is not None else ():
+            with contextlib.suppress(OSError):
+                Path(path).write_text(str(self.pid))
 
     def kill(self, outcome: str, reason: str) -> None:
         """End it with everything it started. The first reason stands."""
@@ -45,6 +67,11 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of its channel and its log; a child that waits for a task ends then."""
+        os.close(self.pipe)
+        self.channel.close()
 
     def drain(self, on_log: Callable[[bytes], None]) -> bool:
         """Pass on what the pipe holds; False at its end."""
@@ -59,14 +86,28 @@ class Process:
 
 
 class Zygote:
-    """One environment's zygote: starts it, forks through it, starts it again when it dies."""
+    """One environment's zygote: starts it, forks through it, starts it again when it dies.
 
-    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ("cloudpickle",)) -> None:
+    Args:
+        privileges: Whom its children become.
+        owner: The one user whose code it loads itself, and whom it therefore is; None where it loads nobody's.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        preload: Sequence[str] = ("cloudpickle",),
+        privileges: Privileges | None = None,
+        owner: str | None = None,
+    ) -> None:
         self.python, self.preload = python, tuple(preload)
+        self.privileges = privileges or Privileges()
+        self.owner = owner
         self.version = ""
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._children: dict[int, Process] = {}
+        self._spares: deque[Process] = deque()
         self._number = 0
         self._ready: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[dict[str, Any]] | None = None
@@ -81,9 +122,14 @@ class Zygote:
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()
+            alone = self.owner is not None and not self.privileges.contained
+            who = self.privileges.become(self.owner or "") if alone else None
+            changed = {"user": who["uid"], "group": who["gid"], "extra_groups": who["groups"],
+                       "cwd": who["home"]} if who else {}  # fmt: skip
             self._process = await asyncio.create_subprocess_exec(
-                self.python, "-P", str(ZYGOTE), str(theirs.fileno()), *self.preload,
+                *self.privileges.command(self.python, ZYGOTE, theirs.fileno(), self.preload),
                 pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+                env=None if self.privileges.contained else self.privileges.environment(), **changed,
             )  # fmt: skip
             theirs.close()
             self._control = ours
@@ -97,8 +143,8 @@ class Zygote:
 
     @property
     def children(self) -> int:
-        """How many of its children have not ended."""
-        return len(self._children)
+        """How many of its children have a task."""
+        return len(self._children) - sum(not spare.ended.done() for spare in self._spares)
 
     async def load(self, function: str, blob: bytes) -> float:
         """Load a function for all children to come; seconds that it took. Raises `Unfit`."""
@@ -118,8 +164,29 @@ class Zygote:
             raise Unfit(loaded["reason"])
         return float(loaded["seconds"])
 
-    async def fork(self, limits: dict[str, Any], group: Group | None, env: dict[str, str]) -> Process:
-        """A new child, its channel open."""
+    async def fork(self, limits: dict[str, Any], group: Group | None, owner: str = "") -> Process:
+        """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent."""
+        process = self._waiting() or await self._fork()
+        process.group, who = group, self.privileges.become(owner)
+        if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
+            process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
+        process.terms = {"limits": limits, "become": who}
+        return process
+
+    async def fork_ahead(self) -> None:
+        """Make children for the tasks to come, while there is nothing else to do."""
+        while self._control is not None and len(self._spares) < SPARES:
+            self._spares.append(await self._fork())
+
+    def _waiting(self) -> Process | None:
+        while self._spares:
+            process = self._spares.popleft()
+            if not process.ended.done():
+                return process
+            process.close()
+        return None
+
+    async def _fork(self) -> Process:
         if self._control is None:
             await self.start()
         self._number += 1
@@ -127,9 +194,9 @@ class Zygote:
         ours.setblocking(False)
         pipe, their_pipe = os.pipe()
         os.set_blocking(pipe, False)
-        process = Process(self._number, ours, pipe, group)
+        process = Process(self._number, ours, pipe)
         self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number, "limits": limits, "env": env}).encode()
+        request = json.dumps({"op": "fork", "id": self._number}).encode()
         try:
             await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
         except OSError:
@@ -155,6 +222,8 @@ class Zygote:
         """A child that was not made after all: its end is known, nobody will tell it."""
         self._children.pop(process.number, None)
         process.kill("failed", "the zygote of its environment died")
+        if not process.forked.done():
+            process.forked.set_result(None)
         if not process.ended.done():
             process.ended.set_result({"status": -signal.SIGKILL, "cpu_s": 0.0, "peak_bytes": 0})
 
@@ -185,7 +254,7 @@ class Zygote:
         if process is None:
             return
         if message["op"] == "forked":
-            process.pid = message["pid"]
+            process.begun(message["pid"])
             if process.stop_reason is not None:
                 process.kill(*process.stop_reason)
         else:
@@ -204,11 +273,19 @@ class Zygote:
             self._ready.set_exception(OSError("the zygote ended before it was ready"))
         if self._loading is not None and not self._loading.done():
             self._loading.set_exception(OSError("the process that loaded it ended"))
+        self._drop_spares()
         for process in list(self._children.values()):
             self._never(process)
 
+    def _drop_spares(self) -> None:
+        while self._spares:
+            process = self._spares.popleft()
+            self._children.pop(process.number, None)
+            process.close()
+
     async def close(self) -> None:
         """End it and all its children."""
+        self._drop_spares()
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()

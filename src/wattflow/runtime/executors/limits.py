@@ -1,6 +1,9 @@
 """Limits of a task's processes: control groups (version 2 or 1) where they can be written, else the process's own.
 
-Groups are kept and used again: making one costs more than changing its numbers.
+Every task has a group, also one without limits: what it starts and leaves behind ends with it, however it hides. Such a
+group is in one hierarchy only and costs a fifth of a millisecond. Groups are kept and used again: making one costs more
+than changing its numbers. An agent that finds groups of its own name ends what is in them: an earlier life of it was
+killed.
 """
 
 from __future__ import annotations
@@ -9,12 +12,18 @@ import contextlib
 import math
 import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_US = 100_000
 _V1 = ("memory", "cpu", "cpuacct")
+_HOLD = "hold"
+_V1_HOLD = ("freezer", "pids", "cpuacct")
+"""Hierarchies of version 1 that may hold tasks without limits: the first one that is there."""
+END_S = 0.5
+"""Longest wait for the end of what was killed: the agent's loop waits with it."""
 
 
 @dataclass(slots=True)
@@ -30,6 +39,11 @@ class Group:
         """Files to write a process id into."""
         return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self.folders.values())]
 
+    @property
+    def limits(self) -> bool:
+        """Whether it limits what is in it."""
+        return _HOLD not in self.folders
+
     def limit(self, cpus: float | None, memory_bytes: int) -> None:
         """Set what it may use; None and 0 mean no limit."""
         quota = int(cpus * PERIOD_US) if cpus else 0
@@ -43,14 +57,11 @@ class Group:
 
     def out_of_memory(self) -> bool:
         """Whether the kernel ended a process of it for its memory since `limit`."""
-        return self._killed() > self.killed_before
+        return self.limits and self._killed() > self.killed_before
 
-    def end(self) -> None:
-        """Kill whatever is left in it."""
-        with contextlib.suppress(OSError):
-            for line in (self.folders["memory"] / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(line), signal.SIGKILL)
+    def end(self) -> bool:
+        """Kill whatever is left in it; False where that does not end."""
+        return end_all(next(iter(self.folders.values())))
 
     def _killed(self) -> int:
         file = self.folders["memory"] / ("memory.events" if self.unified else "memory.oom_control")
@@ -61,28 +72,51 @@ class Group:
         return 0
 
 
+def end_all(folder: Path) -> bool:
+    """Kill all processes of a control group, and those that they start meanwhile; False where they do not end."""
+    end_s = time.monotonic() + END_S
+    while pids := _pids(folder):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _pids(folder: Path) -> list[int]:
+    try:  # 0 stands for a process that is not seen from here; as a number to signal it would be this one's own group
+        return [pid for line in (folder / "cgroup.procs").read_text().split() if (pid := int(line)) > 0]
+    except OSError:
+        return []
+
+
 class Groups:
     """A pool of control groups below one name."""
 
     def __init__(self, roots: dict[str, Path], unified: bool) -> None:
         self._roots, self._unified = roots, unified
-        self._free: list[Group] = []
+        self._free: dict[bool, list[Group]] = {True: [], False: []}
         self._made: list[Group] = []
 
     @classmethod
     def find(cls, name: str, root: Path = Path("/sys/fs/cgroup")) -> Groups | None:
-        """Groups where this user may make them; None where not."""
+        """Groups where this user may make them; None where not. What an earlier life left in them is ended."""
         label = f"wattflow-{name}"
+        for top in (root / label, *(one / label for one in root.glob("*") if (one / label).is_dir())):
+            _clear(top)
         try:
             if "memory" in (root / "cgroup.controllers").read_text().split():
                 top = root / label
                 top.mkdir(exist_ok=True)
                 (top / "cgroup.subtree_control").write_text("+cpu +memory")
-                return cls(dict.fromkeys(_V1, top), True)
+                return cls(dict.fromkeys((*_V1, _HOLD), top), True)
         except OSError:
             pass
         try:
-            roots = {controller: root / controller / label for controller in _V1}
+            hold = next(one for one in _V1_HOLD if one == _V1_HOLD[-1] or (root / one).is_dir())
+            roots = {controller: root / controller / label for controller in _V1} | {_HOLD: root / hold / label}
             for folder in roots.values():
                 if not folder.parent.is_dir():
                     return None
@@ -93,14 +127,18 @@ class Groups:
 
     def take(self, cpus: float | None, memory_bytes: int) -> Group:
         """A group with these limits."""
-        group = self._free.pop() if self._free else self._make()
+        group = self._free[True].pop() if self._free[True] else self._make(_V1)
         group.limit(cpus, memory_bytes)
         return group
 
+    def hold(self) -> Group:
+        """A group without limits."""
+        return self._free[False].pop() if self._free[False] else self._make((_HOLD,))
+
     def give_back(self, group: Group) -> None:
-        """The group's task has ended."""
-        group.end()
-        self._free.append(group)
+        """The group's task has ended; so does what it left behind."""
+        if group.end():
+            self._free[group.limits].append(group)
 
     def close(self) -> None:
         """Remove all groups."""
@@ -110,14 +148,22 @@ class Groups:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _make(self) -> Group:
+    def _make(self, controllers: Sequence[str]) -> Group:
         number = len(self._made)
-        folders = {controller: root / f"slot-{number}" for controller, root in self._roots.items()}
+        folders = {controller: self._roots[controller] / f"slot-{number}" for controller in controllers}
         for folder in folders.values():
             folder.mkdir(exist_ok=True)
         group = Group(folders, self._unified)
         self._made.append(group)
         return group
+
+
+def _clear(top: Path) -> None:
+    """End what is in the groups of a folder, and remove them."""
+    with contextlib.suppress(OSError):
+        for folder in (*(one for one in top.iterdir() if one.is_dir()), top):
+            end_all(folder)
+            folder.rmdir()
 
 
 def _write(path: Path, text: str) -> None:
@@ -151,7 +197,8 @@ class Places:
 
 def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
     """What a new process is told to keep to: its group, or what it can limit by itself."""
-    if group is not None:
+    if group is not None and group.limits:
         return {"groups": group.joins}
     limits: dict[str, object] = {"cpus": list(pinned)} if pinned else {}
+    limits |= {"hold": group.joins} if group is not None else {}
     return limits | ({"memory_bytes": memory_bytes} if memory_bytes else {})

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -19,7 +19,8 @@ from msgspec import Meta, Struct
 from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import Process, Zygote
-from wattflow.runtime.executors.limits import Groups, Places, process_limits
+from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
+from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 
 log = logging.getLogger(__name__)
@@ -60,9 +61,11 @@ class Work:
         blobs: Function, call, then results of parents; empty for a command.
         cpus, memory_bytes: Limits; 0 for none.
         on_log: Takes output as it comes.
+        owner: Whose it is; processes that are used again, and functions held warm, are one owner's.
     """
 
     fence: int
+    owner: str = ""
     command: Sequence[str] | None = None
     python: str = ""
     function: str = ""
@@ -101,8 +104,10 @@ class Finish:
 class _Worker:
     """A child that is used again. Calls are answered in order; only the first of the pending ones runs."""
 
-    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.process, self.reader, self.writer = process, reader, writer
+    def __init__(
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: str
+    ) -> None:
+        self.process, self.reader, self.writer, self.owner = process, reader, writer, owner
         self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
         self.gone = False
@@ -117,7 +122,7 @@ class _Worker:
         elif len(self.known) >= 255:
             self.known = {work.function}
         self.known.add(work.function)
-        self.writer.write(child.frame({**work.header(), "keep": True}, blobs))
+        self.writer.write(child.frame({**work.header(), "keep": True, **self.process.terms}, blobs))
 
 
 class ProcessExecutor:
@@ -131,11 +136,17 @@ class ProcessExecutor:
 
     def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None, keep_s: float = KEEP_S) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
-        self.templates = Templates(lambda: Zygote(zygote.python, zygote.preload), keep_s)
+        made = zygote.privileges
+        self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def privileges(self) -> Privileges:
+        """Whom tasks run as here."""
+        return self.zygote.privileges
 
     async def start(self) -> None:
         """Make the zygote ready."""
@@ -186,13 +197,16 @@ class ProcessExecutor:
 
     async def _alone(self, work: Work) -> Finish:
         asked_s = time.monotonic()
-        group = self._groups.take(work.cpus, work.memory_bytes) if self._groups and _limited(work) else None
-        pinned = self._places.take(work.cpus) if group is None else ()
+        group = self._group(work)
+        pinned = self._places.take(work.cpus) if group is None or not group.limits else ()
         try:
-            zygote = await self.templates.zygote(work.function) or self.zygote
-            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, {})
+            zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
+            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
+            if process.joins:
+                await process.forked
         except (OSError, TimeoutError) as error:
             self._places.give_back(pinned)
+            self._give_back(group)
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
@@ -200,7 +214,8 @@ class ProcessExecutor:
                                 f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
-            answer = await self._talk(process, work)
+            answer = await _talk(process, work)
+            self._later(zygote.fork_ahead())
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -209,41 +224,43 @@ class ProcessExecutor:
                 timer.cancel()
             loop.remove_reader(process.pipe)
             process.drain(work.on_log)
-            os.close(process.pipe)
-            process.channel.close()
+            process.close()
             self._running.pop(work.fence, None)
             self._places.give_back(pinned)
-            if group is not None and self._groups is not None:
-                self._groups.give_back(group)
+            self._give_back(group)
+
+    def _group(self, work: Work | None) -> Group | None:
+        """A control group for an attempt, or for a worker (None), where there are any."""
+        if self._groups is None:
+            return None
+        try:
+            if work is not None and _limited(work):
+                return self._groups.take(work.cpus, work.memory_bytes)
+            return self._groups.hold()
+        except OSError as error:  # no more groups can be made
+            log.warning("no control group: %s", error)
+            return None
+
+    def _give_back(self, group: Group | None) -> None:
+        if group is not None and self._groups is not None:
+            self._groups.give_back(group)
 
     def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
-            self.templates.warm_later(work.function, work.blobs[0])
+            self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
-    async def _talk(self, process: Process, work: Work) -> Answer | None:
-        """Send the call, read the answer; None when the child ended without one."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            await loop.sock_sendall(process.channel, child.frame(work.header(), list(work.blobs)))
-            process.channel.shutdown(socket.SHUT_WR)
-            reader = asyncio.StreamReader(limit=1 << 20)
-            transport, _ = await loop.create_connection(
-                lambda: asyncio.StreamReaderProtocol(reader), sock=process.channel
-            )
-            try:
-                return await _answer(reader)
-            except BadFrame as error:
-                process.kill("failed", str(error))
-            finally:
-                transport.close()
-        return None
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside the tasks, until `close`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # ---- workers that are used again
 
     async def _reused(self, work: Work) -> Finish:
         while True:
-            worker = await self._worker(work.function)
+            worker = await self._worker(work.function, work.owner)
             answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
             worker.send(work, answer)
             timer = self._watch(worker, work)
@@ -262,22 +279,34 @@ class ProcessExecutor:
         reason = f"ran longer than its {work.timeout_s:g} s"
         return asyncio.get_running_loop().call_later(work.timeout_s, self.stop, work.fence, "time_limit", reason)
 
-    async def _worker(self, function: str) -> _Worker:
-        """The least busy one, of those one that knows the function; a new one while there are fewer than allowed and
-        none is idle (or none of the idle ones knows a function that is held warm)."""
-        template = await self.templates.zygote(function)
-        alive = [worker for worker in self._workers if not worker.gone]
+    async def _worker(self, function: str, owner: str) -> _Worker:
+        """The owner's least busy one, of those one that knows the function; a new one while there are fewer than
+        allowed and none is idle (or none of the idle ones knows a function that is held warm).
+
+        What one user's calls leave behind in a process is never met by another's: an idle worker of somebody else
+        makes room, and an owner without any gets one in any case.
+        """
+        template = await self.templates.zygote(function, owner)
+        alive = [worker for worker in self._workers if not worker.gone and worker.owner == owner]
         best = min(alive, key=lambda worker: (len(worker.pending), function not in worker.known), default=None)
         fits = best is not None and not best.pending and (template is None or function in best.known)
         if best is not None and (fits or len(alive) >= self._most):
             return best
-        process = await (template or self.zygote).fork({}, None, {})
+        others = [worker for worker in self._workers if not worker.gone and worker.owner != owner]
+        if len(alive) + len(others) >= self._most:
+            for idle in [worker for worker in others if not worker.pending][:1]:
+                idle.gone = True
+                idle.process.kill("cancelled", "its place was needed for another user")
+        group = self._group(None)
+        try:
+            process = await (template or self.zygote).fork(process_limits(0, group, ()), group, owner)
+        except (OSError, TimeoutError):
+            self._give_back(group)
+            raise
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
-        worker = _Worker(process, reader, writer)
+        worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
-        task = asyncio.create_task(self._listen(worker))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._later(self._listen(worker))
         return worker
 
     async def _listen(self, worker: _Worker) -> None:
@@ -317,6 +346,7 @@ class ProcessExecutor:
         worker.process.drain(lambda data: None)
         os.close(worker.process.pipe)
         worker.writer.close()
+        self._give_back(worker.process.group)
         outcome, reason = worker.process.stop_reason or ("failed", "its worker process died")
         for place, (_, answer, sent_s) in enumerate(worker.pending):
             if answer.done():
@@ -331,18 +361,60 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
+async def _talk(process: Process, work: Work) -> Answer | None:
+    """Send the call, read the answer; None when the child ended without one."""
+    loop, channel = asyncio.get_running_loop(), process.channel
+    with contextlib.suppress(OSError):
+        await loop.sock_sendall(channel, child.frame({**work.header(), **process.terms}, list(work.blobs)))
+        channel.shutdown(socket.SHUT_WR)
+        try:
+            head = await _receive(channel, child.HEAD.size)
+            text = await _receive(channel, _header_size(head)) if head else None
+            if text is not None:
+                header = _header(text)
+                result = await _receive(channel, sum(header.sizes))
+                return None if result is None else (header, result)
+        except BadFrame as error:
+            process.kill("failed", str(error))
+    return None
+
+
+async def _receive(channel: socket.socket, size: int) -> bytes | None:
+    """So many bytes, or None where the channel ends before. Between the pieces of a large result the loop goes on."""
+    loop, pieces, left = asyncio.get_running_loop(), [], size
+    while left:
+        if not (data := await loop.sock_recv(channel, min(left, PIECE))):
+            return None
+        pieces.append(data)
+        left -= len(data)
+        if size > PIECE:
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(b"".join, pieces) if size > PIECE else b"".join(pieces)
+
+
+def _header_size(head: bytes) -> int:
+    size: int = child.HEAD.unpack(head)[0]
+    if size > HEADER_BYTES:
+        raise BadFrame("its process wrote what is no answer on its channel")
+    return size
+
+
+def _header(text: bytes) -> Header:
+    try:
+        header = _HEADER.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
+    if (following := sum(header.sizes)) > child.RESULT_BYTES:
+        raise BadFrame(child.too_large(following))
+    return header
+
+
 async def _answer(reader: asyncio.StreamReader) -> Answer | None:
     """The next frame; None where the channel ends. Raises `BadFrame`."""
     try:
-        size = child.HEAD.unpack(await reader.readexactly(child.HEAD.size))[0]
-        if size > HEADER_BYTES:
-            raise BadFrame("its process wrote what is no answer on its channel")
-        header = _HEADER.decode(await reader.readexactly(size))
-        if (following := sum(header.sizes)) > child.RESULT_BYTES:
-            raise BadFrame(child.too_large(following))
-        return header, await _read(reader, following)
-    except msgspec.DecodeError as error:
-        raise BadFrame(f"its process wrote what is no answer on its channel: {error}") from None
+        size = _header_size(await reader.readexactly(child.HEAD.size))
+        header = _header(await reader.readexactly(size))
+        return header, await _read(reader, sum(header.sizes))
     except (asyncio.IncompleteReadError, OSError):
         return None
 

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 COLD_S = 0.05
 """A function that loads quicker is not worth a process."""
 KEEP_S = 600.0
+Key = tuple[str, str]
+"""Owner and function: nobody is served from a process that loaded somebody else's code."""
 MOST = 8
 """Templates on a node: each is a Python with the modules of its function, tens to hundreds of megabytes."""
 
@@ -27,56 +29,59 @@ class Templates:
     """The templates of one environment.
 
     Args:
-        make: A zygote of the environment, not started.
+        make: A zygote of the environment for an owner's code, not started.
         keep_s: How long one is held that nobody uses; 0 holds none.
     """
 
-    def __init__(self, make: Callable[[], Zygote], keep_s: float = KEEP_S) -> None:
+    def __init__(self, make: Callable[[str], Zygote], keep_s: float = KEEP_S) -> None:
         self._make, self._keep_s = make, keep_s
-        self._ready: dict[str, Zygote] = {}
-        self._used_s: dict[str, float] = {}
-        self._making: dict[str, asyncio.Task[float]] = {}
-        self._unfit: set[str] = set()
+        self._ready: dict[Key, Zygote] = {}
+        self._used_s: dict[Key, float] = {}
+        self._making: dict[Key, asyncio.Task[float]] = {}
+        self._unfit: set[Key] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.on_gone: Callable[[str], None] = lambda function: None
 
-    async def warm(self, function: str, blob: bytes) -> float:
+    async def warm(self, function: str, blob: bytes, owner: str = "") -> float:
         """Hold a function ready; seconds that it took, 0 where it is ready already. Raises `Unfit`."""
         if self._keep_s <= 0:
             raise Unfit("this node keeps nothing warm")
-        if function in self._ready and self._ready[function].alive:
-            self._used_s[function] = time.monotonic()
+        key = (owner, function)
+        if key in self._ready and self._ready[key].alive:
+            self._used_s[key] = time.monotonic()
             return 0.0
-        if function not in self._making:
-            making = self._making[function] = asyncio.create_task(self._template(function, blob))
-            making.add_done_callback(lambda _: self._making.pop(function, None))
-        return await asyncio.shield(self._making[function])
+        if key not in self._making:
+            making = self._making[key] = asyncio.create_task(self._template(key, blob))
+            making.add_done_callback(lambda _: self._making.pop(key, None))
+        return await asyncio.shield(self._making[key])
 
-    def warm_later(self, function: str, blob: bytes) -> None:
+    def warm_later(self, function: str, blob: bytes, owner: str = "") -> None:
         """Hold a function ready that has just had a cold start here, so that the next one has none."""
-        if self._keep_s <= 0 or function in self._unfit or function in self._making or function in self._ready:
+        key = (owner, function)
+        if self._keep_s <= 0 or key in self._unfit or key in self._making or key in self._ready:
             return
-        making = self._making[function] = asyncio.create_task(self._template(function, blob))
+        making = self._making[key] = asyncio.create_task(self._template(key, blob))
 
         def done(task: asyncio.Task[float]) -> None:
-            self._making.pop(function, None)
+            self._making.pop(key, None)
             if not task.cancelled() and isinstance(task.exception(), Unfit):
                 self.on_gone(function)
 
         making.add_done_callback(done)
 
-    async def zygote(self, function: str) -> Zygote | None:
-        """The template of a function, once it is ready if it is being made; None where there is none."""
-        if function in self._making:
+    async def zygote(self, function: str, owner: str = "") -> Zygote | None:
+        """The owner's template of a function, once it is ready if it is being made; None where there is none."""
+        key = (owner, function)
+        if key in self._making:
             with contextlib.suppress(Unfit):
-                await asyncio.shield(self._making[function])
-        found = self._ready.get(function)
+                await asyncio.shield(self._making[key])
+        found = self._ready.get(key)
         if found is not None and not found.alive:
-            self._drop(function)
+            self._drop(key)
             found = None
         if found is not None:
-            self._used_s[function] = time.monotonic()
+            self._used_s[key] = time.monotonic()
         return found
 
     async def close(self) -> None:
@@ -86,26 +91,26 @@ class Templates:
         await asyncio.gather(*self._making.values(), return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for function in list(self._ready):
-            self._drop(function, tell=False)
+        for key in list(self._ready):
+            self._drop(key, tell=False)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _template(self, function: str, blob: bytes) -> float:
+    async def _template(self, key: Key, blob: bytes) -> float:
         began_s = time.monotonic()
-        zygote = self._make()
+        zygote = self._make(key[0])
         try:
             await zygote.start()
-            await zygote.load(function, blob)
+            await zygote.load(key[1], blob)
         except BaseException as error:
             await zygote.close()
             if isinstance(error, Unfit):
-                self._unfit.add(function)
+                self._unfit.add(key)
                 log.info("a function is not held warm: %s", error)
             elif isinstance(error, (OSError, TimeoutError)):
                 raise Unfit(f"no process could be made: {error}") from None
             raise
-        self._ready[function] = zygote
-        self._used_s[function] = time.monotonic()
+        self._ready[key] = zygote
+        self._used_s[key] = time.monotonic()
         self._make_room()
         self._sweep()
         return time.monotonic() - began_s
@@ -130,11 +135,11 @@ class Templates:
             due_s = min(self._used_s[name] for name in self._ready) + self._keep_s
             self._sweeper = asyncio.get_running_loop().call_later(max(0.01, due_s - now_s), self._sweep)
 
-    def _drop(self, function: str, tell: bool = True) -> None:
-        zygote = self._ready.pop(function)
-        self._used_s.pop(function, None)
+    def _drop(self, key: Key, tell: bool = True) -> None:
+        zygote = self._ready.pop(key)
+        self._used_s.pop(key, None)
         closing = asyncio.create_task(zygote.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         if tell:
-            self.on_gone(function)
+            self.on_gone(key[1])

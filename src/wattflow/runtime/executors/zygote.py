@@ -12,7 +12,9 @@ the blobs.
 
 from __future__ import annotations
 
+import _signal
 import contextlib
+import ctypes
 import importlib
 import io
 import json
@@ -30,9 +32,16 @@ from typing import Any
 
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
+PARENT = [0]
+"""The zygote that forked this child: a change of user takes back that it dies with it."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
+TRACE_CHARACTERS = 16_384
+_CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
+"""What a zygote catches and its children do not; as plain numbers, since the names of `signal` cost a child 0.1 ms."""
 RESULT_BYTES = 1 << 30
 """Largest result that is taken: the server keeps no larger object."""
 
@@ -66,11 +75,16 @@ class _Framed(io.TextIOBase):
 
 
 def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The next frame, or None at the end."""
+    """The next frame, or None at the end. A task's limits and its user hold before its payload is read."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         return None
     header = json.loads(file.read(HEAD.unpack(head)[0]))
+    limit(header.get("limits") or {})
+    if "become" in header:
+        become(header["become"])
+        if PARENT[0]:
+            die_with(PARENT[0])  # a change of user takes the order back
     return header, [file.read(size) for size in header["sizes"]]
 
 
@@ -84,7 +98,8 @@ def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
 def serve(channel: socket.socket) -> None:
     """Answer calls until the channel closes. A worker that is used again sees many, others one."""
     functions = dict(LOADED)
-    file = channel.makefile("rb", buffering=1 << 16)
+    # Not `makefile`: every page of Python that a child is first to touch costs it microseconds.
+    file = io.BufferedReader(io.FileIO(channel.fileno(), closefd=False), 1 << 16)
     while (request := read_frame(file)) is not None:
         header, blobs = request
         if header["op"] == "exec":
@@ -151,18 +166,34 @@ def too_large(size: int) -> str:
 
 
 def _failed(error: BaseException) -> Answer:
+    """What went wrong, for whoever reads the answer (its reason) and for the client (its exception, its traceback)."""
     with contextlib.suppress(Exception):  # the output may be closed
         traceback.print_exc()
+    reason = _text(_said(error))[:2000]
+    trace = _text("".join(traceback.format_exception(error)))[-TRACE_CHARACTERS:]
+    return {"ok": False, "reason": reason}, pickle.dumps({"error": _portable(error), "trace": trace}, 5)
+
+
+def _said(error: BaseException) -> str:
     try:
-        said = str(error)
+        return f"{type(error).__name__}: {error}"
     except Exception as worse:  # a __str__ of the task's own
-        said = f"(its text raises {type(worse).__name__})"
-    # Lone surrogates stand for bytes of a file name; no message could carry them.
-    reason = f"{type(error).__name__}: {said[:2000]}".encode("utf-8", "backslashreplace").decode()
-    try:
-        return {"ok": False, "reason": reason}, _dump(error)
-    except Exception:
-        return {"ok": False, "reason": reason}, b""
+        return f"{type(error).__name__}: (its text raises {type(worse).__name__})"
+
+
+def _text(said: str) -> str:
+    """Text that every store and every terminal takes: no half of a surrogate pair, no zero byte."""
+    return said.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _portable(error: BaseException) -> bytes | None:
+    """An exception as bytes that can be loaded again: whole, else in parts (class, arguments, state), else None."""
+    for value in (error, (type(error), error.args, error.__dict__), (type(error), error.args, {})):
+        with contextlib.suppress(Exception):
+            data = _dump(value)
+            pickle.loads(data)
+            return data
+    return None
 
 
 def _dump(value: object) -> bytes:
@@ -189,30 +220,55 @@ def _exec(header: dict[str, Any]) -> None:
 def limit(limits: dict[str, Any]) -> None:
     """Enter control groups, or set what the process itself can limit."""
     for path in limits.get("groups", ()):
-        with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
-            file.write(str(os.getpid()))
+        _join(path)
+    for path in limits.get("hold", ()):
+        with contextlib.suppress(OSError):
+            _join(path)
     if limits.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
         os.sched_setaffinity(0, limits["cpus"])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
+def _join(path: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
+        file.write(str(os.getpid()))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent does: an agent or zygote that is killed leaves nothing behind.
+
+    A change of user takes the order back: call this after it.
+    """
+    PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before the order stood
+        os._exit(1)
+
+
+def become(who: dict[str, Any] | None) -> None:
+    """Become somebody else, for good, and be unable to gain privileges by any program that is run."""
+    if who is not None and os.getuid() == 0:
+        os.setgroups(who["groups"])
+        os.setgid(who["gid"])
+        os.setuid(who["uid"])
+        os.chdir(who["home"])
+        os.environ["HOME"] = who["home"]
+        PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
+    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def _child(fds: list[int], control: int, parent: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    for number in _CAUGHT:
+        _signal.signal(number, _signal.SIG_DFL)
     os.close(control)
     os.dup2(fds[1], 1)
     os.dup2(fds[2], 2)
     for fd in fds[1:]:
         os.close(fd)
-    limit(request.get("limits", {}))
-    os.environ.update(request.get("env", {}))
-    # Text goes out line by line, so that logs can be followed.
-    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    PARENT[0] = parent
+    die_with(parent)
     serve(socket.socket(fileno=fds[0]))
 
 
@@ -221,6 +277,7 @@ def _child(request: dict[str, Any], fds: list[int], control: int) -> None:
 
 def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
+    die_with(os.getppid())
     control = socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
@@ -228,6 +285,10 @@ def main(control_fd: int, preload: list[str]) -> None:
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Children write through these: line by line, so that logs can be followed. Made once, they cost a child nothing.
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     for name in preload:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -254,13 +315,14 @@ def main(control_fd: int, preload: list[str]) -> None:
             if request["op"] == "load":
                 _hold(control, request["function"], fds)
                 continue
+            parent = os.getpid()
             pid = os.fork()
             if pid == 0:
                 os.close(wake_read)
                 os.close(wake_write)
                 status = 1
                 try:
-                    _child(request, fds, control.detach())
+                    _child(fds, control.detach(), parent)
                     status = 0
                 except BaseException:
                     traceback.print_exc()

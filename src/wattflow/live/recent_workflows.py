@@ -1,0 +1,279 @@
+"""What has arrived at a live engine of late, and how long its tasks took: what a look back replays.
+
+An engine forgets a workflow when its last task has ended, so this is told of after every step (`note`): it reads the
+step's events and placements off the engine's desk. Seconds on a node become seconds on a node of speed 1 by what the
+engine expected there. Memory is bounded: the latest workflows, and so many tasks in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING
+from wattflow.live import protocol as p
+from wattflow.live.engine import Engine
+from wattflow.live.protocol import Kind
+from wattflow.live.workflow_notes import tasks_of
+from wattflow.model.workload import Shape, Workload
+
+Floats = NDArray[np.float64]
+MOST_FLOWS, MOST_TASKS = 256, 2_000
+"""What is kept: a replay of so many tasks takes some tens of milliseconds."""
+_OPEN = (WAITING, READY, PLACED, PARKED, UNKNOWN)
+_LEAST_S = 1e-3
+_TOGETHER = 64
+"""Tasks without a workflow that are read and forgotten together."""
+_SPARE = 64
+"""Attempts that may be remembered beyond twice those that run, before lost ones are looked for."""
+_TENTH = 10
+"""A workflow that grows task by task is read again when it has changed as often as a tenth of its tasks."""
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A workflow, or some tasks without one that came together.
+
+    Attributes:
+        rows: Of its tasks in the engine.
+        known: As it was read last.
+        runtime_s: Of its tasks where known, else NaN.
+        gone: Whose rows are not theirs any more.
+        flow: The workflow's row and generation in the engine; None without one.
+        changes: Since it was read.
+    """
+
+    rows: NDArray[np.int64]
+    known: Workload
+    runtime_s: Floats
+    gone: NDArray[np.bool_]
+    flow: tuple[int, int] | None
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """An attempt: its task's id, and seconds on its node per second of the task's runtime."""
+
+    task: int
+    factor: float
+    began_s: float = math.nan
+
+
+class Arrived:
+    """Workflows of late, the latest last.
+
+    Attributes:
+        ended: Workflows that have ended, also those that are not kept any more.
+    """
+
+    def __init__(self, most_flows: int = MOST_FLOWS, most_tasks: int = MOST_TASKS) -> None:
+        self.ended = 0
+        self._most_flows, self._most_tasks = most_flows, most_tasks
+        self._parts: list[_Part] = []
+        self._of_flow: dict[tuple[int, int], _Part] = {}
+        self._of_task: dict[int, tuple[_Part, int]] = {}
+        self._running: dict[int, _Running] = {}
+        self._begun = False
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def note(self, engine: Engine, now_s: float) -> None:
+        """After each step: who has come, what began and what ended."""
+        events = np.asarray(engine._desk.events[: engine._told_last])
+        if not self._begun:  # what is there already when watching begins, this step's among it
+            self._begun = True
+            rows = np.flatnonzero(np.isin(np.asarray(engine.state.tasks["state"]), _OPEN))
+            owners = np.asarray(engine.state.tasks["workflow"])[rows]
+            self._read(engine, np.unique(owners[owners > 0]).tolist(), rows[owners == 0].tolist())
+        elif len(events):
+            self._hear(engine, events, now_s)
+        placed = np.asarray(engine._desk.placements[: int(engine._desk.words.placements[0])])
+        if len(placed):
+            self._place(engine, placed["attempt"], placed["task"])
+        ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
+        if len(ended):
+            self._close_loose(ended["task"].tolist())
+        if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
+            self._close_flows(engine)
+        if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
+            self._drop_lost(engine)
+
+    def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> None:
+        """The events that the step folded, in its order: kinds after kinds."""
+        kinds = events["kind"]
+        came = [*events["who"][kinds == Kind.TASK].tolist(), *events["other"][kinds == Kind.EDGE].tolist()]
+        if came:
+            self._come(engine, came)
+        for attempt in events["who"][kinds == Kind.STARTED].tolist():
+            if attempt in self._running:
+                one = self._running[attempt]
+                self._running[attempt] = _Running(one.task, one.factor, now_s)
+        for attempt in events["who"][kinds == Kind.FINISHED].tolist():
+            self._finish(attempt, now_s)
+        for attempt in events["who"][(kinds == Kind.FAILED) | (kinds == Kind.REFUSED)].tolist():
+            self._running.pop(attempt, None)
+
+    def _come(self, engine: Engine, tasks: Sequence[int]) -> None:
+        """Tasks were put or got another parent: their workflows are read, those that grow bit by bit now and then."""
+        generations, owners = engine.state.marks["generation"], engine.state.tasks["workflow"]
+        there = [
+            p.row_of(task)
+            for task in dict.fromkeys(tasks)
+            if int(generations[p.row_of(task)]) & p.GENERATION_MASK == (task >> p.ROW_BITS) & p.GENERATION_MASK
+        ]
+        flows = list(dict.fromkeys(int(owners[row]) for row in there if owners[row] > 0))
+        due = []
+        for flow in flows:
+            known = self._of_flow.get((flow, int(engine.state.workflows["generation"][flow])))
+            if known is not None:
+                known.changes += 1
+            if known is None or known.changes * _TENTH >= len(known.rows):
+                due.append(flow)
+        self._read(engine, due, [row for row in there if owners[row] == 0])
+
+    def _read(self, engine: Engine, flows: Sequence[int], loose: Sequence[int]) -> None:
+        for flow in flows:
+            known = engine.known([flow])
+            if known is not None:
+                key = (flow, int(engine.state.workflows["generation"][flow]))
+                self._keep(engine, np.array(tasks_of(engine.state, flow), np.int64), known, key)
+        for first in range(0, len(loose), _TOGETHER):
+            some = loose[first : first + _TOGETHER]
+            known = engine.known([], some)
+            assert known is not None
+            self._keep(engine, np.array(some, np.int64), known, None)
+        self._forget()
+
+    def _keep(self, engine: Engine, rows: NDArray[np.int64], known: Workload, flow: tuple[int, int] | None) -> None:
+        part = _Part(rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), flow)
+        before = None if flow is None else self._of_flow.get(flow)
+        if before is None:
+            self._parts.append(part)
+        else:  # tasks are listed in the order in which they came
+            part.runtime_s[: len(before.runtime_s)] = before.runtime_s
+            self._parts[self._parts.index(before)] = part
+        if flow is not None:
+            self._of_flow[flow] = part
+        for i, (row, generation) in enumerate(zip(rows.tolist(), engine.state.marks["generation"][rows], strict=True)):
+            self._of_task[p.make_id(p.TASK_ID, row, int(generation))] = (part, i)
+
+    def _forget(self) -> None:
+        """The oldest, where there are too many."""
+        tasks, many = sum(len(part.rows) for part in self._parts), 0
+        while len(self._parts) - many > self._most_flows or (
+            tasks > self._most_tasks and len(self._parts) - many > 1
+        ):  # fmt: skip
+            tasks -= len(self._parts[many].rows)
+            many += 1
+        if many:
+            gone = {id(part) for part in self._parts[:many]}
+            del self._parts[:many]
+            self._of_task = {task: where for task, where in self._of_task.items() if id(where[0]) not in gone}
+            self._of_flow = {flow: part for flow, part in self._of_flow.items() if id(part) not in gone}
+
+    def _place(self, engine: Engine, attempt: NDArray[np.int64], task: NDArray[np.int64]) -> None:
+        """What began to hold a place: how long it was expected to be there says how fast its node is for it."""
+        rows = attempt & p.ROW_MASK
+        estimate_s = np.asarray(engine.state.tasks["estimate"])[task & p.ROW_MASK]
+        planned_s = np.asarray(engine.state.attempts["end"])[rows] - np.asarray(engine.state.attempts["placed"])[rows]
+        known = np.isfinite(planned_s) & (planned_s > 0) & (estimate_s > 0)
+        factor = np.divide(planned_s, estimate_s, out=np.ones(len(rows)), where=known)
+        for identity, whose, slow in zip(attempt.tolist(), task.tolist(), factor.tolist(), strict=True):
+            self._running[identity] = _Running(whose, slow)
+
+    def _finish(self, attempt: int, now_s: float) -> None:
+        one = self._running.pop(attempt, None)
+        where = None if one is None else self._of_task.get(one.task)
+        if one is None or where is None or math.isnan(one.began_s):
+            return
+        part, i = where
+        seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
+        part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
+
+    def _close_loose(self, ended: Sequence[int]) -> None:
+        """Tasks without a workflow that have ended."""
+        for task in ended:
+            part, i = self._of_task.get(task, (None, 0))
+            if part is not None and part.flow is None and not part.gone[i]:
+                part.gone[i] = True
+                self.ended += 1
+
+    def _close_flows(self, engine: Engine) -> None:
+        """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
+        generations = engine.state.workflows["generation"]
+        for flow, part in list(self._of_flow.items()):
+            if int(generations[flow[0]]) != flow[1]:
+                del self._of_flow[flow]
+                part.gone[:] = True
+                self.ended += 1
+
+    def _drop_lost(self, engine: Engine) -> None:
+        """Attempts of which no end was told: lost with their nodes, or preempted."""
+        generations = engine.state.attempts["generation"]
+        self._running = {
+            attempt: one
+            for attempt, one in self._running.items()
+            if int(generations[p.row_of(attempt)]) & p.GENERATION_MASK == (attempt >> p.ROW_BITS) & p.GENERATION_MASK
+        }
+
+    def workload(self, engine: Engine, left: Floats) -> Workload | None:
+        """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.
+
+        Args:
+            left: What is left of every task in the engine, as drawn: taken for what has not begun. What runs takes as
+                long as is estimated, since what is left of it is no runtime.
+        """
+        parts = [_seen(part, engine, left) for part in self._parts]
+        return together(parts) if parts else None
+
+
+def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
+    """With the runtimes that are known by now. What was cancelled and placeholders without an estimate take no time."""
+    tasks, here = engine.state.tasks, ~part.gone
+    estimate_s = np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan)
+    drawn_s = np.full(len(part.rows), _LEAST_S)
+    waits = np.zeros(len(part.rows), np.bool_)
+    rows = part.rows[here]
+    told, states = np.asarray(tasks["estimate"])[rows], np.asarray(tasks["state"])[rows]
+    estimate_s[here] = np.where(np.isfinite(told) & (told > 0), told, estimate_s[here])
+    drawn_s[here] = np.where(states == UNKNOWN, _LEAST_S, left[rows])
+    waits[here] = np.isin(states, (WAITING, READY, PARKED))
+    guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
+    runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
+    return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
+
+
+def together(parts: Sequence[Workload]) -> Workload:
+    """Workflows of one engine as one workload, in their order, each when it came."""
+    shapes: dict[Shape, int] = {}
+    number = [np.array([shapes.setdefault(one, len(shapes)) for one in part.shapes], np.int32) for part in parts]
+    sizes = np.array([len(part) for part in parts])
+    base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
+    child = [np.repeat(np.arange(len(part)), np.diff(part.parent_start)) for part in parts]
+    return Workload.of_columns(
+        "arrived",
+        **{
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
+                         "workflow_submit_s")
+        },
+        shapes=tuple(shapes),
+        functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
+        shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
+        workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),
+        edges=(
+            np.concatenate([part.parent + at for part, at in zip(parts, base, strict=True)]),
+            np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
+        ),
+        edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
+    )  # fmt: skip
+
+
+__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "together"]

@@ -1,0 +1,79 @@
+"""A task's end to come, its joules, and how it may end badly."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wattflow.model import units
+from wattflow.model.errors import WattflowError
+
+if TYPE_CHECKING:
+    from wattflow.runtime.client import Client
+
+WIDEST_BAND = 10.0
+"""A band wider than this from end to end says no more than that the task was too short for its meter."""
+TOO_SHORT = "too short to tell"
+
+
+class TaskFailed(WattflowError):
+    """A task ended badly without an exception of its own: a lost process, a limit, a failed parent."""
+
+
+class RemoteTraceback(WattflowError):
+    """The traceback of a task's exception, as text: what the process saw where the task ran."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnergy:
+    """Joules of a task, all its attempts together, with the band they lie in and where they come from."""
+
+    joules: float
+    low_j: float
+    high_j: float
+    provenance: str
+    attempts: int
+
+    def __str__(self) -> str:
+        band = f"{self.low_j:.3g} to {self.high_j:.3g} J, {self.provenance}"
+        return f"{human_joules(self.joules, self.low_j, self.high_j)} ({band})"
+
+
+def human_joules(joules: float, low_j: float, high_j: float) -> str:
+    """Joules for a person, or that the band is too wide to name any."""
+    if high_j > WIDEST_BAND * max(low_j, 0.0):
+        return TOO_SHORT
+    return units.human_energy(joules)
+
+
+class TaskFuture(concurrent.futures.Future[Any]):
+    """A task's end to come. As an argument of another task it is an edge."""
+
+    def __init__(self, client: Client, key: str) -> None:
+        super().__init__()
+        self.client, self.key = client, key
+
+    def cancel(self) -> bool:
+        """Cancel the task, waiting or running."""
+        if not super().cancel():
+            return False
+        self.client._cancel(self.key)
+        return True
+
+    def running(self) -> bool:
+        """Ask the server if the task has a node now."""
+        return not self.done() and self.client._is_running(self.key)
+
+    def attempts(self, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Every attempt of the task: where, when, as which variant, how it ended, joules; waits for the task's end."""
+        self.exception(timeout)
+        return self.client._attempts(self.key)
+
+    def energy(self, timeout: float | None = 30.0) -> TaskEnergy:
+        """Joules of the task; waits for its end, and until its node has told them (a second or two after)."""
+        self.exception(timeout)
+        return self.client._energy(self.key, timeout)

@@ -1,0 +1,162 @@
+"""What a live engine's past tells: workflows as they came, true runtimes where they are known, no more than fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wattflow.clusters import load_cluster
+from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
+from wattflow.live.recent_workflows import Arrived
+from wattflow.live.roll import draw_left
+from wattflow.model.workflow import Variant
+from wattflow.model.workload import Workload
+
+SHAPE = (Variant(cores=1, memory_bytes=2**30),)
+
+
+def put_chain(engine: Engine, tasks: int, estimate_s: float = 10.0, deadline_s: float | None = None) -> int:
+    flow = engine.workflow(deadline_s=deadline_s)
+    shape, before = engine.shape(SHAPE), 0
+    for i in range(tasks):
+        task = engine.put(TASK, shape, workflow=flow, estimate_s=estimate_s + i)
+        if before:
+            engine.put(EDGE, before, task, size_bytes=5.0)
+        before = task
+    engine.put(SEAL, flow)
+    return flow
+
+
+def step(engine: Engine, arrived: Arrived, now: float) -> list[int]:
+    """One step; the attempts that it placed."""
+    placed = [placement.attempt for placement in engine.step(now).placements]
+    arrived.note(engine, now)
+    return placed
+
+
+def kept(engine: Engine, arrived: Arrived) -> Workload:
+    found = arrived.workload(engine, draw_left(engine.state, 0.0, 0))
+    assert found is not None
+    return found
+
+
+def test_a_workflow_is_kept_after_the_engine_has_forgotten_it() -> None:
+    engine, arrived, now = Engine("fifo", load_cluster("mixed")), Arrived(), 100.0
+    engine.step(now)
+    put_chain(engine, 3, deadline_s=900.0)
+    attempts = step(engine, arrived, now)
+    for _ in range(3):
+        (attempt,) = attempts
+        engine.put(STARTED, attempt)
+        step(engine, arrived, now)
+        now += 30.0
+        engine.put(FINISHED, attempt)
+        attempts = step(engine, arrived, now)
+    assert arrived.ended == 1 and not engine.state.workflows.open.any()
+    put_chain(engine, 2)
+    step(engine, arrived, now)
+    found = kept(engine, arrived)
+    assert found.workflow.tolist() == [0, 0, 0, 1, 1] and found.parent.tolist() == [0, 1, 3]
+    assert found.parent_bytes.tolist() == [5.0] * 3 and len(found.shapes) == 1
+    assert found.workflow_submit_s.tolist() == [100.0, 190.0]
+    assert found.deadline_s.tolist() == [900.0] * 3 + [np.inf] * 2
+    assert found.estimate_s.tolist() == [10.0, 11.0, 12.0, 10.0, 11.0]
+    # 30 s each on a node of one speed: the same seconds on a node of speed 1; what is open takes what is estimated
+    speeds = {node.speed for node in engine.cluster.nodes}
+    assert any(np.allclose(found.runtime_s[:3], 30.0 * speed) for speed in speeds)
+    assert found.runtime_s[3:].tolist() == [10.0, 11.0]
+
+
+def test_no_more_is_kept_than_was_asked_for() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived(most_flows=3, most_tasks=7)
+    for number in range(5):
+        put_chain(engine, 2)
+        step(engine, arrived, float(number))
+    assert len(arrived) == 3
+    assert kept(engine, arrived).workflow_submit_s.tolist() == [1.0, 2.0, 3.0]  # at the time of the step before
+    put_chain(engine, 6)
+    step(engine, arrived, 5.0)
+    assert len(arrived) == 1 and len(arrived._of_task) == 6
+    assert len(kept(engine, arrived)) == 6
+
+
+def test_a_workflow_that_grows_is_read_again_but_not_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    reads: list[object] = []
+    known = engine.known
+
+    def counted(*given: Any) -> Workload | None:
+        reads.append(given)
+        return known(*given)
+
+    monkeypatch.setattr(engine, "known", counted)
+    flow, shape = engine.workflow(), engine.shape(SHAPE)
+    for number in range(200):
+        engine.put(TASK, shape, workflow=flow, estimate_s=1.0)
+        step(engine, arrived, float(number))
+    assert len(kept(engine, arrived)) > 180 and len(reads) < 60
+
+
+def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    put_chain(engine, 2)
+    attempts = [placement.attempt for placement in engine.step(0.0).placements]
+    shape = engine.shape(SHAPE)
+    for _ in range(2):
+        engine.put(TASK, shape, estimate_s=4.0)
+    attempts += step(engine, arrived, 1.0)
+    assert len(np.unique(kept(engine, arrived).workflow)) == 3
+    for attempt in attempts:
+        engine.put(STARTED, attempt)
+    step(engine, arrived, 2.0)
+    for attempt in attempts:
+        engine.put(FINISHED, attempt)
+    step(engine, arrived, 9.0)
+    assert arrived.ended == 2  # the chain has a task left
+    assert len(np.unique(kept(engine, arrived).workflow)) == 3
+
+
+def test_two_open_workflows_grow_beside_each_other() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    shape, flows = engine.shape(SHAPE), [engine.workflow(), engine.workflow()]
+    for flow, tasks in zip(flows, (3, 2), strict=True):
+        for _ in range(tasks):
+            engine.put(TASK, shape, workflow=flow, estimate_s=5.0)
+    step(engine, arrived, 0.0)
+    engine.put(TASK, shape, workflow=flows[1], estimate_s=7.0)
+    step(engine, arrived, 1.0)
+    assert len(arrived) == 2 and sorted(kept(engine, arrived).estimate_s.tolist()) == [5.0] * 5 + [7.0]
+
+
+def test_a_workflow_that_is_sealed_after_its_last_end_is_over_too() -> None:
+    engine, arrived, now = Engine("fifo", load_cluster("mixed")), Arrived(), 0.0
+    shape = engine.shape(SHAPE)
+    for number, estimate_s in enumerate((5.0, 777.0)):
+        flow = engine.workflow(tag=number)
+        engine.put(TASK, shape, workflow=flow, estimate_s=estimate_s)
+        (attempt,) = step(engine, arrived, now)
+        if number == 0:
+            engine.put(FINISHED, attempt)
+            step(engine, arrived, now + 1.0)
+            engine.put(SEAL, flow)
+            step(engine, arrived, now + 2.0)
+            assert arrived.ended == 1
+        now += 10.0
+    assert kept(engine, arrived).estimate_s.tolist() == [5.0, 777.0]  # its row is the second one's by now
+
+
+def test_attempts_that_are_lost_with_their_node_are_not_remembered_for_ever() -> None:
+    engine, arrived, now = Engine("fifo", load_cluster("mixed"), max_retries=1_000_000), Arrived(), 0.0
+    engine.put(TASK, engine.shape(SHAPE), workflow=engine.workflow(), estimate_s=5.0)
+    placed = engine.step(now).placements
+    arrived.note(engine, now)
+    for _ in range(200):
+        (one,) = placed
+        engine.put(NODE, one.node, state=int(Power.DOWN))
+        placed = engine.step(now).placements
+        arrived.note(engine, now)
+        engine.put(NODE, one.node, state=int(Power.ON))
+        now += 1.0
+    assert len(arrived._running) <= 70

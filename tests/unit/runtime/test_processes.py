@@ -1,0 +1,98 @@
+"""Processes are known by number and start; nobody else's is ever signalled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime import processes
+from wattflow.runtime.home import Home
+from wattflow.runtime.lineage import Lineage, lineage_of, lock_file
+from wattflow.runtime.tidying import sweep_folders, trim_own_log
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+
+
+def test_a_mark_fits_its_process_alone(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    with subprocess.Popen(SLEEP) as child:
+        processes.mark(path, child.pid, url="http://127.0.0.1:1")
+        assert Home(tmp_path).server() == processes.marked(path)
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps({**about, "started": about["started"] + "0"}))  # its number is a stranger's now
+        assert Home(tmp_path).server() is None
+        assert not processes.end(path, 5.0) and child.poll() is None
+        path.write_text(json.dumps({"pid": child.pid}))  # of a version that noted no start
+        assert Home(tmp_path).server() is None and not processes.end(path, 5.0) and child.poll() is None
+        processes.mark(path, child.pid)
+        assert processes.end(path, 5.0) and child.wait(5) == -signal.SIGTERM and not path.exists()
+
+
+def test_what_does_not_listen_is_ended_by_force(tmp_path: Path) -> None:
+    path = tmp_path / "mark"
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        processes.mark(path, child.pid)
+        assert processes.end(path, 0.2) and child.wait(5) == -signal.SIGKILL
+
+
+def test_a_keeper_starts_its_command_again_and_ends_with_it(tmp_path: Path) -> None:
+    pids, mark = tmp_path / "pids", tmp_path / "mark"
+    code = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
+    keeper = subprocess.Popen([sys.executable, "-m", "wattflow.runtime.keeper", str(mark), sys.executable, "-c", code])
+
+    def lives(count: int) -> list[int]:
+        end_s = time.monotonic() + 20
+        while time.monotonic() < end_s:
+            found = [int(one) for one in pids.read_text().split()] if pids.exists() else []
+            if len(found) >= count:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"not {count} lives")
+
+    os.kill(lives(1)[0], signal.SIGKILL)
+    second = lives(2)[1]
+    assert processes.end(mark, 10.0) and keeper.wait(10) == 0
+    assert processes.started(second) is None
+
+
+def test_one_agent_works_in_a_folder(tmp_path: Path) -> None:
+    first = Lineage(tmp_path)
+    with pytest.raises(InvalidInput, match=f"process {os.getpid()}"):
+        Lineage(tmp_path)
+    first.close()
+    again = Lineage(tmp_path)
+    assert lineage_of(first.boot()) == lineage_of(again.boot()) and first.boot() != again.boot()
+    about = processes.marked(lock_file(tmp_path))
+    assert about is not None and about["pid"] == os.getpid()
+    again.close()
+
+
+def test_logs_are_cut_and_old_work_folders_go(tmp_path: Path) -> None:
+    path = tmp_path / "agent.log"
+    with path.open("ab") as file:
+        file.write(b"x" * 3000)
+        file.flush()
+        assert trim_own_log(1000, file.fileno())
+        assert path.stat().st_size == 0 and (tmp_path / "agent.log.1").stat().st_size == 3000
+        file.write(b"more")
+        file.flush()
+        assert path.read_bytes() == b"more" and not trim_own_log(1000, file.fileno())
+    for name in ("old", "used", "new", "fresh-inside"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "file").touch()
+        if name != "new":
+            for one in (tmp_path / "work" / name / "file", tmp_path / "work" / name):
+                os.utime(one, (1, 1))
+    (tmp_path / "work" / "fresh-inside" / "file").touch()
+    assert sweep_folders(tmp_path / "work", {"used"}) == 1
+    assert sorted(one.name for one in (tmp_path / "work").iterdir()) == ["fresh-inside", "new", "used"]

@@ -1,0 +1,61 @@
+"""What a rehearsal chose is in the server's journal, and a restart decides alike."""
+
+from __future__ import annotations
+
+from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
+from wattflow.live.rehearsing import Rehearsing
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+from wattflow.runtime import messages as m
+from wattflow.runtime.decider import Decider
+
+
+class Answered(Rehearsing):
+    """A rehearsal that answers after 20 seconds."""
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        late = now_s >= 20.0 and engine.policy.name != "least-energy"
+        return registry.load("least-energy") if late else None
+
+
+def nodes() -> list[m.Node]:
+    return [
+        m.Node(name=name, cpus=4.0, memory_bytes=1 << 33, busy=[0.0, 4.0], watts=[20.0, full_w], speed=1.0)
+        for name, full_w in (("dear", 200.0), ("cheap", 40.0))
+    ]
+
+
+def play(decider: Decider, rounds: int) -> list[Placement]:
+    """A driver with a clock of its own: tasks come in pairs and take ten seconds."""
+    seen: list[Placement] = []
+    shape = decider.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
+    for number in range(rounds):
+        now_s = 20.0 * number
+        for _ in range(2):
+            decider.put(TASK, shape, estimate_s=10.0)
+        step = decider.step(now_s)
+        placed = list(step.placements)
+        if step.wake_at == now_s:  # another policy decides at once
+            placed += decider.step(now_s).placements
+        seen += placed
+        for after_s, kind in ((0.0, STARTED), (10.0, FINISHED)):
+            for placement in placed:
+                decider.put(kind, placement.attempt)
+            decider.step(now_s + after_s)
+    return seen
+
+
+def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None:
+    first = Decider("fifo", rehearsing=Answered())
+    for node in nodes():
+        first.node(node)
+    placed = play(first, 4)
+    assert first.engine.policy.name == "least-energy" and first.policy == "fifo"
+    again = Decider("fifo")
+    again.replay(first.entries)
+    assert again.engine.policy.name == "least-energy"
+    shapes = [decider.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f") for decider in (first, again)]
+    for decider, shape in zip((first, again), shapes, strict=True):
+        decider.put(TASK, shape, estimate_s=10.0)
+    assert first.step(500.0).placements == again.step(500.0).placements
+    assert len({placement.node for placement in placed}) == 2  # the first by index, then by joules
