@@ -1,4 +1,4 @@
-"""`wattflow agent`: this machine joins a server."""
+"""`wattflow server agent`: this machine joins a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def agent(
 ) -> None:
     """Run work of a server on this machine until stopped.
 
-    Example: wattflow agent --server http://head:8765 --token-file agent.token
+    Example: wattflow server agent --server http://head:8765 --token-file agent.token
     """
     place = home_of(None)
     from wattflow.runtime.executors.gpu import Sharing
