@@ -96,7 +96,8 @@ NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Workloads: make, read, change and look at them.", ("generate", "convert", "describe", "enrich", "bounds"),
     ),
     "machine": ("This machine's watts: meters and power profiles.", ("meters", "profile", "profiles")),
-    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "warm")),
+    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
+               "warm")),
     "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
     "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
 }  # fmt: skip
