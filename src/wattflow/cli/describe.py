@@ -1,4 +1,4 @@
-"""`wattflow describe`: what a trace or a generated workload holds."""
+"""`wattflow workload describe`: what a trace or a generated workload holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe(
 
     A run is the parquet file of `wattflow simulate --attempts` or `wattflow run --out`.
 
-    Example: wattflow describe trace.json
+    Example: wattflow workload describe trace.json
     """
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run
@@ -100,7 +100,7 @@ def _server_here() -> bool:
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
-    from wattflow.cli.live import find_task
+    from wattflow.cli.live import find_task, pages
 
     if name.isdigit() or "/" in name:
         number = find_task(connection, name)["id"]
@@ -108,7 +108,7 @@ def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict
         attempts = [row | {"key": task["key"]} for row in task.pop("attempts")]
         return task | {"why": connection.call("GET", f"/v1/tasks/{number}/why")["why"]}, attempts
     about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{name}")
-    return about, connection.call("GET", f"/v1/workflows/{name}/attempts")
+    return about, pages(connection, f"/v1/workflows/{name}/attempts", "task")
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:
