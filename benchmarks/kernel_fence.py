@@ -47,13 +47,14 @@ def watch(found: Figures) -> None:
 
     from wattflow.kernel import jit
 
-    keep, compiled = codegen.CodeLibrary._set_compiled_object, jit.compiled
+    library_class: Any = codegen.CodeLibrary
+    keep, compiled = library_class._set_compiled_object, jit.compiled
 
     def kept(library: Any, image: bytes) -> None:
         keep(library, image)
         library.image = image  # of code from the cache, numba drops it once it is loaded
 
-    codegen.CodeLibrary._set_compiled_object = kept
+    library_class._set_compiled_object = kept
 
     def noted(signature: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         began = time.process_time()

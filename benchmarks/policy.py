@@ -31,10 +31,10 @@ REPORTED = (f"ichnos{AWAKE}",)
 """Reported, not judged: the same without the sleep states that were assumed for it."""
 BOUND = 1.02
 GOAL_PCT = 20.0
-OURS, BASELINE, PUNCTUAL, ALGORITHM_1 = "wattflow", "kubernetes", "eft-sleep", "hpe-sleep"
+OURS, BASELINE, PUNCTUAL, ALGORITHM_1 = "wattflow", "kubernetes", "eft:sleep=120", "hpe:sleep=30"
 WAITS = (0.1, 0.3, 1.0, 3.0, math.inf)
 """Values of the dial that the picture shows beside 0."""
-OUR_KIN = (OURS, "scp-wattflow", "learned", "distilled", "rehearsed", "planned")
+OUR_KIN = (OURS, "wattflow:order=path", "learned", "distilled", "rehearsed", "planned")
 """The flagship and what is made of it: shown beside it, no opponents."""
 SEARCHES = "nsga2"
 """Knows the future and searches with hundreds of simulations: shown on one scenario, not judged."""
@@ -101,7 +101,7 @@ def saved(logs: np.ndarray) -> tuple[float, float, float]:
 
 
 def newly_missed(table: Table, scenario: Scenario, policy: str) -> int:
-    """Deadlines missed that `eft-sleep` meets, over all seeds."""
+    """Deadlines missed that `eft:sleep=120` meets, over all seeds."""
     pairs = zip(table[scenario, policy], table[scenario, PUNCTUAL], strict=True)
     return sum(len(set(ours.missed) - set(theirs.missed)) for ours, theirs in pairs)
 
@@ -161,12 +161,12 @@ def kin_included(table: Table, scenarios: list[Scenario], seeds: int) -> float:
         best = opponents(table, scenario, seeds, (OURS,))[0]
         logs.append(log_ratio(table, scenario, OURS, best))
     total, low, high = saved(np.mean(logs, axis=0))
-    print(f"with learned and scp-wattflow among the opponents: {total:.1f} % ({low:.1f} … {high:.1f})")
+    print(f"with learned and wattflow:order=path among the opponents: {total:.1f} % ({low:.1f} … {high:.1f})")
     return total
 
 
 def against_algorithm_1(table: Table, scenarios: list[Scenario]) -> list[str]:
-    """Energy against `hpe-sleep`, which may take longer, cluster by cluster, quiet and busy."""
+    """Energy against `hpe:sleep=30`, which may take longer, cluster by cluster, quiet and busy."""
     lines = []
     TEXT.extend(policy_tables.AGAINST)
     for cluster in dict.fromkeys(scenario.cluster for scenario in scenarios):
@@ -177,7 +177,7 @@ def against_algorithm_1(table: Table, scenarios: list[Scenario]) -> list[str]:
             kept = sum(max(ratios(table, s, ALGORITHM_1)) <= BOUND for s in some)
             name = f"policy_{cluster}_{word}_below_hpe_sleep".replace("-", "_")
             print(
-                f"{name}: {middle:.1f} % ({least:.1f} … {most:.1f}), response {slower:.2f} × hpe-sleep's, "
+                f"{name}: {middle:.1f} % ({least:.1f} … {most:.1f}), response {slower:.2f} × hpe:sleep=30's, "
                 f"which keeps the bound in {kept} of {len(some)}"
             )
             lines.append(f"figure {name} {middle:.1f} % goal >0 {verdict(least > 0)}")

@@ -21,11 +21,11 @@ from wattflow.sim import simulate
 BUSY = "map-reduce:tasks=60,workflows=60,arrivals=poisson,rate=0.1,mean=90s"
 LIGHT = (("montage", 0.05), ("montage", 0.14), ("map-reduce", 0.05), ("map-reduce", 0.1), ("map-reduce", 0.14))
 POLICIES = (
-    "kubernetes", "fifo", "fifo-sleep", "hpe-sleep", "least-energy-sleep", "eft", "eft-sleep", "heft", "taskflow",
-    "wattflow", "wattflow:wait=inf",
+    "kubernetes", "fifo", "fifo:sleep=30", "hpe:sleep=30", "least-energy:sleep=30", "eft", "eft:sleep=120", "heft",
+    "taskflow", "wattflow", "wattflow:wait=inf",
 )  # fmt: skip
 BASE, OURS, BOUND = "kubernetes", "wattflow", 1.02
-RIVALS = ("hpe-sleep", "least-energy-sleep", "eft-sleep")
+RIVALS = ("hpe:sleep=30", "least-energy:sleep=30", "eft:sleep=120")
 
 
 def streams(cluster: str) -> dict[str, Recipe]:

@@ -23,7 +23,7 @@ class Row:
 
 AGAINST = (
     "",
-    "| cluster | quiet or busy | joules saved (95 %) | response over `hpe-sleep`'s | `hpe-sleep` keeps the bound in |",
+    "| cluster | quiet or busy | joules saved (95 %) | response over `hpe:sleep=30`'s | its bound is kept in |",
     "|---|---|---|---|---|",
 )
 

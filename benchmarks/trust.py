@@ -96,6 +96,24 @@ def standby(folder: Path, options: argparse.Namespace) -> list[Portion]:
     return [taken_over(folder, options.seed)]
 
 
+def fleet(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_fleet import portion
+
+    return [portion(folder, options.seed, options.seconds or 120.0, options.count or 1000)]
+
+
+def windows(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_windows import portion
+
+    return [portion(folder, options.seed)]
+
+
+def budget(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_budget import portion
+
+    return [portion(folder, options.seed, options.count or 40)]
+
+
 def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
     from trust_stood import portion
 
@@ -103,7 +121,8 @@ def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
 
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace], list[Portion]]] = {
-    "poison": poison, "stateful": stateful, "api": api, "pause": pause, "standby": standby, "stood": stood,
+    "poison": poison, "stateful": stateful, "api": api, "pause": pause, "standby": standby, "fleet": fleet,
+    "windows": windows, "budget": budget, "stood": stood,
 }  # fmt: skip
 
 

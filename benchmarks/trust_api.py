@@ -178,6 +178,8 @@ def flood(home: Home, number: int, count: int) -> Portion:
 
 
 def portions(folder: Path, number: int, each: int, count: int) -> list[Portion]:
-    """Requests, then a flood, on one house."""
-    with house(folder / "home", "--cpus", "2") as home:
-        return [requests_of(home, number, each), flood(home, number, count)]
+    """Requests, then a flood, on a house each: nodes that requests announce are lost by right."""
+    with house(folder / "requests", "--cpus", "2") as home:
+        asked = requests_of(home, number, each)
+    with house(folder / "flood", "--cpus", "2") as home:
+        return [asked, flood(home, number, count)]

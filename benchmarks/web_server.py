@@ -136,6 +136,7 @@ class Viewers:
 async def viewers(pid: int, connection: Connection, home: Home, spans: int, span_s: float) -> None:
     """What fifty viewers cost the server, its commits and its loop; how late they learn of things."""
     first = await submit_for(connection, "load", 0, 5.0)
+    begun, began_s = first, time.monotonic()
     used: dict[bool, list[float]] = {False: [], True: []}
     late_s: list[float] = []
     for number in range(2 * spans):
@@ -145,6 +146,8 @@ async def viewers(pid: int, connection: Connection, home: Home, spans: int, span
             first = await submit_for(connection, "load", first, span_s)
             used[watched].append((cpu_s(pid) - before) / (time.monotonic() - began))
             late_s += there.late_s
+    rate = (first - begun) / (time.monotonic() - began_s)
+    print(f"# {rate:.0f} tasks a second were submitted, {RATE} wanted")
     connection.call("POST", "/v1/submissions", {"workflow": "load", "tasks": [], "seal": True})
     alone, beside = statistics.median(used[False]), statistics.median(used[True])
     print(f"# processor of the server: {alone:.1%} of a core alone, {beside:.1%} with 50 viewers; spans {used}")

@@ -9,6 +9,12 @@ web-tools: ## Packages that build and test the page, where Node is installed; us
 
 test: web-tools
 
-.PHONY: bench-web-page
+.PHONY: bench-web bench-web-page
+bench-web: bench-web-page bench-web-server ## All figures of the dashboard: the page in a browser, then the server
+
 bench-web-page: $(BIN)/.dev web-tools ## The dashboard's page in a browser: first paint, frames, sizes, axe, event to pixel
 	$(RUN) benchmarks/web.py
+
+.PHONY: web-pictures
+web-pictures: $(BIN)/.dev web-tools ## Draw the dashboard's pictures in docs/pictures anew
+	$(RUN) tools/web_pictures.py

@@ -11,10 +11,10 @@ from wattflow.policy import wattflow
 
 Dials = dict[str, float]
 RANGES = {
-    "margin": (-0.2, 0.35), "second": (1.0, 60.0), "late": (40.0, 1000.0), "sleep": (0.4, 8.0), "merit": (0.0, 6.0),
+    "margin": (-0.2, 0.35), "second": (1.0, 60.0), "late": (40.0, 1000.0), "idle": (0.4, 8.0), "merit": (0.0, 6.0),
     "amortise": (0.25, 1.5), "crowd": (0.0, 0.8), "spare": (0.05, 1.5),
 }  # fmt: skip
-LOGARITHMIC = ("second", "late", "sleep", "amortise", "spare")
+LOGARITHMIC = ("second", "late", "idle", "amortise", "spare")
 SPREAD = 48
 
 
@@ -22,8 +22,8 @@ def usual() -> list[Dials]:
     """The flagship's own dials, and those that the portfolio's best settings have."""
     own = {name: wattflow.DIAL.defaults[name] for name in RANGES}
     found = [own]
-    found += [own | {"second": second, "sleep": sleep} for second in (2.0, 20.0) for sleep in (1.0, 2.0, 4.0)]
-    found += [own | {"sleep": sleep} for sleep in (1.0, 4.0)]
+    found += [own | {"second": second, "idle": sleep} for second in (2.0, 20.0) for sleep in (1.0, 2.0, 4.0)]
+    found += [own | {"idle": sleep} for sleep in (1.0, 4.0)]
     pairs = ((200.0, 6.0), (800.0, 6.0), (800.0, 3.0), (150.0, 6.0), (150.0, 1.0))
     found += [own | {"late": late, "merit": merit} for late, merit in pairs]
     return [*found, own | {"margin": 0.2}, own | {"margin": -0.1}]
@@ -52,6 +52,6 @@ def further() -> list[Dials]:
         own | {"late": 150.0, "merit": 1.0},
         own | {"margin": -0.1},
         own
-        | {"margin": 0.35, "second": 40.0, "late": 1000.0, "sleep": 8.0, "merit": 1.0, "amortise": 1.0, "spare": 0.1},
-        own | {"margin": 0.35, "second": 60.0, "late": 600.0, "sleep": 30.0, "merit": 0.0, "amortise": 1.0},
+        | {"margin": 0.35, "second": 40.0, "late": 1000.0, "idle": 8.0, "merit": 1.0, "amortise": 1.0, "spare": 0.1},
+        own | {"margin": 0.35, "second": 60.0, "late": 600.0, "idle": 30.0, "merit": 0.0, "amortise": 1.0},
     ]

@@ -57,7 +57,7 @@ def candidates(load: float, fold: int) -> list[Dials]:
     and the flagship's own dials."""
     base = portfolio_judge.dials(load, fold)
     moved = [
-        {**base, "sleep": sleep * base["sleep"], "second": second * base["second"], "lean": lean}
+        {**base, "idle": sleep * base["idle"], "second": second * base["second"], "lean": lean}
         for sleep, second, lean in FACTORS
     ]
     return [{**base, "lean": 0.0}, *moved, {}]

@@ -205,7 +205,7 @@ def slower(row: Row, baseline: Row) -> float:
 
 
 def newly_missed(row: Row, punctual: Row) -> int:
-    """Deadlines missed that `eft-sleep` meets, over the seeds."""
+    """Deadlines missed that `eft:sleep=120` meets, over the seeds."""
     return sum(len(a.missed - b.missed) for a, b in zip(row.results, punctual.results, strict=True))
 
 

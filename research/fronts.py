@@ -23,7 +23,7 @@ from wattflow.sim.repeated import Repeated
 
 Floats = NDArray[np.float64]
 DIALS = tuple(
-    {"lean": lean, "wait": wait, "second": second, "sleep": sleep}
+    {"lean": lean, "wait": wait, "second": second, "idle": sleep}
     for lean, wait, second, sleep in product((0.0, 1.0), (0.0, 0.3, 1.0), (0.5, 5.0, 50.0), (1.0, 4.0))
 )
 """Settings of the learned policy that make up its front: what trades waiting for joules in streams."""

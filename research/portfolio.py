@@ -4,7 +4,7 @@
 `dial_space`); orders by workflow × placement × sleep time-out; energy-HEFT and DEWTS over
 slack × sleep. `measure` judges one setting on one stream, `tuned` reads the shipped table of such measurements and
 gives the best settings for a load: fewest joules among those that keep the bound (mean and p95 response of workflows
-and makespan at most 1.02 × `kubernetes` with all nodes on) and miss no deadline that `eft-sleep` meets.
+and makespan at most 1.02 × `kubernetes` with all nodes on) and miss no deadline that `eft:sleep=120` meets.
 
 Made by ``python -m research.tuning``; every setting is given the same streams, seeds and estimates.
 """
@@ -35,18 +35,18 @@ _SLEEPS = (0, 30, 60, 120, 300)
 def settings() -> tuple[str, ...]:
     """Every setting of the portfolio."""
     dial = [
-        f"{base}:wait={wait:g}:second={second:g}:sleep={sleep:g}"
-        for base in ("wattflow", "scp-wattflow")
-        for wait, second, sleep in product((0.0, 0.1, 0.3), (2.0, 5.0, 20.0), (1.0, 2.0, 4.0))
+        f"{base}:wait={wait:g}:second={second:g}:idle={idle:g}"
+        for base in ("wattflow", "wattflow:order=path")
+        for wait, second, idle in product((0.0, 0.1, 0.3), (2.0, 5.0, 20.0), (1.0, 2.0, 4.0))
     ]
     dial += [f"wattflow:late={late:g}:merit={merit:g}" for late, merit in product((50, 200, 800), (1, 3, 6))]
     dial += [typed(dials) for dials in dial_space.spread()]
     dial += [typed(dials) for dials in dial_space.further()]
-    dial += [f"wattflow:sleep={sleep:g}:margin={margin:g}" for sleep, margin in product((2, 4), (0.0, 0.1, 0.2))]
-    orders = [f"{order}-eft:sleep={sleep}" for order, sleep in product(("swf", "scp"), _SLEEPS)]
+    dial += [f"wattflow:idle={idle:g}:margin={margin:g}" for idle, margin in product((2, 4), (0.0, 0.1, 0.2))]
+    orders = [f"eft:order={order}:sleep={sleep}" for order, sleep in product(("work", "path"), _SLEEPS)]
     orders += [
-        f"{order}-energy:second={second}:sleep={sleep}"
-        for order, second, sleep in product(("swf", "scp"), (0, 20, 100), _SLEEPS)
+        f"priced-energy:order={order}:second={second}:sleep={sleep}"
+        for order, second, sleep in product(("work", "path"), (0, 20, 100), _SLEEPS)
     ]
     planned = [
         f"{planner}:deadline=0:slack={slack:g}:sleep={sleep}"
@@ -68,7 +68,7 @@ class Judged:
     Attributes:
         energy: Joules over those of the baseline.
         slower: The largest of mean response, p95 response and makespan over the baseline's.
-        missed: Deadlines missed that `eft-sleep` meets, over all seeds.
+        missed: Deadlines missed that `eft:sleep=120` meets, over all seeds.
     """
 
     setting: str

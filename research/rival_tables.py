@@ -37,7 +37,7 @@ def compare(table: Table, there: Sequence[Place], other: str, ours: str = OURS) 
 
 
 def keeps(table: Table, place: Place, name: str) -> bool:
-    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft-sleep` meets."""
+    """Whether a policy keeps the bound on waiting in a scenario, and misses no deadline that `eft:sleep=120` meets."""
     within = evaluate.slower(table[place, name], table[place, portfolio.BASELINE]) <= portfolio.BOUND
     return within and not evaluate.newly_missed(table[place, name], table[place, portfolio.PUNCTUAL])
 

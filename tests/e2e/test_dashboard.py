@@ -7,6 +7,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,10 +62,12 @@ def test_users_do_not_see_each_other(server: Server) -> None:
     watcher.until(lambda: watcher.events and boss.events)
     server.submit("of-cleo", [{"key": "a"}], cleo)
     server.submit("of-ben", [{"key": "b"}], ben)
-    server.until_over("of-cleo", cleo), server.until_over("of-ben", ben)
+    server.until_over("of-cleo", cleo)
+    server.until_over("of-ben", ben)
     watcher.until(lambda: any(one["state"] == "done" for one in watcher.changes("workflows")))
     boss.until(lambda: sum(one["state"] == "done" for one in boss.changes("workflows")) >= 2)
-    watcher.over.set(), boss.over.set()
+    watcher.over.set()
+    boss.over.set()
     assert {one["id"] for one in watcher.changes("workflows")} == {"of-ben"}
     assert "cleo" not in json.dumps(watcher.events) and "of-cleo" not in json.dumps(watcher.events)
     assert {"of-ben", "of-cleo"} <= {one["id"] for one in boss.changes("workflows")}
@@ -82,7 +86,10 @@ def _task(server: Server, workflow: str, token: str = "", key: int = 0) -> int:
 
 
 def test_a_run_is_drawn_while_it_goes_on_and_when_it_is_over(server: Server) -> None:
-    tasks = [{"key": "first", "function": "split"}, {"key": "then", "parents": ["first"], "estimate_s": 3.0}]
+    tasks: list[dict[str, Any]] = [
+        {"key": "first", "function": "split"},
+        {"key": "then", "parents": ["first"], "estimate_s": 3.0},
+    ]
     server.submit("drawn", tasks)
     read = unpack(server.connection().raw("GET", "/v1/runs/drawn")[0])
     assert read.about["kind"] == "open" and read.about["owner"] == "user" and read.about["sequence"] > 0
@@ -97,8 +104,9 @@ def test_a_run_is_drawn_while_it_goes_on_and_when_it_is_over(server: Server) -> 
     assert read.about["kind"] == "run" and read.about["power"] == "log" and read.about["figures"]["makespan_s"] > 1
     rows = read.tables["attempts"]
     assert list(rows["outcome"]) == [0, 0] and np.isfinite(rows["energy_j"]).all()
-    assert (np.asarray(rows["low_j"]) <= rows["energy_j"]).all() and (rows["energy_j"] <= rows["high_j"]).all()
-    assert {read.strings["provenances"][kind] for kind in rows["provenance"]} == {"modelled"}
+    low_j, joules, high_j = (np.asarray(rows[name]) for name in ("low_j", "energy_j", "high_j"))
+    assert (low_j <= joules).all() and (joules <= high_j).all()
+    assert {read.strings["provenances"][int(kind)] for kind in rows["provenance"]} == {"modelled"}
     power = read.tables["power"]
     assert np.nanmax(power["dynamic_w"]) > 0 and np.nanmin(power["idle_w"]) >= 19
     (listed,) = [run for run in server.connection().call("GET", "/v1/runs") if run["id"] == "drawn"]
@@ -153,10 +161,10 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     assert result["makespan_s"]["mean"] > 0 and result["ended"]["mean"] == 6
 
 
-def _forecast(server: Server, identity: str) -> dict[str, object]:
+def _forecast(server: Server, identity: str) -> dict[str, Any]:
     end_s = time.monotonic() + 300
     while True:
-        told: dict[str, object] = server.connection().call("GET", f"/v1/forecasts/{identity}")
+        told: dict[str, Any] = server.connection().call("GET", f"/v1/forecasts/{identity}")
         if told["state"] != "running":
             return told
         assert time.monotonic() < end_s
@@ -212,3 +220,16 @@ def test_the_page_lets_nothing_in_from_elsewhere(server: Server) -> None:
     assert "unsafe" not in headers["content-security-policy"]
     for path in ("/assets/../../../etc/passwd", "/assets/..%2f..%2fversion", "//etc/passwd", "/.hidden"):
         assert server.ask("GET", path)[0] in (401, 404)
+
+
+def test_a_server_without_work_has_a_page_too(tmp_path: Path) -> None:
+    """Nothing ran, no node ever slept, nobody measured: the documents are empty, not missing."""
+    from wattflow.server.answers import ANSWERS
+    from wattflow.store.database import open_store
+
+    present = {"now_s": 1e9, "policy": "fifo", "nodes": [], "queue": []}
+    data = ANSWERS["live"](open_store(tmp_path / "store.db"), tmp_path, owner=None, last_s=60.0, present=present,
+                           packed=False)  # fmt: skip
+    read = unpack(data)
+    assert read.about["kind"] == "live" and len(read.tables["attempts"]["start"]) == 0
+    assert read.about["energy_total_j"] is None

@@ -58,7 +58,7 @@ def test_no_request_makes_the_server_stumble(home: Home) -> None:
             body = case.body if isinstance(getattr(case, "body", None), dict) else None  # type: ignore[attr-defined]
             if body is not None and "wait_s" in body:
                 body["wait_s"] = 0
-            answer = case.call(base_url=home.url(), headers=headers)  # type: ignore[attr-defined]
+            answer = case.call(base_url=home.url(), headers=headers, timeout=60)  # type: ignore[attr-defined]
             if answer.status_code >= 500:
                 where = f"{operation.method} {operation.path}"  # noqa: B023
                 stumbles.append(f"{where}: {answer.status_code} {answer.text[:200]}")
@@ -102,7 +102,7 @@ def test_ends_of_unknown_attempts_change_nothing(home: Home) -> None:
     agent.call("POST", "/v1/nodes", {"node": {"name": "quiet", "cpus": 1, "memory_bytes": 1 << 30}, "boot": "one"})
     ended = {"fence": (3 << 59) + 5, "outcome": "done"}
     answer = agent.call("POST", "/v1/agents/sync", {"node": "quiet", "boot": "one", "ended": [ended, ended]})
-    assert answer == {}
+    assert "leases" not in answer and "stop" not in answer
 
 
 def test_the_store_is_not_in_the_home_of_others(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -11,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from wattflow.cli.main import app
+from wattflow.runtime.audit import first_fault
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.home import Home
@@ -22,10 +26,9 @@ from wattflow.server.settings import ServerSettings, listen
 pytestmark = pytest.mark.xdist_group("runtime")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    place = Home(tmp_path_factory.mktemp("operations"))
-    settings = ServerSettings(home=place, policy="fifo")
+@contextlib.contextmanager
+def running(place: Home) -> Iterator[Home]:
+    settings = ServerSettings(home=place, policy="fifo", carbon_g_per_kwh=360.0)
     thread = threading.Thread(target=serve, args=(settings, AgentsDriver(), listen(settings)), daemon=True)
     thread.start()
     while place.server() is None:
@@ -34,6 +37,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     yield place
     Connection(place.url(), place.token("operator")).call("POST", "/v1/shutdown")
     thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with running(Home(tmp_path_factory.mktemp("operations"))) as place:
+        yield place
 
 
 def ask(home: Home, path: str, token: str = "") -> tuple[int, str, dict[str, str]]:
@@ -77,7 +86,8 @@ def test_metrics_are_openmetrics(home: Home) -> None:
             name = line.split("{")[0].split(" ")[0]
             assert name.removesuffix("_total").removesuffix("_info") in families
             float(line.rsplit(" ", 1)[1])
-    assert families["wattflow_http_requests"] == "counter" and families["wattflow_nodes"] == "gauge"
+    assert families["wattflow_http_requests"] == families["wattflow_set_aside"] == "counter"
+    assert families["wattflow_nodes"] == "gauge"
 
 
 def test_tokens_are_made_listed_and_revoked(home: Home) -> None:
@@ -223,3 +233,128 @@ def test_strangers_who_ask_too_often_are_told_to_wait(home: Home) -> None:
     answers = [ask(home, "/v1/status")[0] for _ in range(250)]
     assert set(answers) == {401, 429} and answers[0] == 401
     assert ask(home, "/v1/status", home.token("user"))[0] == 200
+
+
+class Played:
+    """An agent that ends every lease at once with so many joules."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        token = operator(home).call("POST", "/v1/tokens", {"name": name, "role": "agent", "node": name})["token"]
+        self.name, self._server = name, Connection(home.url(), token)
+        self._server.call(
+            "POST", "/v1/nodes", {"node": node_of(name) | {"watts": [8.0, 80.0], "busy": [0.0, 8.0]}, "boot": name}
+        )
+
+    def turn(self, joules: float) -> int:
+        sync = {"node": self.name, "boot": self.name}
+        leases = self._server.call("POST", "/v1/agents/sync", sync | {"wait_s": 0.2}).get("leases", [])
+        fences = [lease["fence"] for lease in leases]
+        energy = {"energy_j": joules, "low_j": joules, "high_j": joules, "provenance": "measured"}
+        ended = [{"fence": fence, "outcome": "done", "cpu_s": 2.0} for fence in fences]
+        told = [{"fence": fence, "energy": energy} for fence in fences]
+        self._server.call("POST", "/v1/agents/sync", sync | {"ended": ended, "energy": told})
+        return len(fences)
+
+
+def submit(user: Connection, workflow: str, count: int) -> None:
+    tasks = [{"key": str(n), "name": "t", "function_name": "simulate", "command": ["true"], "estimate_s": 10.0,
+              "variants": [{"cpus": 8.0}]} for n in range(count)]  # fmt: skip
+    user.call("POST", "/v1/submissions", {"workflow": workflow, "tasks": tasks, "seal": True})
+
+
+def outcome(user: Connection, workflow: str) -> dict[str, int]:
+    tasks: dict[str, int] = user.call("GET", f"/v1/workflows/{workflow}")["tasks"]
+    return tasks
+
+
+def test_a_hard_budget_a_report_and_an_audit_log_that_survive_a_restart(tmp_path: Path) -> None:
+    place = Home(tmp_path / "home")
+    with running(place) as home:
+        boss = operator(home)
+        alice = boss.call("POST", "/v1/tokens", {"name": "alice", "project": "climate"})["token"]
+        limits = boss.call("PATCH", "/v1/accounts/project/climate", {"energy_j": 1000.0})
+        assert limits["energy_j"] == 1000.0 and limits["mode"] == "hard"
+        with pytest.raises(Denied):
+            Connection(home.url(), alice).call("PATCH", "/v1/accounts/project/climate", {"energy_j": None})
+        user, agent = Connection(home.url(), alice), Played(home, "n")
+        submit(user, "first", 3)  # 10 s of 80 W are 800 J each, predicted; 300 J each, measured
+        end_s = time.monotonic() + 30
+        while outcome(user, "first").get("done", 0) + outcome(user, "first").get("failed", 0) < 3:
+            agent.turn(300.0)
+            assert time.monotonic() < end_s, (outcome(user, "first"), user.call("GET", "/v1/tasks/2/why"))
+        assert outcome(user, "first") == {"done": 3}
+        (used,) = boss.call("GET", "/v1/accounts")
+        assert used["used_j"] == 900.0 and used["reserved_j"] == 0.0 and used["used_g"] == pytest.approx(0.09)
+    with running(place) as home:
+        boss, user = operator(home), Connection(home.url(), alice)
+        agent = Played(home, "other")
+        submit(user, "second", 1)  # nothing is known of the function after a restart: 800 J do not fit
+        end_s = time.monotonic() + 30
+        while outcome(user, "second") != {"failed": 1}:
+            agent.turn(1.0)
+            assert time.monotonic() < end_s
+        (task,) = user.call("GET", "/v1/workflows/second/tasks")
+        assert "energy budget of project climate" in task["reason"] and "900 J used" in task["reason"]
+        boss.call("PATCH", "/v1/accounts/project/climate", {"energy_j": 900.0})
+        with pytest.raises(Denied, match="energy budget of project climate"):
+            submit(user, "third", 1)
+        for by, name in (("user", "alice"), ("project", "climate"), ("function", "simulate")):
+            (row,) = user.call("GET", f"/v1/usage?by={by}")
+            assert (row[by], row["attempts"], row["cpu_s"], row["energy_j"]) == (name, 3, 6.0, 900.0)
+        assert user.call("GET", "/v1/usage?month=2020-01") == []
+        entries = boss.call("GET", "/v1/audit")
+        assert first_fault(entries) is None
+        actions = [entry["action"] for entry in entries]
+        assert actions.count("submit") == 2 and actions.count("limits") == 2 and actions.count("token create") == 3
+        assert "alert" in actions and actions.count("shutdown") == 1
+        with pytest.raises(Denied):
+            user.call("GET", "/v1/audit")
+        runner = CliRunner()
+        options = ["--home", str(home.folder)]
+        told = runner.invoke(app, ["report", "--by", "project", *options])
+        assert told.exit_code == 0 and "climate" in told.stdout and "900 J" in told.stdout and "0.09 g" in told.stdout
+        told = runner.invoke(app, ["audit", "--verify", *options])
+        assert told.exit_code == 0 and f"{len(entries)} entries" in told.stderr
+        told = runner.invoke(app, ["account", "set", "user", "bob", "--energy", "2kWh", "--running", "3", *options])
+        assert told.exit_code == 0, told.output
+        assert "7.2 MJ" in runner.invoke(app, ["account", "list", *options]).stdout.replace("2 kWh", "7.2 MJ")
+        told = runner.invoke(app, ["token", "create", "carol", "--expires", "1d", *options])
+        assert told.exit_code == 0 and told.stdout.startswith("wf_user_")
+        assert "carol" in runner.invoke(app, ["token", "list", *options]).stdout
+        assert runner.invoke(app, ["token", "revoke", "carol", *options]).exit_code == 0
+        assert runner.invoke(app, ["token", "revoke", "nobody", *options]).exit_code == 2
+
+
+def test_who_came_later_has_a_share_at_once_and_no_room_stays_free(tmp_path: Path) -> None:
+    """One user's thousand tasks are before another's four: both run side by side, on all processors."""
+    with running(Home(tmp_path / "home")) as home:
+        boss = operator(home)
+        users = {name: Connection(home.url(), boss.call("POST", "/v1/tokens", {"name": name})["token"])
+                 for name in ("alice", "bob")}  # fmt: skip
+        token = boss.call("POST", "/v1/tokens", {"name": "n", "role": "agent", "node": "n"})["token"]
+        agent = Connection(home.url(), token)
+        agent.call("POST", "/v1/nodes", {"node": node_of("n") | {"cpus": 4}, "boot": "n"})
+        since: dict[int, float] = {}
+        leased: list[str] = []
+
+        def turn() -> None:
+            """Take leases home and end those that are a tenth of a second old."""
+            over = [fence for fence, at_s in since.items() if time.monotonic() - at_s > 0.1]
+            ended = [{"fence": fence, "outcome": "done"} for fence in over if since.pop(fence)]
+            sync = {"node": "n", "boot": "n", "wait_s": 0.02, "holding": list(since), "ended": ended}
+            for lease in agent.call("POST", "/v1/agents/sync", sync).get("leases", []):
+                since[lease["fence"]] = time.monotonic()
+                leased.append(lease["workflow"])
+
+        for name, count in (("alice", 1000), ("bob", 4)):
+            tasks = [{"key": str(n), "name": "t", "command": ["x"], "estimate_s": 0.1} for n in range(count)]
+            users[name].call("POST", "/v1/submissions", {"workflow": name, "tasks": tasks, "seal": True})
+            if name == "alice":
+                for _ in range(5):
+                    turn()
+        before, end_s = len(leased), time.monotonic() + 30
+        while leased.count("bob") < 4:
+            turn()
+            assert time.monotonic() < end_s
+        assert leased[before:].count("alice") < 40
+        users["alice"].call("POST", "/v1/workflows/alice/cancel", b"")

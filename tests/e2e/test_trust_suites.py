@@ -28,8 +28,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 def test_poison_ends_no_process_and_disturbs_no_neighbour(house: Home, tmp_path: Path) -> None:
-    found = trust_poison.attack(house, tmp_path, seed=7, count=60)
-    assert found.counts["cases"] == 60 and found.counts["neighbours"] > 3
+    found = trust_poison.attack(house, tmp_path, seed=7, count=40)
+    assert found.counts["cases"] == 40 and found.counts["neighbours"] > 3
     assert not found.failures
 
 

@@ -46,7 +46,7 @@ def test_every_task_is_finished_after_its_parents(name: str, seed: int, features
             assert end[parent] <= start[task] + 1e-9
 
 
-@pytest.mark.parametrize("name", ["wattflow", "scp-wattflow", "learned"])
+@pytest.mark.parametrize("name", ["wattflow", "wattflow:order=path", "learned"])
 @pytest.mark.parametrize(
     ("seed", "features"),
     [

@@ -14,13 +14,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from wattflow.lab.figures.metrics import metrics
+from wattflow.lab.show.web_page import HEADERS, page
 from wattflow.model.run import Run
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
-    " font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 WEB = Path(str(resources.files("wattflow"))) / "data" / "web"
 
 
@@ -31,14 +27,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         if path == "/v1/page":
-            page: dict[str, object] = {
-                "mode": "files",
-                "wattflow": "test",
-                "session": None,
-                "policies": [],
-                "clusters": [],
-            }
-            return self._answer(json.dumps(page).encode(), "application/json")
+            who = {"name": "you", "role": "viewer", "expires_s": None}
+            about = {"mode": "files", "wattflow": "test", "session": who, "policies": [], "clusters": []}
+            return self._answer(json.dumps(about).encode(), "application/json")
         if path == "/v1/runs":
             return self._answer(
                 json.dumps([_row(name, self.runs.get(name)) for name in self.documents]).encode(), "application/json"
@@ -46,20 +37,21 @@ class _Handler(BaseHTTPRequestHandler):
         name = path.removeprefix("/v1/runs/")
         if path != name and name in self.documents:
             return self._answer(self.documents[name], "application/vnd.wattflow.columns")
-        file = WEB / (path.lstrip("/") or "index.html")
-        if path.startswith("/v1/") or not file.is_file():
+        found = page(path)
+        if found is None:
             return self._answer(b'{"error": "There is no such run."}', "application/json", 404)
-        self._answer(file.read_bytes(), TYPES[file.suffix])
+        self._send(found.status, found.headers, found.data)
 
     def _answer(self, body: bytes, kind: str, status: int = 200) -> None:
-        packed = _packed(body)
+        self._send(status, HEADERS | {"content-type": kind, "content-encoding": "gzip"}, _packed(body))
+
+    def _send(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
         self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-encoding", "gzip")
-        self.send_header("content-length", str(len(packed)))
-        self.send_header("content-security-policy", POLICY)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(packed)
+        self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
         """Say nothing: tests read what the browser saw."""

@@ -53,9 +53,9 @@ def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Pat
     assert live["sequences"] == sorted(set(live["sequences"])) and live["done"] == TASKS and live["failed"] == 0
     assert "does not answer" in seen["gone"] and "does not know this token" in seen["refused"]
     assert "least-energy chose" in seen["past"] and "In the end it cost" in seen["past"]
-    assert "64" in seen["waiting"] or "fit" in seen["waiting"], seen["waiting"]
+    assert seen["waiting"].startswith("It waits.") and "2 cores" in seen["waiting"]
     results = {one["policy"]: one for one in seen["forecast"]["results"]}
     assert set(results) == {"least-energy", "fifo"} and all(one["error"] is None for one in results.values())
     assert "past" not in seen["ofBen"] and "followed" not in seen["ofBen"]
-    assert "no workflow" in seen["notBens"] and "log in" in seen["expired"]
+    assert "no workflow" in seen["notBens"] and "The session is over" in seen["expired"] and seen["back"] == "past"
     assert {name: found for name, found in seen["violations"].items() if found} == {}

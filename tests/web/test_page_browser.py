@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from wattflow.files.columns import Column, Values, pack, unpack
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.figures.power import power_curve
+from wattflow.lab.run.run_file import write_run
 from wattflow.lab.show.columns import More, run_columns
+from wattflow.lab.show.viewer import Viewer, find_runs
 from wattflow.model.run import Run
 from wattflow.sim.simulate import SimOptions, simulate
 from wattflow.traces import wfformat
@@ -65,14 +68,24 @@ def test_every_view_draws_the_figures_of_the_lab_without_violations(address: str
         assert each.get("width", 0) <= 390, name
     drawn = {name.split()[0]: each["drawn"] for name, each in seen.items() if name.endswith("light")}
     _same_run(drawn["run"]["run"], run)
-    assert sum(one["joules"] for one in drawn["run"]["joules"]["shares"]) == pytest.approx(run.energy_j_by_task().sum())
+    assert sum(one["joules"] for one in drawn["run"]["joules"]["shares"]) == pytest.approx(
+        run.energy_j_by_task().sum(), rel=1e-4
+    )
     assert [(one["x"], one["y"]) for one in sorted(drawn["compare"]["compare"], key=lambda one: str(one["id"]))] == [
         pytest.approx((figures["response_mean_s"], figures["energy_j"])) for figures in (metrics(run), metrics(other))
     ]
+    assert drawn["compare"]["pair"]["moved"] == int((_places(run) != _places(other)).sum())
     _same_graph(drawn["workflow"]["workflow"], run)
     known = {tuple(node.power.watts) for node in run.cluster.nodes if node.power}
     shown = {tuple(one["curve"]["watts"]) for one in drawn["profiles"]["profiles"] if one["what"] == "node"}
     assert shown == known
+
+
+def _places(run: Run) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Node of each task; neither run retried any."""
+    node = np.full(len(run.workload), -1, np.int64)
+    node[run.attempts["task"]] = run.attempts["node"]
+    return node
 
 
 def _same_run(drawn: dict[str, object], run: Run) -> None:
@@ -119,6 +132,13 @@ def test_a_reader_zooms_pans_searches_and_the_link_carries_the_view(address: str
     assert seen["matches"] == "0 attempts match" and "by=outcome" in seen["hash"] and "find=fail" in seen["hash"]
     assert seen["linked"]["range"] == pytest.approx(seen["last"]) and seen["linked"]["panel"] == seen["panel"]
     assert seen["linked"]["by"] == "outcome"
+
+
+def test_bars_have_their_colours_and_names_where_they_are_drawn(address: str) -> None:
+    seen = browse(address, "bars", path="/#/run/two?rows=lanes", count=9)
+    assert len(seen) >= 4
+    for each in seen:
+        assert each["tip"] == each["title"] and each["colour"] == each["key"], each
 
 
 def broken(run: Run) -> dict[str, bytes]:
@@ -179,3 +199,17 @@ def test_a_trace_for_perfetto_is_decoded_by_its_own_messages(address: str, run: 
     assert len(begun) == len(run.attempts) and any(event.type == messages.TrackEvent.TYPE_COUNTER for event in events)
     joules = sum(note.double_value for event in begun for note in event.debug_annotations if note.name == "energy_j")
     assert joules == pytest.approx(run.energy_j_by_task().sum(), rel=1e-4)
+
+
+def test_a_saved_run_is_opened_by_wattflow_view(run: Run, tmp_path: Path) -> None:
+    write_run(tmp_path / "one.parquet", run)
+    viewer = Viewer(find_runs([tmp_path]))
+    thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+    thread.start()
+    try:
+        seen = browse(viewer.address, "opened", login=viewer.address)
+    finally:
+        viewer.shutdown()
+        viewer.server_close()
+    assert seen["hash"] == "#/run/one.parquet" and "printed" in seen["stranger"]
+    assert seen["drawn"]["about"]["energy_total_j"] == pytest.approx(metrics(run)["energy_j"])

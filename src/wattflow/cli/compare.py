@@ -228,7 +228,7 @@ def _may_be_bounded(study: Study, form: o.Form) -> None:
     if study.setup.options is not None and study.setup.options.power_error > 0:
         raise InvalidInput("--bounds", "do not hold where true watts are not those of the cluster: drop --power-error")
     if form is not o.Form.table:
-        raise InvalidInput("--bounds", "are shown as a table; `wattflow bounds` has them for programs")
+        raise InvalidInput("--bounds", "are shown as a table; `wattflow workload bounds` has them for programs")
 
 
 def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:

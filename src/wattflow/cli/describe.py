@@ -1,4 +1,4 @@
-"""`wattflow describe`: what a trace or a generated workload holds."""
+"""`wattflow workload describe`: what a trace or a generated workload holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe(
 
     A run is the parquet file of `wattflow simulate --attempts` or `wattflow run --out`.
 
-    Example: wattflow describe trace.json
+    Example: wattflow workload describe trace.json
     """
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run

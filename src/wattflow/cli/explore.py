@@ -1,4 +1,4 @@
-"""`wattflow explore`: every point of a design, wherever it was left; one parquet and one report."""
+"""`wattflow lab explore`: every point of a design, wherever it was left; one parquet and one report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explore(
     Finished points are kept in the folder, so a second call runs only what is missing. Writes results.parquet and
     report.html there.
 
-    Example: wattflow explore experiments/explore_small.toml --workers 2
+    Example: wattflow lab explore experiments/explore_small.toml --workers 2
     """
     from wattflow.lab.experiments.experiment import design as bundled
     from wattflow.lab.explore.design import read_design

@@ -1,4 +1,4 @@
-"""`wattflow fit`: train a model of runtimes, needs, watts or energy and write it to a file."""
+"""`wattflow model fit`: train a model of runtimes, needs, watts or energy and write it to a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import console
 from wattflow.cli.screen import check_outputs, never_onto
 
 _DATA = Path(os.environ.get("WATTFLOW_DATA", "../shared/data"))
@@ -35,9 +36,8 @@ def fit(
     What a file holds is told by its content. Runtime, memory, cores and watts are learned apart. Members and their
     weights are chosen on runs, machines or blocks of time left out of the training rows.
 
-    Example: wattflow fit run1.csv runtimes.model --also run2.csv
+    Example: wattflow model fit run1.csv runtimes.model --also run2.csv
     """
-    from rich.console import Console
     from rich.table import Table
 
     from wattflow.predict import modelfile, sources
@@ -49,7 +49,7 @@ def fit(
     table = Table("metric", "value")
     for name, value in manifest.metrics.items():
         table.add_row(name.replace("_", " "), f"{value:.4g}")
-    Console().print(table)
+    console().print(table)
     for entry in manifest.data:
         typer.echo(f"trained on {entry['path']} ({entry['licence']})", err=True)
     if manifest.note:

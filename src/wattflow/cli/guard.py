@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from wattflow.cli.screen import say
+from wattflow.cli.clean import clean_output
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault, own_place
 
@@ -26,11 +26,15 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with clean_output():
+            return told(*args, **kwargs)
+
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
             place = own_place(error.__cause__) if error.__cause__ is not None else None
-            say(f"error: {error}" + (f" ({place})" if place else ""), err=True)
+            typer.echo(f"error: {error}" + (f" ({place})" if place else ""), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
@@ -38,7 +42,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            say(f"error: {shown}: {error.strerror or error}", err=True)
+            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)

@@ -9,6 +9,7 @@ import typer
 
 from wattflow import __version__
 from wattflow.cli import (
+    account,
     agent,
     bounds,
     clusters,
@@ -81,15 +82,38 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "top": watch.top,
     "why": watch.why,
     "view": view.view,
+    "report": account.report,
+    "audit": account.audit,
     "agent": agent.agent,
     "warm": warm.warm,
     "completion": completion.completion,
 }
 
-for _name, _command in COMMANDS.items():
-    app.command(_name)(guarded(_command))
+FIRST = ("demo", "compare", "simulate", "policies", "clusters", "up", "run", "ps", "why", "down")
+"""What a user needs first, on top of the list."""
+NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "workload": (
+        "Workloads: make, read, change and look at them.", ("generate", "convert", "describe", "enrich", "bounds"),
+    ),
+    "machine": ("This machine's watts: meters and power profiles.", ("meters", "profile", "profiles")),
+    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
+               "warm")),
+    "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
+    "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
+}  # fmt: skip
+"""Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
+_BELOW = {name for _, some in NOUNS.values() for name in some} | {"completion"}
+
+for _name in (*FIRST, *(name for name in COMMANDS if name not in FIRST)):
+    app.command(_name, hidden=_name in _BELOW)(guarded(COMMANDS[_name]))
+for _noun, (_about, _names) in NOUNS.items():
+    _group = typer.Typer(help=_about, no_args_is_help=True, rich_markup_mode=None)
+    for _name in _names:
+        _group.command(_name)(guarded(COMMANDS[_name]))
+    app.add_typer(_group, name=_noun)
 app.add_typer(kube.app, name="kube")
 app.add_typer(store.app, name="store")
+app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
 
 

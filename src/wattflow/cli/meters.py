@@ -1,4 +1,4 @@
-"""`wattflow meters`: what can read energy here, and why the rest cannot."""
+"""`wattflow machine meters`: what can read energy here, and why the rest cannot."""
 
 from __future__ import annotations
 

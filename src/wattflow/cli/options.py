@@ -34,7 +34,7 @@ class Queue(StrEnum):
     easy_backfill = "easy-backfill"
 
 
-_KINDS = "such as montage:tasks=200; `wattflow generate --list` shows what can be made"
+_KINDS = "such as montage:tasks=200; `wattflow workload generate --list` shows what can be made"
 Workflows = Annotated[
     list[str],
     typer.Argument(
@@ -112,7 +112,7 @@ Estimates = Annotated[
     typer.Option(
         "--estimates",
         metavar="MODEL",
-        help="Policies see the runtimes this model predicts (`wattflow fit`), not the recorded ones.",
+        help="Policies see the runtimes this model predicts (`wattflow model fit`), not the recorded ones.",
     ),
 ]
 QueueRule = Annotated[

@@ -1,4 +1,4 @@
-"""`wattflow profiles`: power profiles by name, with provenance and age."""
+"""`wattflow machine profiles`: power profiles by name, with provenance and age."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def profiles(
 ) -> None:
     """List the power profiles that cluster files can name: watts, scope, provenance, age and licence.
 
-    Example: wattflow profiles epyc --plot epyc.svg
+    Example: wattflow machine profiles epyc --plot epyc.svg
     """
     from rich import box
     from rich.table import Table

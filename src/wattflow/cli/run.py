@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import as_it_is
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
 from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
@@ -77,7 +78,8 @@ def _script(file: Path, home: Path | None) -> None:
     sys.path.insert(0, str(file.resolve().parent))
     sys.argv = [str(file)]
     try:
-        runpy.run_path(str(file), run_name="__main__")
+        with as_it_is():
+            runpy.run_path(str(file), run_name="__main__")
     except (WattflowError, OSError):
         raise
     except Exception:  # the script's own affair, told as Python tells it

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from wattflow.cli.clean import clean, console
 from wattflow.cli.options import Form
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from wattflow.lab.show.tables import Row
 
@@ -58,11 +56,10 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
     if quiet or not sys.stderr.isatty():
         yield progress_lines() if lines and not quiet else None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=console(stderr=True), transient=True)
     task, began = bar.add_task("", total=1.0), time.monotonic()
     started = False
 
@@ -78,31 +75,6 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
     finally:
         if started:
             bar.stop()
-
-
-def clean(text: str) -> str:
-    """The text with control characters made visible: a name must not move the cursor, hide a line or set a title."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""All but tab and newline, with the codes that turn the direction of text and what no terminal can be sent."""
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Print a line. Everything that a command prints goes through here or `console`, so that it is clean."""
-    typer.echo(clean(text), err=err)
-
-
-def console(**options: Any) -> Console:
-    """A rich console that prints clean text: what it draws itself, it may draw as it likes."""
-    from rich.console import Console
-
-    class Clean(Console):
-        def render_str(self, text: str, **given: Any) -> Text:
-            return super().render_str(clean(text), **given)
-
-    return Clean(**options)
 
 
 def print_tables(tables: Sequence[Table]) -> None:
@@ -129,7 +101,7 @@ def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
 def remark(text: str, quiet: bool = False) -> None:
     """A line for the person on stderr."""
     if not quiet:
-        say(text, err=True)
+        typer.echo(text, err=True)
 
 
 def offer_to_open(page: Path, quiet: bool = False) -> None:

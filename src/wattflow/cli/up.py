@@ -86,6 +86,9 @@ def up(
     clear_text: Annotated[
         bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
     ] = False,
+    carbon: Annotated[
+        float | None, typer.Option("--carbon", metavar="G", min=0.0, max=5000.0, help="Grams of CO2 for a kWh here.")
+    ] = None,
     log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
     cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
@@ -142,6 +145,7 @@ def up(
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     if log_form not in ("text", "json"):
         raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
+    os.environ["WATTFLOW_LOG"] = log_form  # the agent's, too
     from wattflow.runtime.executors import privileges
 
     apart = privileges.choose(tasks_as)
@@ -160,7 +164,7 @@ def up(
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
-               "--tls-cert": tls_cert, "--tls-key": tls_key}  # fmt: skip
+               "--tls-cert": tls_cert, "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--standby"] if standby else []
@@ -215,12 +219,11 @@ def _end_server(place: Home) -> None:
     about = place.server()
     if about is None:
         return
-    end_s = time.monotonic() + END_S
     with contextlib.suppress(Unreachable, Denied, NotRunning):
         asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         asked.call("POST", "/v1/shutdown")
-        while place.server() is not None and time.monotonic() < end_s:
-            time.sleep(0.05)
+        if processes.wait(about, END_S):
+            return
     processes.end(place.server_file, PATIENCE_S / 2)
 
 

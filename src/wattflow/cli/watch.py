@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wattflow.cli import options as o
+from wattflow.cli.clean import console
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, find_task, pages, show
 from wattflow.cli.screen import chosen_form, remark
 from wattflow.model import units
@@ -119,7 +120,7 @@ def top(
         status = connection.call("GET", "/v1/status")
         rows = [_node(row) for row in connection.call("GET", "/v1/nodes")]
         if sys.stdout.isatty() and not once:
-            typer.echo("\033[2J\033[H", nl=False)
+            console().clear()
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
         typer.echo(f"{status['running']} running, {status['waiting']} waiting, policy {status['policy']}{trouble}")
         show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.Form.table, None, NO_NODES)

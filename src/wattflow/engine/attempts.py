@@ -6,7 +6,7 @@ import math
 
 from wattflow.engine import fit, tallies, view
 from wattflow.engine.parts import RICH
-from wattflow.engine.tables import UNKNOWN_COST
+from wattflow.engine.tables import ASSUMED, UNKNOWN_COST
 from wattflow.kernel.jit import inner, optional
 
 
@@ -35,6 +35,7 @@ def _new_attempt(state, task, part, taken):
     attempt.memory = needs.memory
     attempt.attempt = task_row.attempt
     attempt.sibling = -1
+    attempt.stage = ASSUMED  # not what the row's last attempt ended in: `life.is_on` looks for those that wait
     attempt.placed = clock.now
     attempt.ready = task_row.ready
     sequence = clock.sequence

@@ -51,20 +51,43 @@ def _place_gang(state, task, parts, score):
             break
         commit(state, task, part)
     if result != TAKEN:
-        while counts.placed_n > before:
-            counts.placed_n -= 1
-            a = state.placed[counts.placed_n]
-            attempt = state.attempts[a]
-            fit.give_back(state, a)
-            if state.choice[0].reserved >= -1:
-                fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
-            state.functions[state.shapes[state.tasks[task].form].function].started -= 1
-            drop_attempt(state, a)
-        never_was(state, epoch)
-        return result
+        undo_parts(state, task, before, epoch)
+    return result
+
+
+@optional(RICH)
+def undo_parts(state, task, before, epoch):
+    """Take the first parts of a gang back that cannot be placed whole: State is as it was before them."""
+    counts = state.counts[0]
+    while counts.placed_n > before:
+        counts.placed_n -= 1
+        a = state.placed[counts.placed_n]
+        attempt = state.attempts[a]
+        fit.give_back(state, a)
+        if state.choice[0].reserved >= -1:
+            fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
+        state.functions[state.shapes[state.tasks[task].form].function].started -= 1
+        drop_attempt(state, a)
+    never_was(state, epoch)
+
+
+@optional(RICH)
+def _join_parts(state, before, parts):
+    """The parts of a gang know each other, as a ring."""
     for part in range(parts):
         state.attempts[state.placed[before + part]].sibling = state.placed[before + (part + 1) % parts]
-    return result
+
+
+@inner
+def take(state, task, parts):
+    """All parts of a task are placed: it leaves the queue."""
+    if parts > 1:
+        _join_parts(state, state.counts[0].placed_n - parts, parts)
+    task_row = state.tasks[task]
+    queue.remove(state, task)
+    task_row.state = PLACED
+    task_row.parts_left = parts
+    state.workflows[task_row.workflow].started = 1
 
 
 @inner
@@ -82,23 +105,46 @@ def try_place(state, task, score):
     else:
         result = _place_gang(state, task, parts, score)
     if result == TAKEN:
-        queue.remove(state, task)
-        task_row.state = PLACED
-        task_row.parts_left = parts
-        state.workflows[task_row.workflow].started = 1
+        take(state, task, parts)
     return result
+
+
+# Hooks of a hand: the bodies here are for decisions by the policy.
+
+
+@hook
+def is_open(state, hand):
+    """Tell whether a hand is being asked in this instant."""
+    return False
+
+
+@hook
+def open_hand(state, hand):
+    """Begin to ask: nobody was looked at yet."""
 
 
 @hook
 def begins(state, hand):
-    """Whether the instant is new: False while a hand is being asked."""
+    """Tell whether the queue is tried from its start: once for each instant."""
     return True
 
 
 @hook
+def look_first(state, hand):
+    """Pass over shapes that no node which gained room would take."""
+    if state.rules[0].queue == SKIP:
+        look_again(state, state.freed.size)
+
+
+@hook
 def keeps(state, hand):
-    """Whether what was held stays so when room is made in the middle of an instant."""
+    """Tell whether what was held stays so when room is made in the middle of an instant."""
     return False
+
+
+@hook
+def close_hand(state, hand):
+    """End the asking: every task was tried, or a cost is no number."""
 
 
 @hook
@@ -108,15 +154,34 @@ def opened(state, hand):
 
 
 @hook
+def following(state, hand, priority):
+    """The next task of the queue; −1 when all were tried."""
+    return np.int64(next_task(state, priority))
+
+
+@hook
 def place(state, hand, task, score):
     """Place a task if it fits, where the policy says or where the hand does."""
     return try_place(state, task, score)
 
 
 @hook
-def by_pairs(state, hand):
-    """Whether tasks and nodes are matched together; a hand is asked in the queue's order."""
-    return state.rules[0].selection == BEST_PAIR
+def no_place(state, hand, shape, taken):
+    """Pass a shape over until a node gains room; False when ``taken`` need not be looked at again."""
+    state.shapes[shape].failed = state.clock[0].epoch
+    if taken and state.rules[0].queue == SKIP and state.counts[0].shapes_n > MANY_SHAPES:
+        # What was placed took the room that the others were to be tried for: one look, not a search for each.
+        look_again(state, FEW_FREED)
+        return False
+    return taken
+
+
+@hook
+def select(state, hand, priority, score):
+    """Decide in the queue's order, or (Min-Min, Max-Min) among all tasks and nodes together."""
+    if state.rules[0].selection == BEST_PAIR:
+        return _decide_best_pair(state, score)
+    return decide_ordered(state, hand, priority, score)
 
 
 @inner
@@ -199,7 +264,8 @@ def _fits_a_freed_node(state, task, since, until):
 
 
 @inner
-def _decide_ordered(state, hand, priority, score):
+def decide_ordered(state, hand, priority, score):
+    """Try task after task of the queue."""
     clock = state.clock[0]
     rules = state.rules[0]
     choice = state.choice[0]
@@ -208,7 +274,7 @@ def _decide_ordered(state, hand, priority, score):
         task = opened(state, hand)
         is_open = task >= 0
         if not is_open:
-            task = next_task(state, priority)
+            task = following(state, hand, priority)
             if task < 0:
                 return ALL_TRIED
         shape = state.tasks[task].form
@@ -240,11 +306,7 @@ def _decide_ordered(state, hand, priority, score):
             clock.retry_at = retry_at
             continue
         if result == NO_FIT and not misfit_of_its_own(state, task):
-            state.shapes[shape].failed = clock.epoch
-            if taken and rules.queue == SKIP and state.counts[0].shapes_n > MANY_SHAPES:
-                # What was placed took the room that the others were to be tried for: one look, not a search for each.
-                look_again(state, FEW_FREED)
-                taken = False
+            taken = no_place(state, hand, shape, taken)
         elif rules.queue != STRICT:
             if result == HELD and rules.alike == 1 and not misfit_of_its_own(state, task):
                 _hold_shape(state, shape)
@@ -321,24 +383,28 @@ def _better_pair(state, cost, best, task, best_task):
 def decide(state, hand, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again. ASKED: the hand's turn.
 
-    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.wanting`).
+    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.hand`).
     """
-    rules = state.rules[0]
     choice = state.choice[0]
     if begins(state, hand):
         if state.counts[0].waiting == 0:
+            close_hand(state, hand)
             return ALL_TRIED
         choice.reserved = NO_RESERVATION
-        if rules.queue == SKIP:
-            look_again(state, state.freed.size)
-    if by_pairs(state, hand):
-        status = _decide_best_pair(state, score)
-    else:
-        status = _decide_ordered(state, hand, priority, score)
+        look_first(state, hand)
+    status = select(state, hand, priority, score)
+    # Held tasks and the head's reservation belong to the whole instant, and a hand is still inside it.
     if status == ASKED or (status == MORE and keeps(state, hand)):
         return status
-    choice.reserved = NO_RESERVATION
-    restore_held(state)
-    if rules.alike == 1:
-        _let_shapes_go(state)
+    close_hand(state, hand)
+    end(state)
     return status
+
+
+@inner
+def end(state):
+    """After the last decision of an instant: what was set aside stands in the queue again."""
+    state.choice[0].reserved = NO_RESERVATION
+    restore_held(state)
+    if state.rules[0].alike == 1:
+        _let_shapes_go(state)

@@ -1,7 +1,10 @@
-"""The life of an attempt and of a node, once for the simulator and for a live engine.
+"""The life of an attempt and of a node, once for the simulator, a live engine and whoever decides by hand.
 
-``world`` is the simulator's World, or None: then the body of a hook is the one that stands here, which writes down what
-the driver is asked for. With a World it is the one that `sim.physics` gives.
+An attempt begins (`begin`), reaches its node (`arrive`), waits there until the node is on (`is_on`), takes its
+container (`enter`), and ends: `finished`, `failed`, or `lose` with its node. What is only the simulator's (stages that
+take time, joules, records) or only a live engine's (marks, what the driver is asked for) is a hook. ``driver`` is the
+simulator's World, whose bodies `sim.stages`, `sim.ends` and `sim.nodes` give; a live engine's Desk or None take the
+bodies that stand here.
 """
 
 from __future__ import annotations
@@ -10,26 +13,32 @@ import math
 
 import numpy as np
 
-from wattflow.engine import agenda, fold, queue, release, structure
+from wattflow.engine import agenda, attempts, containers, fit, fold, groups, queue, release, structure, view
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import (
     ACT_SLEEP,
     ACT_WAKE,
+    ACT_WARM,
     ASLEEP,
     ASSUMED,
     BACK,
     CANCEL,
     CANCELLED,
+    DOWN,
     FALLING,
     GIVE_UP,
     ON,
     PARKED,
     READY,
+    RETRY,
     WAITS,
     WAKING,
 )
 from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner, optional
+
+NOT_MADE = -2
+"""In place of a function (−1 is a container for any): nothing was made."""
 
 
 @inner
@@ -47,7 +56,7 @@ def ask(state, kind, node, value):
 
 
 @hook
-def begun(state, world, a):
+def begun(state, driver, a):
     """An attempt begins; True when it reaches its node only later, by `arrive`."""
     attempt = state.attempts[a]
     attempt.stopping = 0
@@ -61,17 +70,17 @@ def begun(state, world, a):
 
 
 @hook
-def waits(state, world, a):
+def waits(state, driver, a):
     """It waits for its node."""
 
 
 @hook
-def goes_on(state, world, a):
+def goes_on(state, driver, a):
     """Its node is on now."""
 
 
 @hook
-def enters(state, world, a):
+def enters(state, driver, a):
     """It is about to take its container."""
     attempt = state.attempts[a]
     if attempt.device >= 0:
@@ -79,13 +88,13 @@ def enters(state, world, a):
 
 
 @hook
-def entered(state, world, a, seconds):
+def entered(state, driver, a, seconds):
     """It has its container, which takes so long to start."""
     state.attempts[a].stage = ASSUMED
 
 
 @hook
-def wakes(state, world, node, power_state):
+def wakes(state, driver, node, power_state):
     """A node begins to wake; the state that it has from now on."""
     state.nodes[node].on_at = state.clock[0].now + state.classes[state.nodes[node].cls].wake_s
     ask(state, ACT_WAKE, node, 0)
@@ -93,35 +102,29 @@ def wakes(state, world, node, power_state):
 
 
 @hook
-def falls(state, world, node, power_state):
+def falls(state, driver, node, power_state):
     """A node begins to sleep."""
     ask(state, ACT_SLEEP, node, 0)
 
 
 @hook
-def warms(state, world, node):
+def warms(state, driver, node):
     """Whether a container is being made ahead of need."""
     return state.node_marks[node].warming > 0
 
 
 @hook
-def settle(state, world, node):
+def settle(state, driver, node):
     """The node's watts are about to change."""
 
 
 @hook
-def draw(state, world, node):
+def draw(state, driver, node):
     """The node's watts have changed."""
 
 
 @hook
-def look_at(state, world, node, at_s):
-    """Look at a node at a time."""
-    agenda.push(state, at_s, agenda.SLEEP, node, state.nodes[node].generation)
-
-
-@hook
-def closes(state, world, a, outcome):
+def closes(state, driver, a, outcome):
     """An attempt is about to end: its task names another of its parts, if there is one."""
     mark = state.marks[state.attempts[a].task]
     if mark.attempt == a:
@@ -129,14 +132,14 @@ def closes(state, world, a, outcome):
 
 
 @hook
-def fails(state, world, a, fate):
+def fails(state, driver, a, fate):
     """An attempt failed: the other parts of its task are asked to stop; what is to become of the task."""
     structure.stop_others(state, a)
     return BACK if state.attempts[a].stopping == 1 else fate
 
 
 @hook
-def part_ended(state, world, task, priority):
+def part_ended(state, driver, task, priority):
     """One part less; False when the task's fate was decided otherwise meanwhile."""
     mark = state.marks[task]
     mark.running -= 1
@@ -150,19 +153,83 @@ def part_ended(state, world, task, priority):
 
 
 @hook
-def task_ended(state, world, task):
+def task_ended(state, driver, task):
     """A task is done."""
     structure.note_end(state, task)
 
 
 @hook
-def gone(state, world, task, lost, outcome, fate, priority):
-    """A part that failed is gone; the task is tried again when all are. ``lost`` is the node that took it, or −1."""
+def gone(state, driver, task, lost, fate, priority):
+    """Go on after a part that failed; the task is tried again when all are gone.
+
+    ``lost`` is the node that took the part along, or −1. The parts elsewhere were asked to stop and hold what they
+    have until their driver reports them; the simulator has nobody to wait for and ends them at once.
+    """
     mark = state.marks[task]
     mark.running -= 1
     mark.fate = max(mark.fate, fate)
     if mark.running == 0:
         resolve(state, task, priority)
+
+
+@hook
+def lose_attempt(state, driver, a):
+    """End an attempt whose node is lost, with the parts of its task there; those elsewhere are asked to stop."""
+    task = state.attempts[a].task
+    node = state.attempts[a].node
+    while True:
+        other = state.attempts[a].sibling
+        while other >= 0 and other != a and state.attempts[other].node != node:
+            structure.ask_stop(state, other)
+            other = state.attempts[other].sibling
+        if other < 0 or other == a:
+            break
+        _end_lost(state, driver, other)
+        state.marks[task].running -= 1
+    _end_lost(state, driver, a)
+
+
+@inner
+def _end_lost(state, driver, a):
+    """As `close`, but a node that is going down begins no idling."""
+    closes(state, driver, a, 0)
+    node = state.attempts[a].node
+    fit.give_back(state, a)
+    groups.room_grew(state, node)
+    attempts.drop_attempt(state, a)
+
+
+@hook
+def forget_warming(state, driver, node):
+    """Nothing that is being warmed on a lost node will be ready."""
+    agenda.forget_warming(state, node)
+
+
+@hook
+def lost(state, driver, node):
+    """A node is down."""
+
+
+@hook
+def begin_warming(state, driver, node, fn):
+    """Begin to make a container ahead of need; the number by which `end_warming` knows it again."""
+    state.node_marks[node].warming += 1
+    ask(state, ACT_WARM, node, fn)
+    return np.int64(fn)
+
+
+@hook
+def end_warming(state, driver, node, number):
+    """A container is made; its function, or `NOT_MADE` where the node was lost meanwhile."""
+    state.node_marks[node].warming -= 1
+    return np.int64(number)
+
+
+@hook
+def set_level(state, driver, node, level, kind, value):
+    """Change a node's frequency level, as the action of this kind and value says."""
+    if fold.set_frequency(state, node, level):
+        ask(state, kind, node, value)
 
 
 @inner
@@ -191,34 +258,34 @@ def resolve(state, task, priority):
 
 
 @inner
-def begin(state, world, a):
+def begin(state, driver, a):
     """A placement begins: it goes to its node, at once or (`begun`) later."""
-    if not begun(state, world, a):
-        arrive(state, world, a)
+    if not begun(state, driver, a):
+        arrive(state, driver, a)
 
 
 @inner
-def arrive(state, world, a):
+def arrive(state, driver, a):
     """An attempt reaches its node, and waits there if the node is not on."""
     power_state = state.nodes[state.attempts[a].node].power_state
     if power_state == ASLEEP or power_state == FALLING or power_state == WAKING:
-        _wait(state, world, a)
+        _wait(state, driver, a)
     else:
-        enter(state, world, a)
+        enter(state, driver, a)
 
 
 @optional(RICH)
-def _wait(state, world, a):
+def _wait(state, driver, a):
     node = state.attempts[a].node
     state.attempts[a].stage = WAITS
-    waits(state, world, a)
-    wake(state, world, node)
+    waits(state, driver, a)
+    wake(state, driver, node)
     if state.nodes[node].power_state == ON:
-        is_on(state, world, node)
+        is_on(state, driver, node)
 
 
 @optional(RICH)
-def is_on(state, world, node):
+def is_on(state, driver, node):
     """The attempts that waited for the node go on, oldest first."""
     last = np.int64(-1)
     while True:
@@ -233,79 +300,127 @@ def is_on(state, world, node):
         if pick < 0:
             return
         last = state.attempts[pick].sequence
-        goes_on(state, world, pick)
-        enter(state, world, pick)
+        goes_on(state, driver, pick)
+        enter(state, driver, pick)
 
 
 @inner
-def enter(state, world, a):
+def enter(state, driver, a):
     """Take a warm container, or make one; load the FPGA where another function's kernel is in it."""
-    enters(state, world, a)
+    enters(state, driver, a)
     seconds = fold.enter(state, a)
-    entered(state, world, a, seconds)
+    entered(state, driver, a, seconds)
 
 
 @inner
-def set_power(state, world, node, power_state):
+def set_power(state, driver, node, power_state):
     """Change a node's power state, with joules and groups kept right."""
-    settle(state, world, node)
+    settle(state, driver, node)
     fold.set_power(state, node, power_state)
-    draw(state, world, node)
+    draw(state, driver, node)
 
 
 @inner
-def idles(state, world, node):
+def idles(state, driver, node):
     """The node has no attempt left: it may fall asleep after a while."""
-    check_later(state, world, node, fold.node_idles(state, node))
+    check_later(state, driver, node, fold.node_idles(state, node))
 
 
 @inner
-def check_later(state, world, node, at_s):
+def check_later(state, driver, node, at_s):
     """Look at that time whether the node should sleep; `inf` for never."""
     if at_s < math.inf:
-        look_at(state, world, node, at_s)
+        agenda.push(state, at_s, agenda.SLEEP, node, state.nodes[node].generation)
 
 
 @inner
-def wake(state, world, node):
+def wake(state, driver, node):
     """Begin to wake. A node that is still falling asleep wakes when it is down."""
     power_state = fold.waking_to(state, node)
     if power_state >= 0:
-        set_power(state, world, node, wakes(state, world, node, power_state))
+        set_power(state, driver, node, wakes(state, driver, node, power_state))
 
 
 @inner
-def fall_asleep(state, world, node):
+def fall_asleep(state, driver, node):
     """Begin to sleep, if the node is on, empty, warms nothing and is able to."""
-    if fold.may_sleep(state, node) and not warms(state, world, node):
+    if fold.may_sleep(state, node) and not warms(state, driver, node):
         power_state = fold.falling_to(state, node)
-        falls(state, world, node, power_state)
-        set_power(state, world, node, power_state)
+        falls(state, driver, node, power_state)
+        set_power(state, driver, node, power_state)
 
 
 @inner
-def close(state, world, a, outcome):
+def close(state, driver, a, outcome):
     """Give back what an attempt held and free its row."""
     node = state.attempts[a].node
-    closes(state, world, a, outcome)
-    check_later(state, world, node, fold.end_attempt(state, a))
+    closes(state, driver, a, outcome)
+    check_later(state, driver, node, fold.end_attempt(state, a))
 
 
 @inner
-def finished(state, world, a, priority):
+def finished(state, driver, a, priority):
     """An attempt ended well and holds nothing any more."""
     task = state.attempts[a].task
     node = state.attempts[a].node
     fold.keep_container(state, a)
-    close(state, world, a, 0)
-    if part_ended(state, world, task, priority) and fold.part_done(state, task, node, priority):
-        task_ended(state, world, task)
+    close(state, driver, a, 0)
+    if part_ended(state, driver, task, priority) and fold.part_done(state, task, node, priority):
+        task_ended(state, driver, task)
 
 
 @inner
-def failed(state, world, a, outcome, fate, priority):
+def failed(state, driver, a, outcome, fate, priority):
     """An attempt ended badly; the other parts of its task end too."""
     task = state.attempts[a].task
-    fate = fails(state, world, a, fate)
-    close(state, world, a, outcome)
-    gone(state, world, task, -1, outcome, fate, priority)
+    fate = fails(state, driver, a, fate)
+    close(state, driver, a, outcome)
+    gone(state, driver, task, -1, fate, priority)
+
+
+@optional(RICH)
+def lose(state, driver, node, priority):
+    """Everything on a node ends; its tasks are tried again, oldest attempt first."""
+    while True:
+        oldest = fold.oldest_attempt(state, node)
+        if oldest < 0:
+            break
+        task = state.attempts[oldest].task
+        lose_attempt(state, driver, oldest)
+        gone(state, driver, task, node, RETRY, priority)
+    fold.forget_contents(state, node)
+    forget_warming(state, driver, node)
+    set_power(state, driver, node, DOWN)
+    lost(state, driver, node)
+
+
+@inner
+def warm(state, driver, node, fn):
+    """Make a container ahead of need on a node that is on."""
+    if state.nodes[node].power_state == ON:
+        ready_s = state.clock[0].now + view.warming_s(state, node, fn)
+        agenda.push(state, ready_s, agenda.WARM, node, begin_warming(state, driver, node, fn))
+
+
+@inner
+def warmed(state, driver, node, number):
+    """A container made ahead of need is ready; False if there is none. A node that waited for it alone idles now."""
+    fn = end_warming(state, driver, node, number)
+    if fn == NOT_MADE:
+        return False
+    if state.nodes[node].power_state == ON:
+        containers.keep(state, node, fn)
+        if state.nodes[node].running == 0 and not warms(state, driver, node):
+            idles(state, driver, node)
+    return True
+
+
+@inner
+def recheck(state, driver):
+    """After a change of time-outs: look at idle nodes again by the new ones. There must be room for a row of each."""
+    now = state.clock[0].now
+    for n in range(state.nodes.size):
+        row = state.nodes[n]
+        if row.power_state == ON and row.running == 0 and row.pos >= 0:
+            row.generation += 1  # checks by the old time-outs no longer count
+            check_later(state, driver, n, max(now, row.idle_since + state.classes[row.cls].sleep_after_s))

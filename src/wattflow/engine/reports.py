@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import math
 
-from wattflow.engine import agenda, attempts, containers, fit, fold, groups, life, queue, structure
+from wattflow.engine import agenda, attempts, containers, fit, groups, life, queue, structure
 from wattflow.engine.tables import (
-    ACT_WARM,
     ASLEEP,
     BACK,
     DOWN,
     DRAINING,
     ON,
     READY,
-    RETRY,
     STARTED,
 )
 from wattflow.kernel.jit import inner
 
 
 @inner
-def warm(state, node, fn, seconds):
-    """Make a container ahead of need: the driver is asked to, and it is ready after so long."""
-    state.node_marks[node].warming += 1
-    agenda.push(state, state.clock[0].now + seconds, agenda.WARM, node, fn)
-    life.ask(state, ACT_WARM, node, fn)
-
-
-@inner
-def warmed(state, node, fn):
-    """A container made ahead of need is ready; its node's idling begins anew if nothing runs there."""
-    state.node_marks[node].warming -= 1
-    if state.nodes[node].power_state == ON:
-        containers.keep(state, node, fn)
-        if state.nodes[node].running == 0 and state.node_marks[node].warming == 0:
-            life.check_later(state, None, node, fold.node_idles(state, node))
-
-
-@inner
-def cold(state, node, fn):
+def cold(state, driver, node, fn):
     """No container of the function is warm on the node, whatever was believed, and none is on its way."""
     containers.forget(state, node, fn)
     before = state.node_marks[node].warming
@@ -46,7 +26,7 @@ def cold(state, node, fn):
     if before == 0 or state.node_marks[node].warming > 0:
         return
     if state.nodes[node].power_state == ON and state.nodes[node].running == 0:
-        life.check_later(state, None, node, fold.node_idles(state, node))
+        life.idles(state, driver, node)
 
 
 @inner
@@ -57,20 +37,20 @@ def started(state, a):
 
 
 @inner
-def refused(state, a, until_s, priority):
+def refused(state, driver, a, until_s, priority):
     """An attempt never started: what it took, used and changed goes back as it was."""
     attempt = state.attempts[a]
     task = attempt.task
     node = attempt.node
     structure.stop_others(state, a)
-    life.closes(state, None, a, 0)
+    life.closes(state, driver, a, 0)
     _restore(state, a)
     fit.give_back(state, a)
     state.functions[state.shapes[state.tasks[task].form].function].started -= 1
     groups.room_grew(state, node)
     attempts.drop_attempt(state, a)
     state.marks[task].until = max(until_s, state.marks[task].until)
-    life.gone(state, None, task, -1, 0, BACK, priority)
+    life.gone(state, driver, task, -1, BACK, priority)
 
 
 @inner
@@ -102,55 +82,22 @@ def unpark(state, task):
 
 
 @inner
-def lose(state, node, priority):
-    """Everything on a node ends; its tasks are tried again, oldest attempt first, once their other parts are gone."""
-    while True:
-        oldest = fold.oldest_attempt(state, node)
-        if oldest < 0:
-            break
-        task = state.attempts[oldest].task
-        while True:  # the other parts of the same task on this node go with it
-            other = state.attempts[oldest].sibling
-            while other >= 0 and other != oldest and state.attempts[other].node != node:
-                structure.ask_stop(state, other)
-                other = state.attempts[other].sibling
-            if other < 0 or other == oldest:
-                break
-            _end_lost(state, other)
-            state.marks[task].running -= 1
-        _end_lost(state, oldest)
-        life.gone(state, None, task, -1, 0, RETRY, priority)
-    fold.forget_contents(state, node)
-    fold.set_power(state, node, DOWN)
-
-
-@inner
-def _end_lost(state, a):
-    life.closes(state, None, a, 0)
-    node = state.attempts[a].node
-    fit.give_back(state, a)
-    groups.room_grew(state, node)
-    attempts.drop_attempt(state, a)
-
-
-@inner
-def node_state(state, node, power_state, priority):
+def node_state(state, driver, node, power_state, priority):
     """A node is on, asleep, draining or down now, as its driver says."""
     before = state.nodes[node].power_state
     if power_state == DOWN:
         if before != DOWN:
-            agenda.forget_warming(state, node)
-            lose(state, node, priority)
+            life.lose(state, driver, node, priority)
         return
     if before == power_state:
         return
-    fold.set_power(state, node, power_state)
+    life.set_power(state, driver, node, power_state)
     if power_state == ON:
-        life.is_on(state, None, node)
+        life.is_on(state, driver, node)
         if state.nodes[node].running == 0 and before != DRAINING:
-            life.check_later(state, None, node, fold.node_idles(state, node))
+            life.idles(state, driver, node)
     elif power_state == ASLEEP and state.nodes[node].wake_wanted == 1:
-        life.wake(state, None, node)
+        life.wake(state, driver, node)
 
 
 @inner

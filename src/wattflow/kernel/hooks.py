@@ -42,7 +42,7 @@ class _Bodies:
     """The bodies of one hook by class."""
 
     def __init__(self, function: Any) -> None:
-        self.declared, self.bodies = function, {}
+        self.declared, self.bodies = function, dict[str, Any]()
 
     def of(self, *kinds: type) -> Callable[[Any], Any]:
         """Decorate the body for tables of these classes."""
@@ -99,7 +99,8 @@ class _CompiledHook(_Bodies):
 
 def _same_parameters(declared: Any, given: Any) -> None:
     names = [list(inspect.signature(getattr(f, "py_func", f)).parameters) for f in (declared, given)]
-    if names[0] != names[1]:
+    # The second parameter goes by what the tables are: a hook's driver is a body's world.
+    if names[0][:1] + names[0][2:] != names[1][:1] + names[1][2:]:
         raise TypeError(f"{declared.__name__} is declared with {names[0]}, its body has {names[1]}")
 
 

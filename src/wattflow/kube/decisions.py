@@ -18,7 +18,7 @@ from pathlib import Path
 from wattflow.engine.tables import UNKNOWN_COST
 from wattflow.kube.decide import EngineDecider
 from wattflow.live.journal import Journal
-from wattflow.live.past import Past, explain_past
+from wattflow.live.past_decision import Past, explain_past
 from wattflow.live.protocol import UnknownId
 from wattflow.model.errors import InvalidInput
 

@@ -126,7 +126,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
         "shadow_of": root.text("shadow_of", base.shadow_of),
         "policy": root.text("policy", base.policy),
     }
-    if str(found["policy"]) not in registry.POLICIES:
+    if not registry.is_known(str(found["policy"])):
         root.problem("policy", f"there is no policy {found['policy']!r}; `wattflow policies` lists them")
     params = root.table("params")
     if params is not None:

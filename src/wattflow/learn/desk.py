@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,9 +11,12 @@ from wattflow.kernel.records import record_table
 from wattflow.live import wanted
 from wattflow.policy import pricing
 
-ASK = np.dtype([*wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8")])
-"""As of `wanted`; ``slow``: a queue that is not known here and left to `wanting`; ``apart``: tasks of closed shapes
-that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last."""
+ASK = np.dtype([
+    *wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8"), ("joules", "f8"),
+])  # fmt: skip
+"""As of `wanted`; ``slow``: a queue that is not known here and left to `live.hand`; ``apart``: tasks of closed shapes
+that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last;
+``joules``: drawn so far."""
 
 ROW = np.dtype([*wanted.ROW.descr, ("price", "f8")])
 """As of `wanted`; ``price``: of a row that is described, the cost before what was learned and what others lose."""
@@ -38,20 +41,30 @@ class Desk(wanted.Ask):
     """
 
     __slots__ = ("awaited", "closed", "follows", "needs", "opening", "parts", "stack")
-    NAMES = ("ask", "rows", "closed", "follows", "needs", "stack", "opening", "parts", "awaited")
+    NAMES: ClassVar[tuple[str, ...]] = (
+        "ask",
+        "rows",
+        "closed",
+        "follows",
+        "needs",
+        "stack",
+        "opening",
+        "parts",
+        "awaited",
+    )
 
     def clear(self) -> None:
         """Before the first event."""
-        slow = int(self.ask["slow"][0])
+        slow, joint = int(self.ask["slow"][0]), int(self.ask["joint"][0])
         self.ask[:] = np.zeros(1, ASK)
-        self.ask["slow"] = slow
+        self.ask["slow"], self.ask["joint"] = slow, joint
         self.closed[:] = 0
         self.opening[:] = -1
         self.awaited[:] = -1
 
 
-def desk(state: Any, rows: int) -> Desk:
-    """A desk for the decisions of a State."""
+def desk(state: Any, rows: int, joint: bool = False) -> Desk:
+    """A desk for the decisions of a State; ``joint``: all shapes' first tasks together."""
     follows = _follows(state)
     made = Desk(
         ask=record_table(ASK, 1),
@@ -64,7 +77,7 @@ def desk(state: Any, rows: int) -> Desk:
         parts=np.zeros((rows, pricing.WIDTH)),
         awaited=np.full((len(state.shapes), 2), -1, np.int64),
     )
-    made.ask["slow"] = int(not _is_known(state))
+    made.ask["slow"], made.ask["joint"] = int(not _is_known(state)), int(joint)
     return made
 
 

@@ -31,7 +31,7 @@ from wattflow.live import wanted
 from wattflow.model.errors import BrokenPolicy, MissingExtra
 from wattflow.policy import learned, registry
 from wattflow.sim import kernel
-from wattflow.sim.simulate import _grow
+from wattflow.sim.simulate import grow
 
 try:
     import gymnasium
@@ -67,7 +67,7 @@ class Episode:
         self.theta, self._renews = theta, renews and theta is None
         self.judge = Judge(scenario, seed, policy=flagship if priced else replace(flagship, score=None))
         self.joint, self.joules = joint, np.zeros(1)
-        self.ask = desk.desk(self.state, rows)
+        self.ask = desk.desk(self.state, rows, joint)
         self.course: renewing.Course
         self.restart()
         self.step_one, self.step_many = episode.kernels(self.state, self.world, self.ask, self.course)
@@ -101,7 +101,7 @@ class Episode:
                 n = int(
                     self.step_one(
                         self.state.handle(), self.world.handle(), self.ask.handle(), simulation.functions, chosen,
-                        int(self.joint), self.joules, out,
+                        self.joules, out,
                     )
                 )  # fmt: skip
             if n != episode.GROW:
@@ -111,7 +111,7 @@ class Episode:
 
     def grow(self) -> None:
         """More room in the tables."""
-        _grow(self.state, self.world, self.judge.trial.simulation.options)
+        grow(self.state, self.world, self.judge.trial.simulation.options)
         self.course.standard[renewing.READY] = 0.0
 
     def closing_reward(self) -> float:
@@ -283,7 +283,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         def step_some(held: Any) -> None:
             self.episodes[0].step_many(
-                *held, self._at, turn, chosen, left, int(self._joint), self.shown, self._joules, reward, ended,
+                *held, self._at, turn, chosen, left, self.shown, self._joules, reward, ended,
                 self._mask, self._out,
             )  # fmt: skip
 

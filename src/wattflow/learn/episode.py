@@ -1,7 +1,7 @@
-"""The compiled half of the environment: the simulator, stopped at each decision.
+"""The compiled half of the environment: the simulator's own `run`, with the environment as its hand.
 
-`asking` asks for one choice at a time and the simulator's own physics carries it out, so an episode in which the
-first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's own encoder.
+`environment_hand` gives the hand's bodies; the simulator's physics carries out what was chosen, so an episode in which
+the first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's encoder.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import agenda, fold, life
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import claim, tables_at
-from wattflow.learn import asking, renewing
-from wattflow.live import wanting
-from wattflow.live.wanting import NONE, NOTHING, PLACE, SLEEP, WAIT, WAKE
+from wattflow.learn import environment_hand, renewing
+from wattflow.live.candidate_rows import NONE, PLACE, WAIT
 from wattflow.policy import bind, learned, placing, pricing, view, wattflow
 from wattflow.sim import kernel
 
 DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
-SOURCES = tuple(f"learn/{name}.py" for name in ("asking", "offers", "openings", "renewing", "episode"))
+SOURCES = tuple(f"learn/{name}.py" for name in ("environment_hand", "offers", "open_shapes", "renewing", "episode"))
 AT_ONCE = 4
 """Episodes that a thread takes at a time: so many share half a line of the cache in the tables of results."""
 KINDS = 4
@@ -34,77 +32,19 @@ WIDTH = placing.N + KINDS
 
 
 @inner
-def _node_choice(state, world, ask, chosen):
-    """Carry out a row that lets a node sleep or wakes it; False for other rows."""
-    asked = ask.ask[0]
-    if asked.shown == 0 or chosen < 0:
-        return False
-    row = ask.rows[chosen]
-    if row.kind == SLEEP:
-        life.fall_asleep(state, world, row.node_row)
-    elif row.kind == WAKE:
-        life.wake(state, world, row.node_row)
-    else:
-        return False
-    asked.shown = 0
-    asked.task = NONE
-    return True
-
-
-@inner
-def _close(state, world, functions):
-    """After an instant's decisions: begin what was placed, come back when a hold ends, let the policy act."""
-    clock = state.clock[0]
-    pulse = world.pulse[0]
-    kernel._start_placed(state, world)
-    if pulse.ramps == 1:
-        kernel._schedule_ramp(state, world)
-    if clock.retry_at < math.inf:
-        if not (clock.now < pulse.timer_at <= clock.retry_at):
-            pulse.timer_at = clock.retry_at
-            agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
-        clock.retry_at = math.inf
-    if state.rules[0].has_act == 1 and kernel._next_time(state, world) > clock.now:
-        functions.act(state)
-        kernel._apply_actions(state, world)
-
-
-@inner
-def step_one(state, world, ask, functions, chosen, joint, joules):
+def step_one(state, world, ask, functions, chosen, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
-    clock = state.clock[0]
-    pulse = world.pulse[0]
-    counts = state.counts[0]
-    while True:
-        if ask.ask[0].open == 1:
-            if _node_choice(state, world, ask, chosen):
-                chosen = NONE
-            task, n = asking.next_one(state, ask, functions, chosen)
-            chosen = NONE
-            if task >= 0:
-                return n
-            if task != NOTHING:
-                return np.int64(BAD) if task == wanting.BAD else np.int64(GROW)
-            _close(state, world, functions)
-        if counts.open == 0:
-            return np.int64(DONE)
-        at = kernel._next_time(state, world)
-        if at == math.inf:
-            return np.int64(STUCK)
-        if not kernel._has_room(state, world):
-            return np.int64(GROW)
-        if at > clock.now:
-            joules[0] += pulse.total_w * (at - clock.now)
-            clock.now = at
-        clock.instant += 1
-        if kernel._fold(state, world, functions.priority) == 0:
-            continue
-        if counts.waiting > 0:
-            if pulse.ramps == 1:
-                fold.grow_platforms(state)
-            asking.open_instant(state, ask, joint)
-        else:
-            _close(state, world, functions)
+    asked = ask.ask[0]
+    asked.joules = joules[0]
+    status = environment_hand.run(state, world, ask, functions, chosen)
+    joules[0] = asked.joules
+    if status == kernel.ASKED:
+        return np.int64(asked.n)
+    if status == kernel.DONE:
+        return np.int64(DONE)
+    if status == kernel.GROW:
+        return np.int64(GROW)
+    return np.int64(BAD) if status == kernel.BAD_COST else np.int64(STUCK)
 
 
 @inner
@@ -184,19 +124,19 @@ def describe(state, ask, n, out):
             out[r, i] = memory[first + i]
 
 
-def step(state, world, ask, functions, chosen, joint, joules, out):
+def step(state, world, ask, functions, chosen, joules, out):
     """`step_one` and, where ``out`` has rows, what they look like."""
-    n = step_one(state, world, ask, functions, chosen, joint, joules)
+    n = step_one(state, world, ask, functions, chosen, joules)
     if n > 0 and out.shape[0] > 0:
         describe(state, ask, min(n, out.shape[0]), out)
     return n
 
 
 @inner
-def _turn(state, world, ask, functions, course, chosen, joint, joules):
+def _turn(state, world, ask, functions, course, chosen, joules):
     """`step_one`, and what it brought; an episode that ended begins again, END where that has to be done outside."""
     before = joules[0]
-    n = step_one(state, world, ask, functions, chosen, joint, joules)
+    n = step_one(state, world, ask, functions, chosen, joules)
     reward = (before - joules[0]) / course.standard[renewing.REFERENCE]
     if n != DONE:
         return n, reward, False
@@ -204,12 +144,12 @@ def _turn(state, world, ask, functions, course, chosen, joint, joules):
     n = np.int64(END)
     if renewing.begin_anew(state, world, ask, course):
         joules[0] = 0.0
-        n = step_one(state, world, ask, functions, NONE, joint, joules)
+        n = step_one(state, world, ask, functions, NONE, joules)
     return n, reward, True
 
 
 def step_many(
-    state, world, ask, functions, course, places, turn, chosen, left, joint, shown, joules, reward, ended, mask, out
+    state, world, ask, functions, course, places, turn, chosen, left, shown, joules, reward, ended, mask, out
 ):
     """`step` for many episodes by the addresses of their tables; the first five say of which types.
 
@@ -238,7 +178,7 @@ def step_many(
                 one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
             reward[i] = 0.0
             while left[i] > 0:
-                n, more, over = _turn(own, there, desk, rules, aim, one, joint, joules[i : i + 1])
+                n, more, over = _turn(own, there, desk, rules, aim, one, joules[i : i + 1])
                 reward[i] += more
                 ended[i] += over
                 left[i] -= 1
@@ -261,10 +201,10 @@ def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     whole, functions = types.int64, bind.functions_type(state)
     some = types.int64[::1]
     reals, table, cube = types.float64[::1], types.float32[:, ::1], types.float32[:, :, ::1]
-    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", *SOURCES)
-    single = whole(state, world, ask, functions, whole, whole, reals, table)
+    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/hand.py", "live/candidate_rows.py", *SOURCES)
+    single = whole(state, world, ask, functions, whole, reals, table)
     many = types.void(
-        state, world, ask, functions, course, types.int64[:, ::1], some, some, some, whole, some, reals, reals, some,
+        state, world, ask, functions, course, types.int64[:, ::1], some, some, some, some, reals, reals, some,
         types.boolean[:, ::1], cube,
     )  # fmt: skip
     return (

@@ -12,8 +12,8 @@ import numpy as np
 from wattflow.engine import fit, tallies
 from wattflow.kernel.jit import inner
 from wattflow.learn.desk import NODE, SLOWER, VARIANT
-from wattflow.live import wanting
-from wattflow.live.wanting import BAD, PLACE
+from wattflow.live import candidate_rows
+from wattflow.live.candidate_rows import BAD, PLACE
 from wattflow.policy import learned, patient, pricing, view, wattflow
 
 _BAD = np.int64(BAD)
@@ -118,20 +118,20 @@ def _keep_parts(state, ask, r, c):
 
 @inner
 def _swap(ask, a, b):
-    wanting._swap(ask, a, b)
+    candidate_rows.swap(ask, a, b)
     for i in range(pricing.WIDTH):
         ask.parts[a, i], ask.parts[b, i] = ask.parts[b, i], ask.parts[a, i]
 
 
 @inner
-def _priced(state, ask, functions, task, v, n, best):
+def _priced(state, ask, score, task, v, n, best):
     """Rows for the candidates of one variant that have a price, from row n on; (rows, row of the best)."""
     choice = state.choice[0]
     found = state.counts[0].candidate_n
     cost = state.cost[:found]
     most = ask.rows.size
     if state.rules[0].has_score == 1:
-        functions.score(state, task, v, cost)
+        score(state, task, v, cost)
         state.counts[0].scored += found
     else:
         cost[:] = 0.0
@@ -160,7 +160,7 @@ def _priced(state, ask, functions, task, v, n, best):
 
 
 @inner
-def rows_of(state, ask, functions, task):
+def rows_of(state, ask, score, task):
     """(rows, whether there is any room): places of a task that the flagship's rules allow, the cheapest first."""
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant
@@ -186,7 +186,7 @@ def rows_of(state, ask, functions, task):
             if passed:
                 continue
         state.counts[0].candidate_n = found
-        n, best = _priced(state, ask, functions, task, v, n, best)
+        n, best = _priced(state, ask, score, task, v, n, best)
         if n == BAD:
             return n, fits
     if best > 0:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.live import fork, journal
+from wattflow.live import calls, fork, journal
 from wattflow.live.engine import Engine
 from wattflow.live.graph import Decoder
 from wattflow.live.protocol import LOOSE, Kind, Placement, row_of
@@ -199,12 +199,13 @@ def from_journal(
     engine, _ = fork.load(journal.last_snapshot(place), policies)
     tape = _Tape(engine)
     decoder = Decoder({}, "journal")
-    for name, arguments, fields in journal.calls(place):
-        told = journal.tell(engine, name, arguments, fields, policies or {})
+    for call in journal.told(place):
+        name, arguments, fields = call
+        told = calls.tell(engine, call, policies)
         if name in ("shape", "workflow", "put", "step"):
             given = [decoder.decode(one) for one in arguments]
             tape.take(name, given, {key: decoder.decode(one) for key, one in fields.items()}, told)
-    return tape.workload(place.name or "journal"), engine._places.cluster()
+    return tape.workload(place.name or "journal"), engine.cluster
 
 
 def with_attempts(

@@ -171,7 +171,7 @@ class Judge:
         return late + (self.STEP if missed else 0.0) + missed / max(1, len(self.trial.workload.workflow_names))
 
     def keeps(self, found: Result) -> bool:
-        """Whether the bound holds in this seed, and nobody is late who was not under `eft-sleep`."""
+        """Whether the bound holds in this seed, and nobody is late who was not under `eft:sleep=120`."""
         return not found.missed - self.punctual.missed and all(
             getattr(found, name) <= BOUND * getattr(self.baseline, name) for name in ("mean_s", "p95_s", "makespan_s")
         )

@@ -19,10 +19,10 @@ from wattflow.live import describing, desk, growth, kernels, reasons, stepping
 from wattflow.live import protocol as p
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
-from wattflow.live.places import Places, live_policy, needs_places, open_flows
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
 from wattflow.live.wanted import Wanted
+from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -346,19 +346,16 @@ class Engine:
         if self._nodes.changed or self._timers + count > self._timer_room:
             self.prepare()
         self._inbox.count, self._told_last = 0, count
-        run = self._kernels.run_step
-        status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
-        while status == stepping.GROW_EDGES:
+        run, told = self._kernels.run_step, (self._functions, now_s, count)
+        while (status := run(self.state.handle(), self._desk.handle(), *told)) == stepping.GROW_EDGES:
             growth.double_edges(self.state)
-            status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
         if status != stepping.OK:
             self._recover(status)
             self._decide()
         return self._results()
 
     def step_on(self, policy: str | Policy) -> p.Step:
-        """Finish, by another policy, a step in which the one in use broke its contract (`BrokenPolicy`): what had been
-        placed by then stays placed."""
+        """Finish, by another policy, a step that the one in use broke (`BrokenPolicy`); what is placed stays placed."""
         self.use(policy)
         with _quiet():
             self._decide()
@@ -465,7 +462,7 @@ class Engine:
     def explain(self, task: int) -> list[p.Explained]:
         """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
 
-        For a decision of the past: `wattflow.live.past.explain_past`.
+        For a decision of the past: `wattflow.live.past_decision.explain_past`.
         """
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         with _quiet():

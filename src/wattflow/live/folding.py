@@ -135,18 +135,18 @@ def _fold_estimate(state, row, estimate_s, priority):
 
 
 @inner
-def _fold_attempt(state, event, a, priority):
+def _fold_attempt(state, desk, event, a, priority):
     kind = event.kind
     if kind == kinds.STARTED:
         reports.started(state, a)
         return
     w = state.tasks[state.attempts[a].task].workflow
     if kind == kinds.FINISHED:
-        life.finished(state, None, a, priority)
+        life.finished(state, desk, a, priority)
     elif kind == kinds.FAILED:
-        life.failed(state, None, a, 0, RETRY if event.a == 1 else GIVE_UP, priority)
+        life.failed(state, desk, a, 0, RETRY if event.a == 1 else GIVE_UP, priority)
     elif kind == kinds.REFUSED:
-        reports.refused(state, a, event.x, priority)
+        reports.refused(state, desk, a, event.x, priority)
     elif kind == kinds.PREEMPT:
         reports.preempt(state, a)
     elif kind == kinds.RESIZE:
@@ -155,12 +155,12 @@ def _fold_attempt(state, event, a, priority):
 
 
 @inner
-def _fold_node(state, event, node, priority):
+def _fold_node(state, desk, event, node, priority):
     kind = event.kind
     if kind == kinds.GONE:
-        reports.node_state(state, node, DOWN, priority)
+        reports.node_state(state, desk, node, DOWN, priority)
     elif kind == kinds.COLD:
-        reports.cold(state, node, event.other)
+        reports.cold(state, desk, node, event.other)
     elif kind == kinds.LOAD and event.other > 0:
         if event.b == 1:
             reports.add_count(state, node, event.other - 1, event.a)
@@ -172,7 +172,7 @@ def _fold_node(state, event, node, priority):
         if event.a >= 0 or event.b >= 0:
             reports.set_room(state, node, event.a, event.b)
         if event.other >= 0:
-            reports.node_state(state, node, event.other, priority)
+            reports.node_state(state, desk, node, event.other, priority)
 
 
 @inner
@@ -192,9 +192,9 @@ def _fold_one(state, desk, i, priority):
         return OK
     what = event.who >> kinds.ID_SHIFT
     if what == kinds.ATTEMPT_ID:
-        _fold_attempt(state, event, row, priority)
+        _fold_attempt(state, desk, event, row, priority)
     elif what == kinds.NODE_ID:
-        _fold_node(state, event, row, priority)
+        _fold_node(state, desk, event, row, priority)
     elif what == kinds.WORKFLOW_ID:
         _fold_workflow(state, event, row)
     elif event.kind == kinds.TASK:
@@ -233,10 +233,10 @@ def _due(state, desk, priority):
             if state.marks[who].generation == generation and state.tasks[who].state == PARKED:
                 reports.unpark(state, who)
         elif what == agenda.SLEEP and state.nodes[who].pos >= 0 and fold.idles_still(state, who, generation):
-            life.fall_asleep(state, None, who)
+            life.fall_asleep(state, desk, who)
         agenda.pop(state)
         if what == agenda.WARM and state.nodes[who].pos >= 0:
-            reports.warmed(state, who, generation)  # may look at its node later: the room of this timer is free
+            life.warmed(state, desk, who, generation)  # may look at its node later: the room of this timer is free
 
 
 @inner

@@ -8,6 +8,7 @@ import mmap
 import os
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,7 +116,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
         raise InvalidInput(source, f"it holds no engine: {problem}") from None
     if head.get("version") != VERSION:
         raise InvalidInput(source, f"it is of version {head.get('version')!r}; this is version {VERSION}")
-    made = Engine(_policy(head["policy"], policies or {}, source))
+    made = Engine(policy_of(head["policy"], policies or {}, source))
     made.state = snapshot.read(io.BytesIO(tables["state"]), made.state, source)
     made._desk = snapshot.read(io.BytesIO(tables["desk"]), made._desk, source)
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
@@ -139,9 +140,8 @@ def described(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _policy(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> Policy:
-    from dataclasses import replace
-
+def policy_of(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> Policy:
+    """The policy that `described` wrote; ``own`` are those that no registry knows."""
     name = data["name"]
     try:
         policy = own[name] if name in own else registry.load(name)
@@ -152,4 +152,4 @@ def _policy(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> 
     return replace(policy, params=data["params"], sleep_after_s=data["sleep_after_s"], settings=settings)
 
 
-__all__ = ["described", "fork", "load", "save"]
+__all__ = ["described", "fork", "load", "policy_of", "save"]

@@ -22,6 +22,8 @@ from wattflow.policy.base import Committed
 
 _ATOMS = (int, float, str, bool, bytes, type(None), enum.Enum)
 _ALLOWED = ("wattflow.model.", "wattflow.live.", "wattflow.engine.", "wattflow.policy.base")
+_MOVED = {"wattflow.live.places": "wattflow.live.workflow_notes"}
+"""Modules by the name that files of version 0.1.0 know them by."""
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -182,6 +184,7 @@ def _name(kind: type) -> str:
 
 def _class(name: str) -> Any:
     module, _, kind = name.partition(":")
+    module = _MOVED.get(module, module)
     if not name.startswith(_ALLOWED) or not kind.isidentifier():
         raise ValueError(f"{name!r} is no class that a saved engine may hold")
     found = getattr(importlib.import_module(module), kind)

@@ -1,15 +1,13 @@
 """A journal of what an engine is told: snapshot and journal together give the same engine after a crash.
 
-The engine is deterministic, so its inputs are enough: every call that changes it, in order, one line of JSON each with
-a checksum. A line is written before its call is carried out, and a torn last line is the call that never was.
-`checkpoint` writes a snapshot and begins the next journal; the old ones go only when the new snapshot is on the disk,
-so a kill at any moment loses nothing.
+Every call that changes the engine (`calls`), in order, is one line of a file with a checksum. A line is written before
+its call is carried out, and a torn last line is the call that never was. `checkpoint` writes a snapshot and begins the
+next journal; the old ones go only when the new snapshot is on the disk, so a kill at any moment loses nothing.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import zlib
@@ -17,17 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from wattflow.live import fork
+from wattflow.live import calls, fork
 from wattflow.live.engine import Engine
-from wattflow.live.graph import Decoder, Encoder
-from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
 
-_RECORDED = (
-    "use", "node", "shape", "function", "workflow", "drop", "constraint", "resource", "put", "pin", "step",
-)  # fmt: skip
-"""Calls that change an engine."""
 _NUMBERED = re.compile(r"(snapshot|journal)-(\d+)")
 
 
@@ -76,13 +68,13 @@ class Journal:
     checkpoint = _begin
 
     def _attach(self) -> None:
-        for name in _RECORDED:
+        for name in calls.RECORDED:
             if hasattr(type(self.engine), name):
                 setattr(self.engine, name, self._recording(name, getattr(type(self.engine), name)))
         vars(self.engine)["by_hand"] = self._refuse
 
     def _detach(self) -> None:
-        for name in (*_RECORDED, "by_hand"):
+        for name in (*calls.RECORDED, "by_hand"):
             vars(self.engine).pop(name, None)
 
     def _refuse(self, *arguments: Any, **fields: Any) -> Any:
@@ -99,8 +91,7 @@ class Journal:
         return recorded
 
     def _write(self, name: str, arguments: tuple[Any, ...], fields: dict[str, Any], is_step: bool) -> None:
-        told = [_plain(item) for item in arguments], {key: _plain(item) for key, item in fields.items()}
-        line = json.dumps([name, *told], separators=(",", ":")).encode()
+        line = calls.encode(name, arguments, fields)
         self._file.write(b"%08x %b\n" % (zlib.crc32(line), line))
         if is_step and self.sync:
             os.fsync(self._file.fileno())
@@ -117,16 +108,6 @@ class Journal:
         self.close()
 
 
-def _plain(item: Any) -> Any:
-    if isinstance(item, Kind | Power):
-        return int(item)
-    if item is None or isinstance(item, (bool, int, str)):
-        return item
-    if isinstance(item, Policy):
-        return {"!": "policy", "v": fork.described(item)}
-    return Encoder({}).encode(item)
-
-
 def recover(
     folder: str | os.PathLike[str], policies: Mapping[str, Policy] | None = None, sync: bool = False
 ) -> Journal:
@@ -134,8 +115,8 @@ def recover(
     place = Path(folder)
     first = last_snapshot(place)
     engine, _ = fork.load(first, policies)
-    for name, arguments, fields in calls(place):
-        tell(engine, name, arguments, fields, policies or {})
+    for call in told(place):
+        calls.tell(engine, call, policies)
     numbers = _numbers(place)
     return Journal._resumed(engine, place, max([*numbers["snapshot"], *numbers["journal"]]), sync)
 
@@ -148,39 +129,21 @@ def last_snapshot(folder: Path) -> Path:
     return folder / f"snapshot-{max(numbers)}"
 
 
-def calls(folder: Path) -> Iterator[tuple[str, Any, Any]]:
+def told(folder: Path) -> Iterator[calls.Call]:
     """What the engine was told since its last snapshot: name, arguments, named arguments."""
     numbers = _numbers(folder)
     for number in sorted(n for n in numbers["journal"] if n >= max(numbers["snapshot"])):
         yield from _lines(folder / f"journal-{number}")
 
 
-def tell(engine: Engine, name: str, arguments: Any, fields: Any, policies: Mapping[str, Policy]) -> Any:
-    """Make a call of the journal; what it gave, or None where it was refused."""
-    if name not in _RECORDED:
-        raise InvalidInput("journal", f"{name!r} is no call of an engine")
-
-    def told(item: Any) -> Any:
-        if isinstance(item, dict) and item.get("!") == "policy":
-            return fork._policy(item["v"], policies, "journal")
-        return Decoder({}, "journal").decode(item)
-
-    try:
-        return getattr(engine, name)(*(told(a) for a in arguments), **{key: told(f) for key, f in fields.items()})
-    except WattflowError:
-        # The call was refused when it was made, and is refused again; the engine did not change.
-        return None
-
-
-def _lines(path: Path) -> Iterator[tuple[str, Any, Any]]:
+def _lines(path: Path) -> Iterator[calls.Call]:
     """Calls of a journal, up to the first line that is not whole."""
     with path.open("rb") as file:
         for line in file:
             checksum, _, data = line.rstrip(b"\n").partition(b" ")
             if not line.endswith(b"\n") or b"%08x" % zlib.crc32(data) != checksum:
                 return
-            name, arguments, fields = json.loads(data)
-            yield name, arguments, fields
+            yield calls.decode(data)
 
 
 def _numbers(folder: Path) -> dict[str, list[int]]:
@@ -192,4 +155,4 @@ def _numbers(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-__all__ = ["Journal", "calls", "last_snapshot", "recover", "tell"]
+__all__ = ["Journal", "last_snapshot", "recover", "told"]

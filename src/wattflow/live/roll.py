@@ -26,7 +26,7 @@ from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
 from wattflow.sim import adopt, build, kernel, world
-from wattflow.sim.simulate import SimOptions, _grow
+from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
 Floats = NDArray[np.float64]
@@ -227,7 +227,7 @@ def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
     while True:
         status = step(state.handle(), made.handle(), copy._functions, until_s, 1 << 40)
         if status == kernel.GROW:
-            _grow(state, made, SimOptions())
+            grow(state, made, SimOptions())
         elif status == kernel.BAD_COST:
             raise BrokenPolicy(f"policy {copy.policy.name!r} returned NaN")
         else:

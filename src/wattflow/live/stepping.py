@@ -6,21 +6,15 @@ import math
 
 import numpy as np
 
-from wattflow.engine import agenda, decide, fold, life, queue, release, reports, rows, structure, view
+from wattflow.engine import agenda, decide, fold, instant, life, queue, release, rows, structure
 from wattflow.engine.kinds import ATTEMPT_ID, FULL, NODE_ID, WORKFLOW_ID
 from wattflow.engine.tables import (
-    ACT_CAP,
-    ACT_FREQUENCY,
-    ACT_SLEEP,
     ACT_STOP,
-    ACT_TIMER,
-    ACT_WAKE,
-    ACT_WARM,
-    ON,
     WAITING,
 )
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
+from wattflow.live.desk import Desk
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
 
 
@@ -41,14 +35,40 @@ def run_step(state, desk, functions, now, events):
     return status if status != OK else _decide_all(state, desk, functions)
 
 
+@instant.arrive.of(Desk)
+@inner
+def _arrive(state, desk, priority):
+    words = desk.words[0]
+    for i in range(words.arriving):
+        if state.tasks[desk.arrivals[i]].state == WAITING:
+            release.arrive(state, desk.arrivals[i], priority)
+    words.arriving = 0
+    words.wake_at = math.inf
+
+
+@instant.ramps.of(Desk)
+@inner
+def _ramps(state, desk):
+    return desk.words[0].ramps == 1
+
+
+@instant.come_back.of(Desk)
+@inner
+def _come_back(state, desk):
+    """A hold needs no timer: `list_results` looks at ``retry_at``."""
+    if desk.words[0].ramps == 1:
+        desk.words[0].wake_at = fold.next_growth(state)
+
+
+@instant.begun.of(Desk)
 @inner
 def _list_placements(state, desk):
+    # There is room: placements are at most as many as attempts that run, and none ends within a step.
     counts = state.counts[0]
     words = desk.words[0]
     for i in range(counts.placed_n):
         a = state.placed[i]
         attempt = state.attempts[a]
-        life.begin(state, None, a)
         row = desk.placements[words.placements]
         words.placements += 1
         node = attempt.node
@@ -73,7 +93,7 @@ def _node_id(state, node):
 
 @inner
 def _list_actions(state, desk):
-    """Carry out in State what the policy asked for, and list what the driver has to do."""
+    """List what the driver has to do."""
     counts = state.counts[0]
     words = desk.words[0]
     for k in range(counts.action_n):
@@ -93,83 +113,23 @@ def _list_actions(state, desk):
 
 
 @inner
-def _apply_policy_actions(state, first):
-    """What `act` wrote from a row on: sleep and wake change the node's state and are asked for by that; others stay."""
-    counts = state.counts[0]
-    asked = counts.action_n
-    kept = first
-    # Sleep and wake append rows of their own, so the policy's rows are read first and then left out.
-    for k in range(first, asked):
-        kind = state.actions[k].kind
-        node = state.actions[k].node
-        value = state.actions[k].value
-        if kind == ACT_TIMER:
-            if state.actions[k].at > state.clock[0].now:
-                agenda.push(state, state.actions[k].at, agenda.LOOK, 0, 0)
-        elif kind == ACT_SLEEP:
-            life.fall_asleep(state, None, node)
-        elif kind == ACT_WAKE:
-            life.wake(state, None, node)
-        elif kind == ACT_WARM:
-            if state.nodes[node].power_state == ON:
-                reports.warm(state, node, value, view.warming_s(state, node, value))
-        elif kind == ACT_FREQUENCY or kind == ACT_CAP:
-            level = value if kind == ACT_FREQUENCY else fold.level_below(state, node, float(value))
-            if fold.set_frequency(state, node, level):
-                life.ask(state, kind, node, value)
-    for k in range(asked, counts.action_n):
-        state.actions[kept].kind = state.actions[k].kind
-        state.actions[kept].node = state.actions[k].node
-        state.actions[kept].value = state.actions[k].value
-        kept += 1
-    counts.action_n = kept
-
-
-@inner
 def _decide_all(state, desk, functions):
     """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
-    priority = functions.priority
-    score = functions.score
-    clock = state.clock[0]
-    counts = state.counts[0]
-    words = desk.words[0]
-    for i in range(words.arriving):
-        if state.tasks[desk.arrivals[i]].state == WAITING:
-            release.arrive(state, desk.arrivals[i], priority)
-    words.arriving = 0
-    clock.retry_at = math.inf
-    grows = math.inf
-    if counts.waiting > 0:
-        if words.ramps == 1:
-            fold.grow_platforms(state)
-        status = decide.decide(state, None, priority, score)
-        if words.placements + counts.placed_n > desk.placements.size:
-            return GROW_ATTEMPTS
-        _list_placements(state, desk)
-        if status == decide.BAD_COST:
-            return BAD_COST
-        if status == decide.MORE:
-            return GROW_ATTEMPTS
-        if words.ramps == 1:
-            grows = fold.next_growth(state)
-    end_step(state, desk, functions, grows)
-    return OK
+    status = instant.run(state, desk, None, functions)
+    if status == decide.ALL_TRIED:
+        list_results(state, desk)
+        return OK
+    return BAD_COST if status == decide.BAD_COST else GROW_ATTEMPTS
 
 
 @inner
-def end_step(state, desk, functions, grows):
-    """After the decisions: let the policy act, list the actions, say when to come back."""
-    clock = state.clock[0]
-    counts = state.counts[0]
+def list_results(state, desk):
+    """After an instant: list the actions, say when to come back."""
     words = desk.words[0]
-    if state.rules[0].has_act == 1:
-        before = counts.action_n
-        functions.act(state)
-        _apply_policy_actions(state, before)
     _list_actions(state, desk)
-    words.ended = counts.ended_n
-    words.timers = counts.timer_n
-    words.wake_at = min(agenda.next_time(state), clock.retry_at, grows)
+    words.ended = state.counts[0].ended_n
+    words.timers = state.counts[0].timer_n
+    words.wake_at = min(agenda.next_time(state), state.clock[0].retry_at, words.wake_at)
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):
@@ -230,18 +190,11 @@ def add_lane(state, earlier, later):
 
 
 def recheck(state):
-    """After a change of time-outs: when idle nodes are looked at again. There must be room for a timer of each."""
-    now = state.clock[0].now
-    for n in range(state.nodes.size):
-        row = state.nodes[n]
-        if row.power_state == ON and row.running == 0 and row.pos >= 0:
-            row.generation += 1
-            after_s = state.classes[row.cls].sleep_after_s
-            if after_s < math.inf:
-                agenda.push(state, max(now, row.idle_since + after_s), agenda.SLEEP, n, row.generation)
+    """`life.recheck`, called from Python."""
+    life.recheck(state, None)
 
 
 __all__ = [
-    "BAD_COST", "GROW_ATTEMPTS", "GROW_EDGES", "OK", "add_lane", "decide_all", "end_step", "enter_task", "fold_events",
-    "open_workflow", "recheck", "requeue", "run_step",
+    "BAD_COST", "GROW_ATTEMPTS", "GROW_EDGES", "OK", "add_lane", "decide_all", "enter_task", "fold_events",
+    "list_results", "open_workflow", "recheck", "requeue", "run_step",
 ]  # fmt: skip

@@ -76,7 +76,7 @@ LEANING: tuple[Dials, ...] = (
     {},
     {"second": 20.0},
     {"late": 800.0, "merit": 6.0},
-    {"second": 20.0, "sleep": 4.0},
+    {"second": 20.0, "idle": 4.0},
 )
 """Dials below the network that are tried, beside the portfolio's own and the safest setting."""
 ENOUGH, WORTH = 4, 0.05

@@ -1,4 +1,4 @@
-"""EFT: first in, first out, each task where it ends first by estimate; and the same with nodes that sleep.
+"""EFT: first in, first out, each task where it ends first by estimate.
 
 The plain online opponent of planners: it knows how fast nodes are and nothing of what will come. A sleeping node is
 weighed like any other, its wake time included, so a quick one that is asleep beats a slow one that is on.
@@ -13,10 +13,3 @@ from wattflow.policy import min_min
 from wattflow.policy.base import Policy
 
 EFT = Policy("eft", "each task where it ends first", score=min_min.score, settings=PolicySettings(wakes=True))
-EFT_SLEEP = Policy(
-    "eft-sleep",
-    "each task where it ends first; nodes sleep after idling two minutes",
-    score=min_min.score,
-    settings=PolicySettings(wakes=True),
-    sleep_after_s=120.0,
-)

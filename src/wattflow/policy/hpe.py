@@ -83,13 +83,6 @@ HPE = Policy(
     score=score,
     settings=PolicySettings(guarantees=(0.8,)),
 )
-HPE_SLEEP = Policy(
-    "hpe-sleep",
-    "Algorithm 1, and nodes sleep after idling half a minute",
-    score=score,
-    settings=PolicySettings(guarantees=(0.8,)),
-    sleep_after_s=30.0,
-)
 HPE_DIAL = Policy(
     "hpe-dial",
     "Algorithm 1 with a guarantee of 60–100 % by each task's slack",

@@ -26,11 +26,3 @@ LEAST_ENERGY = Policy(
     settings=PolicySettings(wakes=True),
     terms=terms.JOULES,
 )
-LEAST_ENERGY_SLEEP = Policy(
-    "least-energy-sleep",
-    "least energy, and nodes sleep after idling half a minute",
-    score=score,
-    settings=PolicySettings(wakes=True),
-    sleep_after_s=30.0,
-    terms=terms.JOULES,
-)

@@ -18,7 +18,3 @@ def score(state, task, variant, out):
 
 
 FIFO = Policy("fifo", "first in, first out on the least loaded node", score=score, settings=PolicySettings(local=True))
-LEAST_LOADED = Policy(
-    "least-loaded", "the least loaded node; another name for fifo", score=score, settings=PolicySettings(local=True)
-)
-FIFO_SLEEP = Policy("fifo-sleep", "fifo, and nodes sleep after idling half a minute", score=score, sleep_after_s=30.0)

@@ -1,24 +1,29 @@
-"""A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600``, ``my.py:frugal``.
+"""A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600:order=path``, ``my.py:frugal``.
 
 A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
-of the settings that every policy has (``sleep``, ``queue``); ``learned:weights=FILE`` has the weights of a file.
-The text itself is the policy's name in every table.
+of the settings that every policy has (``sleep``, ``queue``, ``order``); ``learned:weights=FILE`` has the weights of a
+file. The text itself is the policy's name in every table.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
 import math
 from dataclasses import replace
 from pathlib import Path
 
 from wattflow.engine.settings import QUEUES
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.policy import workflow_order
 from wattflow.policy.base import Policy, Prepare
 
-SETTINGS = ("sleep", "queue")
-"""Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit."""
+log = logging.getLogger(__name__)
+
+SETTINGS = ("sleep", "queue", "order")
+"""Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit; the
+queue by workflow, least work or shortest critical path first."""
 
 
 def split(text: str) -> list[str]:
@@ -56,16 +61,31 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
         if key in policy.params:
             numbers[key] = _number(text, item, value)
         elif key == "sleep":
+            _tell_of_idle(policy)
             policy = replace(policy, sleep_after_s=_number(text, item, value, least=0.0))
         elif key == "queue":
             if value not in QUEUES:
                 raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
             policy = replace(policy, settings=replace(policy.settings, queue=value))
+        elif key == "order":
+            policy = workflow_order.ordered(policy, value)
         elif key == "weights" and policy.name == "learned":
             policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
     return replace(policy.with_params(**numbers), name=text)
+
+
+def _tell_of_idle(policy: Policy) -> None:
+    """Note once that the flagship's ``sleep`` was a dial in break-even times before 0.2."""
+    if "idle" in policy.params:
+        told_once(f"{policy.name}:sleep= is idle seconds, as for every policy; break-even times are idle= now")
+
+
+@functools.cache
+def told_once(text: str) -> None:
+    """Log a note to the user, the first time."""
+    log.warning("%s", text)
 
 
 def _keys(policy: Policy) -> str:

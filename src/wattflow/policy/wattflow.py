@@ -47,7 +47,7 @@ from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(
-    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, sleep=2.0, merit=3.0, spare=0.2, margin=0.05
+    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, idle=2.0, merit=3.0, spare=0.2, margin=0.05
 )
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
 LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
@@ -315,7 +315,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
         known = np.isfinite(merit)
         best = float(merit[known].min(initial=np.inf))
         ratio = np.divide(best, merit, out=np.full(len(merit), np.inf), where=known)
-        share = float(state.params[DIAL.sleep]) * ratio ** float(state.params[DIAL.merit])
+        share = float(state.params[DIAL.idle]) * ratio ** float(state.params[DIAL.merit])
     ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0) & np.isfinite(share)
     classes.sleep_after_s[ours] = share[ours] * lost_j[ours] / saved_w[ours]
 

@@ -19,6 +19,7 @@ from wattflow.predict.observations import Floats
 
 _MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
 _LEAST_NOISE, _CLIP = 0.03, 3.0
+_LOOK, _WIDEST = 0.25, 1e4
 _RATE_LEAST, _RATE_FIRST, _FACTOR_MOST, _LEAST_WIDTH, _BELIEVED = 0.05, 16, 3.0, 1e-3, 0.5
 
 
@@ -34,6 +35,7 @@ class RecursiveLeastSquares:
         self.weight = np.zeros(len(variance))
         self.covariance = np.diag(np.asarray(variance, np.float64))
         self.forgetting = forgetting
+        self._prior, self._since = np.asarray(variance, np.float64), 0
 
     def update(self, x: Floats, y: float, noise: float = 1.0) -> None:
         """Fold in one observation ``y ≈ x · weight`` with this noise variance."""
@@ -41,6 +43,17 @@ class RecursiveLeastSquares:
         gain = px / (self.forgetting * noise + float(x @ px))
         self.weight += gain * (y - float(x @ self.weight))
         self.covariance = (self.covariance - np.outer(gain, px)) / self.forgetting
+        self._since += 1
+        if self._since * (1.0 - self.forgetting) >= _LOOK:
+            self._since = 0
+            self._bound()
+
+    def _bound(self) -> None:
+        """Forget no further than to a ten-thousandth of what was known at first. Else the variance of what no
+        observation tells about (a slope where no size is given) grows until it overflows: covariance windup."""
+        if (self.covariance.diagonal() > _WIDEST * self._prior).any():
+            known = np.linalg.inv((self.covariance + self.covariance.T) / 2) + np.diag(1.0 / (_WIDEST * self._prior))
+            self.covariance = np.linalg.inv(known)
 
     def grow(self, variance: Floats) -> None:
         """Add coefficients with these prior variances."""
@@ -50,6 +63,7 @@ class RecursiveLeastSquares:
         wider[:old, :old] = self.covariance
         wider[old:, old:] = np.diag(variance)
         self.covariance = wider
+        self._prior = np.append(self._prior, variance)
 
 
 @dataclass(slots=True)

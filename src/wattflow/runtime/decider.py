@@ -7,20 +7,17 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from wattflow.live import Engine, Kind, fork
+from wattflow.live import Engine, Kind, calls, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function
 from wattflow.policy.base import Policy
-from wattflow.runtime import facts
+from wattflow.runtime import earlier_entries, facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 
@@ -38,6 +35,8 @@ POLICY_OF = {
 """Which policy serves an objective."""
 FALLBACK = "least-energy"
 """What decides where the policy in use broke its contract."""
+CHOSEN = "chosen"
+"""In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
@@ -62,14 +61,11 @@ class Decider:
 
     def room(self, tasks: int = ROOM_TASKS, attempts: int = ROOM_ATTEMPTS) -> None:
         """Tables that are large enough from the start: growing them under way would hold the loop up."""
-        self.engine.room(tasks, attempts)
-        self._note("room", tasks, attempts)
+        self._call("room", tasks, attempts)
 
     def node(self, node: m.Node) -> int:
         """A node joins or changes."""
-        identity = self._node(node)
-        self._note("node", node)
-        return identity
+        return int(self._call("node", facts.node_of(node)))
 
     def shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
         """What a kind of task needs. The engine gives the same id for the same values, so each is asked once.
@@ -78,8 +74,9 @@ class Decider:
         """
         key = m.pack((variants, function, duties))
         if key not in self._shapes:
-            self._shapes[key] = self._shape(variants, function, duties)
-            self._note("shape", variants, function, *([duties] if duties else []))
+            known: Sequence[float | None] = duties or [None] * len(variants)
+            needs = [facts.variant_of(*pair) for pair in zip(variants, known, strict=True)]
+            self._shapes[key] = int(self._call("shape", needs, function))
         return self._shapes[key]
 
     def cold_start_s(self, function: str) -> float:
@@ -96,37 +93,34 @@ class Decider:
 
     def cold_start(self, function: str, seconds: float) -> None:
         """The engine counts with this cold start from now on."""
-        self._cold_start(function, seconds)
-        self._note("cold start", function, seconds)
+        known = self.engine.functions.get(function, Function(function))
+        self._call("function", replace(known, cold_start_s=seconds))
 
     def function(self, function: m.Function) -> None:
         """Note what is stated about a function that the engine has not seen; what it has learned stays."""
         if not self.knows(function.name):
-            self.engine.function(facts.function_of(function))
-            self._note("function", function)
+            self._call("function", facts.function_of(function))
 
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
-        identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
-        self._note("workflow", tag, deadline_s)
-        return identity
+        return int(self._call("workflow", deadline_s=deadline_s, tag=tag))
 
     def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
         """An event. One that the engine refuses is not written down."""
-        identity = self.engine.put(kind, *who, **fields)
-        self._note("put", int(kind), who, fields)
+        identity: int | None = self._call("put", kind, *who, **fields)
         return identity
 
     def pin(self, tasks: Sequence[int], node: int | None) -> None:
         """Only this node may take these tasks, which wait, and they go first; with None, any may."""
-        self._pin(tasks, node)
-        self._note("pin", tasks, node)
+        for task in tasks:
+            self._call("pin", task, node)
+        if node is not None:
+            self._call("prefer", list(tasks))
 
     def use(self, policy: str) -> None:
         """Another policy from now on. Raises before anything is written where it cannot run live."""
-        self.engine.use(policy)
+        self._call("use", policy)
         self.policy = policy
-        self._note("use", policy)
 
     def serve(self, objective: str | None) -> None:
         """The policy that serves an objective from now on; the one in use where that is none."""
@@ -146,19 +140,14 @@ class Decider:
             if self.policy == FALLBACK:
                 raise
             self.aside.put("policy", self.policy, error)
-            step = self._without_it()
-            self._note("broken policy", FALLBACK)
+            self.policy, self.rehearsing = FALLBACK, None
+            step = self._call("step_on", FALLBACK)
         chosen = self._look_ahead(now_s)
         if chosen is not None:
             self.engine.use(chosen)
-            self._note("twin", chosen.name)  # the entry is named as journals of 0.1.0 have it
+            self._note(CHOSEN, chosen)
             return replace(step, wake_at=now_s)
         return step
-
-    def _without_it(self) -> Step:
-        """Finish a step that the policy broke under `FALLBACK`, which stays in use."""
-        self.policy, self.rehearsing = FALLBACK, None
-        return self.engine.step_on(FALLBACK)
 
     def _look_ahead(self, now_s: float) -> Policy | None:
         """Ask the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
@@ -179,34 +168,16 @@ class Decider:
         """Make the calls of a journal again; returns the time of the last step."""
         last_s = 0.0
         for entry in entries:
-            name, *args = msgspec.msgpack.decode(entry)
+            if not entry.startswith(b"["):  # no line of JSON: version 0.1.0 packed them otherwise
+                last_s = earlier_entries.tell(self, entry, last_s)
+                continue
+            name, arguments, fields = calls.decode(entry)
             if name == "step":
-                last_s = args[0]
-                with contextlib.suppress(BrokenPolicy):  # the next entry finishes it
-                    self.engine.step(last_s)
-            elif name == "broken policy":
-                self._without_it()
-            elif name == "put":
-                self.engine.put(Kind(args[0]), *args[1], **args[2])
-            elif name == "node":
-                self._node(msgspec.convert(args[0], m.Node))
-            elif name == "shape":
-                self._shape(msgspec.convert(args[0], list[m.Variant]), *args[1:])
-            elif name == "cold start":
-                self._cold_start(*args)
-            elif name == "function":
-                self.engine.function(facts.function_of(msgspec.convert(args[0], m.Function)))
-            elif name == "workflow":
-                self.engine.workflow(deadline_s=args[1], tag=args[0])
-            elif name == "use":
-                self.engine.use(args[0])
-                self.policy = args[0]
-            elif name == "twin":
-                self.engine.use(args[0])
-            elif name == "pin":
-                self._pin(*args)
-            elif name == "room":
-                self.engine.room(*args)
+                last_s = float(arguments[0])
+            elif name in ("use", "step_on"):
+                self.policy = arguments[0]
+            # A step that a broken policy did not finish is refused as it was then; `step_on` finishes it.
+            calls.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
         return last_s
 
     def save(self, path: Path) -> None:
@@ -217,22 +188,11 @@ class Decider:
         """Go on from a snapshot."""
         self.engine, _ = fork.load(path)
 
-    def _note(self, *entry: object) -> None:
-        self.entries.append(m.pack(entry))
+    def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:
+        """Make a call of the engine and write it down; one that the engine refuses is not written."""
+        answer = getattr(self.engine, name)(*arguments, **fields)
+        self._note(name, *arguments, **fields)
+        return answer
 
-    def _pin(self, tasks: Sequence[int], node: int | None) -> None:
-        for task in tasks:
-            self.engine.pin(task, node)
-        if node is not None:
-            self.engine.prefer(tasks)
-
-    def _node(self, node: m.Node) -> int:
-        return self.engine.node(facts.node_of(node))
-
-    def _cold_start(self, function: str, seconds: float) -> None:
-        known = self.engine.functions.get(function, Function(function))
-        self.engine.function(replace(known, cold_start_s=seconds))
-
-    def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        known: Sequence[float | None] = duties or [None] * len(variants)
-        return self.engine.shape([facts.variant_of(*pair) for pair in zip(variants, known, strict=True)], function)
+    def _note(self, name: str, *arguments: Any, **fields: Any) -> None:
+        self.entries.append(calls.encode(name, arguments, fields))

@@ -62,7 +62,7 @@ class Estimates:
         effects = {name: self._corrector.correction("", name) for name, ends in self._ends.items() if ends >= ENOUGH}
         found = said * math.exp(sum(effects.values()) / len(effects) - effects[node])
         before = self._told.get(node, said)
-        if abs(found / before - 1.0) < WORTH:
+        if not 0 < found < math.inf or abs(found / before - 1.0) < WORTH:
             return None
         self._told[node] = found
         return found

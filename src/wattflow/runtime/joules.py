@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.messages import Energy, Window
 from wattflow.runtime.nodes import Nodes
@@ -15,12 +16,13 @@ class Joules:
     """Takes what nodes report about energy.
 
     Args:
+        accounts: Whose reservations they settle.
         now: Seconds on the service's clock.
     """
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, now: Callable[[], float]) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, accounts: Accounts, now: Callable[[], float]) -> None:
         self.plausible = Plausible(ledger.counts.refused)
-        self._nodes, self._ledger, self._now = nodes, ledger, now
+        self._nodes, self._ledger, self._accounts, self._now = nodes, ledger, accounts, now
 
     def attempt(self, trace: Trace, energy: Energy) -> float:
         """Take an attempt's joules; returns those that were not known yet: none of what is told twice or a lie."""
@@ -28,6 +30,7 @@ class Joules:
         if node is None or not self.plausible.attempt(node.spec, energy, trace.placed_s, self._now()):
             return 0.0
         more_j, trace.energy_j = energy.energy_j - trace.energy_j, energy.energy_j
+        self._accounts.settle(trace, more_j)
         self._ledger.attempt_energy(trace.task, trace.number, energy)
         self._ledger.counts.energy_j[energy.provenance] += more_j
         return more_j

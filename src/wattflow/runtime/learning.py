@@ -103,5 +103,8 @@ class Learning:
             self._tell(node, watts=found.tolist(), provenance=load.provenance)
 
     def _tell(self, node: m.Node, **news: Any) -> None:
-        self._news.setdefault(node.name, {}).update(news)
-        self._decider.node(self.as_learned(node))
+        learned = {**self._news.get(node.name, {}), **news}
+        self._decider.node(self.gpus.as_learned(msgspec.structs.replace(node, **learned)))
+        self._news[node.name] = (
+            learned  # what the engine does not take is not believed, or the node could not come back
+        )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from wattflow.runtime import messages as m
+from wattflow.runtime.audit import Chain
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.feed import Feed
+from wattflow.runtime.gate import Gate
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.texts import storable
+from wattflow.runtime.usage import Usage
 from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -43,11 +49,16 @@ class Ledger:
         checksum: That of the journal's last entry.
         counts: What was written so far.
         feed: Tells what is committed to whoever watches.
+        chain: End of the audit log.
+        usage: The books of the month; what changed in them is written with the next rows.
+        gate: Hears what opens, runs and ends; set by the service.
     """
+
+    gate: Gate
 
     def __init__(self, decider: Decider, writer: Writer) -> None:
         self.next_entry, self.checksum = 1, 0
-        self.counts = Counts()
+        self.counts, self.chain, self.usage = Counts(), Chain(), Usage()
         self._decider, self._writer = decider, writer
         self._batch: list[tuple[Change, Row]] = []
         self._late: list[tuple[Change, Row]] = []
@@ -67,6 +78,19 @@ class Ledger:
             self._writer.put(*self._batch, *(self.feed.rows(self._batch) if self.feed else ()))
             self._batch = []
 
+    def audit(self, at_s: float, who: str, action: str, **about: object) -> None:
+        """Somebody did something; written with what it changes."""
+        self._put(Change.AUDIT, self.chain.append(at_s, who, action, about))
+
+    def alert(self, at_s: float, account: tuple[str, str], said: str) -> None:
+        """A budget is nearly, or quite, used up."""
+        log.warning("%s: %s", " ".join(account), said, extra={"user": account[1]})
+        self.audit(at_s, "wattflow", "alert", account=" ".join(account), said=said)
+
+    def account(self, scope: str, name: str, limits: object) -> None:
+        """What a user or a project may use."""
+        self._put(Change.ACCOUNT, {"scope": scope, "name": name, "limits": m.pack(limits)})
+
     def workflow(self, workflow: WorkflowRecord) -> None:
         """A workflow opens."""
         self._put(Change.WORKFLOW, {
@@ -81,6 +105,7 @@ class Ledger:
 
     def task(self, task: TaskRecord) -> None:
         """A task is taken."""
+        self.gate.opened(task)
         self._put(Change.TASK, {
             "id": task.id, "workflow": task.workflow.id, "key": task.spec.key, "name": task.spec.name,
             "spec": m.pack((task.engine, task.spec)), "submitted_s": task.submitted_s, "state": task.state,
@@ -89,6 +114,8 @@ class Ledger:
 
     def task_state(self, task: TaskRecord, ended_s: float | None = None, sequence: int | None = None) -> None:
         """A task runs, waits again, or is over."""
+        if sequence is not None:
+            self.gate.closed(task)
         self._put(Change.TASK_STATE, {
             "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
             "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
@@ -100,11 +127,12 @@ class Ledger:
 
     def attempt(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
+        self.gate.began(attempt)
         lease = attempt.lease
         self._put(Change.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
-            "placed_s": attempt.placed_s, "engine": attempt.engine,
+            "placed_s": attempt.placed_s, "engine": attempt.engine, "reserved_j": attempt.trace.reserved_j,
         })  # fmt: skip
 
     def attempt_started(self, attempt: AttemptRecord) -> None:
@@ -114,6 +142,8 @@ class Ledger:
     def attempt_ended(self, attempt: AttemptRecord, end: m.Ended, started_s: float, ended_s: float) -> None:
         """An attempt is over, at times that were made sane."""
         self.counts.attempts[end.outcome] += 1
+        self.usage.ended(attempt.trace, end.cpu_s, ended_s)
+        self.gate.ended(attempt)
         self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
@@ -150,6 +180,8 @@ class Ledger:
 
     def _write_late(self) -> None:
         late, self._late = self._late, []
+        for row in self.usage.rows():
+            late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:
             self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 

@@ -16,7 +16,8 @@ from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.runtime.messages import Energy, TaskEnergy, Window
 
-WINDOW_S = 1.0
+WINDOW_S, IDLE_WINDOW_S = 1.0, 10.0
+"""Of a node with attempts, and of one without: nobody's joules wait for that, and a thousand idle nodes cost little."""
 COUNTERS = ("pcp", "powercap", "perf")
 """In this order: a site that runs Performance Co-Pilot reads its machines there."""
 MODEL_ERROR = 0.25
@@ -86,7 +87,8 @@ class NodeEnergy:
             self._over[fence] = True
         if self._first is None:
             self._first = sample
-        if now_s - self._first.time_s < WINDOW_S or sample.node_j is None:
+        idle = not self._cpu_s and self.watts is not None  # the first window is short: it tells what the node draws
+        if now_s - self._first.time_s < (IDLE_WINDOW_S if idle else WINDOW_S) or sample.node_j is None:
             return [], None
         return self._close(sample)
 

@@ -35,6 +35,11 @@ class Nodes:
         self._by_name[spec.name] = self._by_engine[engine] = record
         return record
 
+    @property
+    def specs(self) -> list[Node]:
+        """What all of them announced."""
+        return [record.spec for record in self]
+
     def get(self, name: str) -> NodeRecord | None:
         """A node by name."""
         return self._by_name.get(name)

@@ -12,7 +12,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 
@@ -21,6 +21,7 @@ from wattflow.runtime.future import RemoteTraceback, TaskFailed
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _PLAIN = (int, float, str, bytes, bool, type(None))
+T = TypeVar("T")
 _LOCK = threading.Lock()
 _SEEN: set[str] = set()
 _OWN: dict[str, Any] = {}
@@ -28,20 +29,21 @@ _OWN: dict[str, Any] = {}
 
 def dump_function(function: Callable[..., Any]) -> bytes:
     """A function by value where its module cannot be imported elsewhere, by name otherwise."""
-    with _own_by_value():
-        data: bytes = cloudpickle.dumps(function, 5)
-    return data
+    return _dumped(lambda: cloudpickle.dumps(function, 5))  # type: ignore[no-any-return]
 
 
 def dump_call(args: tuple[Any, ...], kwargs: dict[str, Any], future: type) -> tuple[bytes, list[Any]]:
     """The arguments, and the futures among them in the order in which the payload counts them."""
     if not kwargs and all(type(arg) in _PLAIN for arg in args):
         return pickle.dumps((args, kwargs), 5), []
-    buffer = io.BytesIO()
-    pickler = _Pickler(buffer, future)
-    with _own_by_value():
+
+    def dump() -> tuple[bytes, list[Any]]:
+        buffer = io.BytesIO()
+        pickler = _Pickler(buffer, future)
         pickler.dump((args, kwargs))
-    return buffer.getvalue(), list(pickler.found)
+        return buffer.getvalue(), list(pickler.found)
+
+    return _dumped(dump)
 
 
 def load_result(data: bytes) -> Any:
@@ -93,6 +95,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if not isinstance(value, self._future):
             return None
         return str(self.found.setdefault(value, len(self.found)))
+
+
+def _dumped(dump: Callable[[], T]) -> T:
+    """Dump with the user's modules by value; by name where one of them holds what cannot travel, such as a lock."""
+    try:
+        with _own_by_value():
+            return dump()
+    except Exception as error:
+        try:
+            return dump()
+        except Exception:
+            raise error from None
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,18 @@ def marked(path: Path) -> dict[str, Any] | None:
     try:
         about = json.loads(path.read_text())
         about = {"pid": about} if isinstance(about, int) else about
-        pid = int(about["pid"])
-        if "started" not in about:  # of version 0.1.0, which noted no start: its command has to tell
-            return about if b"wattflow." in Path(f"/proc/{pid}/cmdline").read_bytes() else None
-        return about if about["started"] is not None and started(pid) == about["started"] else None
+        return about if is_alive(about) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def is_alive(about: Mapping[str, Any]) -> bool:
+    """Whether a marked process is alive and still that one, whatever became of its mark."""
+    pid = int(about["pid"])
+    if "started" in about:
+        return about["started"] is not None and started(pid) == about["started"]
+    # Of version 0.1.0, which noted no start: its command has to tell.
+    return started(pid) is not None and b"wattflow." in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def end(path: Path, patience_s: float, *, forget: bool = True) -> bool:
@@ -54,16 +61,17 @@ def end(path: Path, patience_s: float, *, forget: bool = True) -> bool:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(about["pid"]), number)
-            if _gone(path, patience_s):
+            if wait(about, patience_s):
                 break
     if forget:
         path.unlink(missing_ok=True)
     return about is not None
 
 
-def _gone(path: Path, patience_s: float) -> bool:
+def wait(about: Mapping[str, Any], patience_s: float) -> bool:
+    """Wait for the end of a marked process; False where it takes longer."""
     end_s = time.monotonic() + patience_s
-    while marked(path) is not None:
+    while is_alive(about):
         if time.monotonic() > end_s:
             return False
         time.sleep(LOOK_S)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
@@ -42,6 +44,7 @@ class TaskRecord:
         history: The latest bad ends, in words.
         remade: How often it ran again because its result was lost.
         lost: Its last attempt, where that was lost with its node and may still run there.
+        held: Why it is not begun although it could be placed (`gate`).
     """
 
     id: int
@@ -56,6 +59,7 @@ class TaskRecord:
     failures: int = 0
     result: Blob | None = None
     reason: str | None = None
+    held: str | None = None
     refusals: int = 0
     losses: int = 0
     history: list[str] = field(default_factory=list)
@@ -81,6 +85,11 @@ class WorkflowRecord:
     outcomes: list[Outcome] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     fault: str | None = None
+
+    @property
+    def project(self) -> str:
+        """Whose budget pays beside the owner's; empty where nobody's."""
+        return str(self.about.get("project") or "")
 
     @classmethod
     def opened(
@@ -141,6 +150,7 @@ class Trace:
 
     Attributes:
         energy_j: Joules that were told of it so far; a second report replaces the first.
+        reserved_j: Joules that its owner's budgets hold ready for it until then.
     """
 
     task: int
@@ -151,6 +161,7 @@ class Trace:
     project: str
     function: str
     energy_j: float = 0.0
+    reserved_j: float = 0.0
 
 
 @dataclass(slots=True)
@@ -177,9 +188,8 @@ class AttemptRecord:
 
     def __post_init__(self) -> None:
         flow = self.task.workflow
-        project = str(flow.about.get("project") or "")
         function = self.task.spec.function_name
-        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, project, function)
+        self.trace = Trace(self.task.id, self.number, self.node, self.placed_s, flow.owner, flow.project, function)
 
     @staticmethod
     def device_of(placement: Placement) -> int:
@@ -207,6 +217,11 @@ class AttemptRecord:
             adopts=adopts,
         )  # fmt: skip
         return cls(fence, placement.attempt, task, task.attempts, node, now_s, lease)
+
+    def adopt(self, before: int | None) -> None:
+        """Go on with an attempt that was given up; None where it begins anew."""
+        if before is not None:
+            self.lease = structs.replace(self.lease, adopts=before)
 
 
 class Attempts(dict[int, AttemptRecord]):

@@ -9,14 +9,17 @@ import msgspec
 import sqlalchemy as sa
 
 from wattflow.runtime import messages as m
+from wattflow.runtime.accounts import Limits
+from wattflow.runtime.audit import Chain
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.feed import Feed
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
+from wattflow.runtime.usage import month_of
 from wattflow.runtime.verdicts import judge
-from wattflow.store import epochs, events, reads
+from wattflow.store import epochs, events, reads, schema
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
@@ -24,6 +27,7 @@ from wattflow.store.writer import Writer
 log = logging.getLogger(__name__)
 _TASK = msgspec.msgpack.Decoder(tuple[int, m.Task])
 _NODE = msgspec.msgpack.Decoder(tuple[int, m.Node])
+_LIMITS = msgspec.msgpack.Decoder(Limits)
 _BLOB = msgspec.msgpack.Decoder(m.Blob)
 
 
@@ -67,12 +71,23 @@ def _fill(service: Service, database: sa.Engine) -> None:
         engine, spec = _NODE.decode(row["spec"])
         service.nodes.add(spec, engine, row["state"])
         service.joules.plausible.seen_until(spec.name, reads.last_window_s(database, spec.name))
+    _accounts(service, database)
     for row in reads.workflows(database, state="open", most=1_000_000):
         _workflow(service, database, row)
     for row in reads.open_attempts(database):
         _attempt(service, row)
     for row in reads.gpu_uses(database):
         _gpu_use(service, row)
+
+
+def _accounts(service: Service, database: sa.Engine) -> None:
+    """The month's books, the limits and the end of the audit log."""
+    service.ledger.usage.restore(reads.usage(database, month_of(service.now())))
+    for row in reads.rows(database, sa.select(schema.accounts)):
+        service.accounts.limits[row["scope"], row["name"]] = _LIMITS.decode(row["limits"])
+    last = reads.audit(database, newest=True, most=1)
+    if last:
+        service.ledger.chain = Chain(last[0]["sequence"], last[0]["hash"])
 
 
 def _gpu_use(service: Service, row: Found) -> None:
@@ -107,7 +122,9 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
         service.tasks[task.id] = task
         service.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id
-        workflow.open += task.state in ("waiting", "running")
+        if task.state in ("waiting", "running"):
+            workflow.open += 1
+            service.gate.opened(task)
     workflow.outcomes = [outcome_of(found) for found in reads.outcomes(database, workflow.id, 0, 1_000_000)]
 
 
@@ -143,3 +160,4 @@ def _attempt(service: Service, row: Found) -> None:
     record = AttemptRecord(row["fence"], engine, task, row["number"], row["node"], row["placed_s"], lease,
                            row["started_s"], row["cold_s"] or 0.0)  # fmt: skip
     service.attempts.add(record)
+    service.gate.began(record)

@@ -21,6 +21,7 @@ from wattflow.live.protocol import Action, Placement, Step
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
+from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
 from wattflow.runtime.adopting import Adopting
 from wattflow.runtime.cancelling import Cancelling
@@ -28,6 +29,7 @@ from wattflow.runtime.checks import check_submission
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.gate import Gate
 from wattflow.runtime.joules import Joules
 from wattflow.runtime.learning import Learning
 from wattflow.runtime.ledger import Ledger
@@ -71,11 +73,12 @@ class Service:
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts, self.fences = Attempts(), Fences()
-        self.aside = decider.aside
-        self.nodes = Nodes()
+        self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
-        self.joules = Joules(self.nodes, self.ledger, self.now)
+        self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
+        self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
+        self.joules = Joules(self.nodes, self.ledger, self.accounts, self.now)
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
@@ -98,9 +101,8 @@ class Service:
         await self.driver.start(self)
         here = [node.spec.name for node in self.nodes if node.state == "on"]
         self.driver.resume(here, [attempt.lease for attempt in self.attempts.values()])
-        for node in self.nodes:
-            if node.state == "waking":
-                self.waking.order(node.spec.name, node.spec.wake_s)
+        for node in (one.spec for one in self.nodes if one.state == "waking"):
+            self.waking.order(node.name, node.wake_s)
         self._soon()
 
     async def stop(self) -> None:
@@ -123,17 +125,18 @@ class Service:
 
     # ---- requests
 
-    async def submit(self, submission: m.Submission, owner: str) -> m.Accepted:
+    async def submit(self, submission: m.Submission, owner: str, project: str = "") -> m.Accepted:
         """Take tasks into a workflow; answered when they are on disk. What is known already is not taken twice."""
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        policy, nodes = self.decider.policy if others else None, [node.spec for node in self.nodes]
-        check_submission(submission, new, workflow, owner, policy, nodes)
+        check_submission(submission, new, workflow, owner, self.decider.policy if others else None, self.nodes.specs)
+        self.gate.check(owner, project, len(new))
+        self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
         if workflow is None:
-            workflow = self._open(submission, owner)
+            workflow = self._open(submission, owner, project)
         for function in submission.functions:
             self.decider.function(function)
         for number, task in enumerate(new, start=1):
@@ -169,7 +172,7 @@ class Service:
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
         said = waits_for(self._parents(task)) or str(self.decider.why(task.engine))
-        return "; ".join(one for one in (said, met(task)) if one)
+        return "; ".join(one for one in (said, met(task), task.held) if one)
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
@@ -190,8 +193,7 @@ class Service:
         """A node is here, changed, or on again."""
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
-            identity = self.decider.node(self.learning.as_learned(node))
-            known = self.nodes.add(node, identity)
+            known = self.nodes.add(node, self.decider.node(self.learning.as_learned(node)))
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
@@ -290,12 +292,13 @@ class Service:
 
     # ---- taking tasks in
 
-    def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
+    def _open(self, submission: m.Submission, owner: str, project: str) -> WorkflowRecord:
         now_s = self.now()
         deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s)
         self.next_workflow += 1
         workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
+        workflow.about["project"] = project
         self.workflows[workflow.id] = workflow
         self.ledger.workflow(workflow)
         return workflow
@@ -358,6 +361,8 @@ class Service:
             return
         with guarded(self._failed):
             self._make_leases(turn, most)
+            if turn.all_placed and (more := self.gate.step_again(turn.now_s)) is not None:
+                turn.add(more)
             if turn.all_placed:
                 self._under_way, self._turn_planned = None, False
                 self._end_turn(turn)
@@ -416,7 +421,8 @@ class Service:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
         for placement in turn.next_placements(most):
             try:
-                turn.leases.append(self._place(placement, turn.now_s))
+                if not self.gate.keeps(self.tasks[placement.tag], placement, turn):
+                    turn.leases.append(self._place(placement, turn.now_s))
             except Exception as error:
                 reason = self.aside.put("placement of task", placement.tag, error)
                 if (task := self.tasks.get(placement.tag)) is not None:
@@ -475,8 +481,6 @@ class Service:
         if workflow.over():
             workflow.close({self.tasks[i].state for i in workflow.keys.values()}, self.now())
             self.ledger.workflow_state(workflow, self.now())
-
-    # ---- small parts
 
     def _parents(self, task: TaskRecord) -> list[TaskRecord]:
         keys = dict.fromkeys([*task.spec.parents, *task.spec.results])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import hashlib
 import logging
 import os
 import socket
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
-        keep_journal_bytes=options.keep_journal_bytes,
+        keep_journal_bytes=options.keep_journal_bytes, carbon_g_per_kwh=options.carbon,
     )  # fmt: skip
     writing: WritingProcess | None = None
     try:
@@ -97,7 +98,8 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
         apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
         logging.getLogger(__name__).warning("%s", apart.about)
         folder = settings.home.folder / "agent"
-        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart))
+        lineage = f"local-{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]}"
+        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart, lineage=lineage))
     if name == "simulated":
         from wattflow.clusters import load_cluster
         from wattflow.runtime.drivers.simulated import SimulatedDriver
@@ -171,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")
+    parser.add_argument("--carbon", type=float)
     parser.add_argument("--log", choices=json_logs.FORMS)
     return parser
 

@@ -11,8 +11,10 @@ import msgspec
 import sqlalchemy as sa
 
 from wattflow.lab.show.columns import More, run_columns
+from wattflow.model.run import Run
 from wattflow.server.beside import Missing
 from wattflow.server.runs import Record, document, run_bytes, run_of
+from wattflow.server.zone import read_zone
 from wattflow.store import events, reads, schema
 from wattflow.store.reads import Found
 
@@ -21,7 +23,7 @@ MOST_ATTEMPTS = 1_000_000
 
 def run_file(database: sa.Engine, folder: Path, workflow: str) -> bytes:
     """A finished workflow as a Run file."""
-    return run_bytes(database, _workflow(database, workflow))
+    return run_bytes(database, _workflow(database, workflow), read_zone(folder))
 
 
 def wfformat(database: sa.Engine, folder: Path, workflow: str) -> bytes:
@@ -43,7 +45,8 @@ def view(database: sa.Engine, folder: Path, workflow: str, now_s: float, packed:
         about["end_ms"] = 1000.0 * (now_s - record.start_s)
     if not record.attempts:
         about["notes"] = ["no task of it has begun yet" if is_open else "no attempt of it ever ran"]
-    return _shown(database, record, about, whole=not record.attempts, packed=packed)
+    run = run_of(database, record, read_zone(folder), whole=not record.attempts)
+    return _shown(run, record, about, packed)
 
 
 def live(
@@ -57,7 +60,7 @@ def live(
         "state": "open", "owner": owner, "origin_s": record.start_s, "start_ms": 0.0, "end_ms": 1000.0 * last_s,
         "sequence": sequence, "live": present,
     }  # fmt: skip
-    return _shown(database, record, about, whole=True, packed=packed)
+    return _shown(run_of(database, record, read_zone(folder), whole=True), record, about, packed)
 
 
 def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
@@ -67,12 +70,12 @@ def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
     return msgspec.json.encode(replay.explained(database, folder, task, number))
 
 
-def _shown(database: sa.Engine, record: Record, about: dict[str, Any], *, whole: bool, packed: bool) -> bytes:
+def _shown(run: Run, record: Record, about: dict[str, Any], packed: bool) -> bytes:
     more = More(
         about=about, states=[task["state"] for task in record.tasks], numbers=[task["id"] for task in record.tasks],
         flows=[(row["id"], row["owner"], row["state"]) for row in record.flows],
     )  # fmt: skip
-    data = run_columns(run_of(database, record, whole=whole), more)
+    data = run_columns(run, more)
     return gzip.compress(data, 6) if packed else data
 
 

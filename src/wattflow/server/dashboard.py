@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from wattflow.server.forecasts import Forecasts
 from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
+from wattflow.server.zone import read_zone
 
 MOST_GROUPS = 24
 """Groups of the queue that are told with a reason."""
@@ -52,7 +54,7 @@ class Dashboard:
 
     def __init__(self, service: Service, database: sa.Engine, tokens: Tokens, folder: Path) -> None:
         store = database.url.render_as_string(hide_password=False)
-        self.service, self._tokens = service, tokens
+        self.service, self._tokens, self._zone = service, tokens, read_zone(folder)
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)
         self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
@@ -132,6 +134,12 @@ class Dashboard:
         """A session as the page sees it."""
         return {"name": who.name, "role": who.role, "expires_s": self.sessions.expires_s(secret)}
 
+    def still_knows(self, who: Identity, secret: str) -> bool:
+        """Say whether somebody who came a while ago would be let in again."""
+        now_s = time.time()
+        valid = any(one.id == who.id and one.valid(now_s) for one in self._tokens.listed())
+        return valid and (not secret or self.sessions.holder(secret) is not None)
+
     # ---- the present
 
     async def present(self, owner: str | None) -> dict[str, Any]:
@@ -157,7 +165,8 @@ class Dashboard:
             "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
             "waiting": waiting, "queue": queue, "budgets": budgets,
             "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
-            "carbon_g_per_kwh": None, "trouble": service.writer.message,
+            "carbon_g_per_kwh": self._zone.carbon.at(service.now()) if self._zone.carbon_known else None,
+            "trouble": service.writer.message,
         }  # fmt: skip
 
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:

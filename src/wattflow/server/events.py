@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from wattflow.store import events
 
 EVERY_S = 0.25
 ALIVE_S = 15.0
-MOST_VIEWERS = 256
+MOST_VIEWERS, MOST_OF_ONE = 256, 128
 MOST_BYTES, MOST_FRAMES = 4 << 20, 120
 """So much may wait for one viewer; one that leaves more lying is dropped."""
 PIECE = 500
@@ -91,19 +92,19 @@ class Events:
         self._tasks: set[asyncio.Task[None]] = set()
         self._feed.listener = self._gather
 
-    @property
-    def viewers(self) -> int:
-        """How many watch."""
-        return len(self._viewers)
-
     def close(self) -> None:
         """End all streams: the server stops."""
         for viewer in tuple(self._viewers):
             viewer.end()
 
-    def stream(self, owner: str | None, last_id: str | None) -> Response:
-        """The answer to one viewer."""
-        return Stream(self, owner, last_id)
+    def has_room(self, owner: str | None) -> bool:
+        """Say whether one more may watch: neither all together nor one user's may be too many."""
+        own = sum(viewer.owner == owner for viewer in self._viewers)
+        return len(self._viewers) < MOST_VIEWERS and own < MOST_OF_ONE
+
+    def stream(self, owner: str | None, last_id: str | None, still: Callable[[], bool] = lambda: True) -> Response:
+        """The answer to one viewer, who is let go when it is ``still`` known no more."""
+        return Stream(self, owner, last_id, still)
 
     async def join(self, owner: str | None, last_id: str | None) -> Viewer:
         """A viewer that has, or will get, all from its number on, or from now."""
@@ -212,9 +213,9 @@ class Events:
 class Stream(Response):
     """A stream of events, past the framework's own: some hundred frames a second go to some dozens of viewers."""
 
-    def __init__(self, hub: Events, owner: str | None, last_id: str | None) -> None:
+    def __init__(self, hub: Events, owner: str | None, last_id: str | None, still: Callable[[], bool]) -> None:
         super().__init__(None, 200, HEADERS, "text/event-stream")
-        self._hub, self._owner, self._last_id = hub, owner, last_id
+        self._hub, self._owner, self._last_id, self._still = hub, owner, last_id, still
         del self.headers["content-length"]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -223,7 +224,14 @@ class Stream(Response):
         gone = asyncio.create_task(_wait_until_gone(receive, viewer))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            asked_s = time.monotonic()
             while data := await viewer.take():
+                if time.monotonic() - asked_s > ALIVE_S / 2:
+                    asked_s = time.monotonic()
+                    if not self._still():
+                        data = _frame("dropped", {"reason": "the session is over: log in again"}, None)
+                        viewer.frames.clear()
+                        viewer.end()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PER_S = {"user": 1000.0, "viewer": 100.0, "agent": 3000.0, "operator": 3000.0, "": 50.0}
+PER_S = {"user": 1000.0, "viewer": 100.0, "agent": 20_000.0, "operator": 3000.0, "": 50.0}
 """Requests a second, by role; an address without a valid token is ``""``."""
 BURST_S = 2.0
 """A bucket that was left alone holds so many seconds of it."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from wattflow.live import past
+from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
@@ -44,7 +44,7 @@ def explained(database: sa.Engine, folder: Path, task: int, number: int) -> dict
     attempt = chosen[-1]
     engine, spec = _SPEC.decode(row["spec"])
     decider = before(database, folder, attempt["placed_s"])
-    candidates = past._candidates(decider.engine, attempt["placed_s"], engine)
+    candidates = past_decision.candidates_at(decider.engine, attempt["placed_s"], engine)
     names = {identity: name for name, identity in decider.engine.nodes.items()}
     about = {
         "task": task, "key": row["key"], "state": row["state"], "when": "past", "at_s": attempt["placed_s"],
@@ -101,9 +101,9 @@ def before(database: sa.Engine, folder: Path, at_s: float) -> Decider:
 
 def is_step(call: bytes, at_s: float) -> bool:
     """Say whether a call of the journal is the step of a time. Only steps are decoded."""
-    if not call.startswith(b"\x92\xa4step"):
-        return False
-    return bool(msgspec.msgpack.decode(call)[1] == at_s)
+    if call.startswith(b'["step",'):
+        return bool(msgspec.json.decode(call)[1][0] == at_s)
+    return call.startswith(b"\x92\xa4step") and bool(msgspec.msgpack.decode(call)[1] == at_s)  # of version 0.1.0
 
 
 def _begun(database: sa.Engine, folder: Path, at_s: float) -> tuple[Decider, int, int]:

@@ -51,7 +51,7 @@ class PolicyChange(msgspec.Struct, frozen=True):
 @router.get("/status")
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     house = house_of(request)
     service = house.service
     written = service.writer.figures
@@ -87,7 +87,7 @@ async def submit(request: Request) -> Response:
         known = await asyncio.to_thread(reads.workflow, house.database, submission.workflow)
         if known is not None:
             raise HTTPException(409, f"workflow {submission.workflow} exists and is over")
-    return answer(request, await house.service.submit(submission, who.name), 201)
+    return answer(request, await house.service.submit(submission, who.name, who.project), 201)
 
 
 @router.get("/workflows")
@@ -158,6 +158,7 @@ async def cancel(request: Request, workflow: str, key: str | None = None, waitin
         return answer(request, {"cancelled": 0})
     if key is not None and key not in record.keys:
         raise HTTPException(404, f"no task {key!r} in workflow {workflow}")
+    service.ledger.audit(service.now(), request.state.identity.name, "cancel", workflow=workflow, key=key)
     return answer(request, {"cancelled": await service.cancel(workflow, key, only_waiting=waiting)})
 
 
@@ -217,7 +218,7 @@ async def task_log(
 @router.get("/nodes")
 async def nodes(request: Request) -> Response:
     """All nodes: what they offer, their state, what they look like."""
-    allowed(request, "user", "agent")
+    allowed(request, "user", "agent", "viewer")
     service = house_of(request).service
     running: dict[str, int] = {}
     for attempt in service.attempts.values():
@@ -246,17 +247,20 @@ async def functions(request: Request) -> Response:
 @router.post("/policy", openapi_extra=schema(PolicyChange))
 async def policy(request: Request) -> Response:
     """Another policy from now on."""
-    allowed(request, "operator")
+    who, service = allowed(request, "operator"), house_of(request).service
     change = await typed(request, PolicyChange)
-    await house_of(request).service.use(change.policy)
+    await service.use(change.policy)
+    service.ledger.audit(service.now(), who.name, "policy", policy=change.policy)
+    await service.stored()
     return answer(request, {"policy": change.policy})
 
 
 @router.post("/shutdown")
 async def shutdown(request: Request) -> Response:
     """End the server; what is open goes on when it is started again."""
-    allowed(request, "operator")
-    house_of(request).shut_down()
+    who, house = allowed(request, "operator"), house_of(request)
+    house.service.ledger.audit(house.service.now(), who.name, "shutdown")
+    house.shut_down()
     return answer(request, {"stopping": True}, 202)
 
 

@@ -5,6 +5,7 @@ All of this is for a process beside the server (`beside`): thousands of rows are
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from wattflow.model.workload import Shape, Workload
 from wattflow.runtime.facts import node_of, variant_of
 from wattflow.runtime.messages import Node as NodeMessage
 from wattflow.runtime.messages import Task
+from wattflow.server.zone import from_time
 from wattflow.store import events, reads
 from wattflow.store.reads import Found
 from wattflow.traces import wfformat_write
@@ -71,11 +73,11 @@ class Record:
         return max([*ended, *open_], default=self.start_s)
 
 
-def run_bytes(database: sa.Engine, row: Found) -> bytes:
+def run_bytes(database: sa.Engine, row: Found, zone: Zone | None = None) -> bytes:
     """The Run file of a workflow that is over."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.parquet"
-        write_run(path, make_run(database, row))
+        write_run(path, make_run(database, row, zone))
         return path.read_bytes()
 
 
@@ -93,7 +95,8 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
         (a for a in record.attempts if a["outcome"] is not None or math.isfinite(record.until_s)),
         key=lambda one: one["ended_s"] or record.until_s,
     )
-    cluster = _cluster(database, {attempt["node"] for attempt in rows}, zone, whole)
+    there = from_time(zone or Zone(), record.start_s)
+    cluster = _cluster(database, {attempt["node"] for attempt in rows}, there, whole)
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
     start_s, end_s = record.start_s, record.end_s
     windows = sorted((w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
@@ -115,11 +118,11 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
     )  # fmt: skip
 
 
-def _cluster(database: sa.Engine, used: set[str], zone: Zone | None, whole: bool) -> Cluster:
+def _cluster(database: sa.Engine, used: set[str], zone: Zone, whole: bool) -> Cluster:
     nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
     made = tuple(node_of(node) for node in nodes if whole or node.name in used)
     # Without a node there is nothing to draw on; a server without any still has a page.
-    return Cluster(name="live", nodes=made or (Node("none yet", 1, 0),), zones=(zone or Zone(),))
+    return Cluster(name="live", nodes=made or (Node("none yet", 1, 0),), zones=(zone,))
 
 
 def _attempts(rows: Sequence[Found], record: Record, place: dict[str, int]) -> NDArray[np.void]:
@@ -180,7 +183,7 @@ def _sleep_log(database: sa.Engine, place: dict[str, int], span: tuple[float, fl
     start_s, end_s = span
     found: list[tuple[int, float, float, int]] = []
     rows = [row for row in events.node_states(database, end_s) if row["node"] in place]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in itertools.zip_longest(rows, rows[1:]):
         until_s = following["at_s"] if following is not None and following["node"] == row["node"] else end_s
         from_s, to_s = max(row["at_s"], start_s), min(until_s, end_s)
         if row["state"] in SLEEPS and to_s > from_s:
@@ -304,7 +307,7 @@ def document(database: sa.Engine, row: Found) -> str:
     record = Record.of(database, row)
     if not any(found["outcome"] is not None for found in record.attempts):
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is nothing to write")
-    cluster = _cluster(database, {found["node"] for found in record.attempts}, None, whole=False)
+    cluster = _cluster(database, {found["node"] for found in record.attempts}, Zone(), whole=False)
     return wfformat_write.dumps(workflow_of(record, cluster))
 
 

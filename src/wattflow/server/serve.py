@@ -64,6 +64,7 @@ def open_house(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
+    service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
     if claim is not None:
         claim.hold()
     return House(
@@ -161,7 +162,7 @@ def serve(
     app = make_app(house)
     config = uvicorn.Config(
         app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
-        log_level="warning", access_log=False, proxy_headers=False,
+        log_config=None, log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,

@@ -20,6 +20,7 @@ class ServerSettings:
         host: Loopback unless told otherwise.
         port: 0 takes a free one.
         keep_s: How long ended workflows are kept.
+        carbon_g_per_kwh: What the site's electricity emits; None where nobody says.
         clear_text: Whether other machines may send their tokens over plain HTTP.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
         standby: Wait until no other server works on the store, then take over.
@@ -38,6 +39,7 @@ class ServerSettings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     clear_text: bool = False
+    carbon_g_per_kwh: float | None = None
 
 
 def listen(settings: ServerSettings) -> socket.socket:

@@ -69,35 +69,44 @@ def _task_ended(state, world, task):
     world.pulse[0].last_end = state.clock[0].now
 
 
+@life.lose_attempt.of(World)
+@inner
+def _lose_attempt(state, world, a):
+    _stop(state, world, a, NODE_LOST)
+
+
 @life.gone.of(World)
 @inner
-def _gone(state, world, task, lost, outcome, fate, priority):
+def _gone(state, world, task, lost, fate, priority):
     if state.shapes[state.tasks[task].form].parts > 1:
-        cancel_siblings(state, world, task, lost)
-    retry(state, world, task, outcome, priority)
+        _cancel_siblings(state, world, task, lost)
+    _retry(state, world, task, fate, priority)
 
 
 @optional(RICH)
-def retry(state, world, task, outcome, priority):
+def _retry(state, world, task, fate, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
         gangs.forget_held(world, task)
-    if fold.try_again(state, task, outcome == TIME_LIMIT, priority) == 0:
+    if fold.try_again(state, task, fate == GIVE_UP, priority) == 0:
         world.pulse[0].retries += 1
     else:
         world.pulse[0].last_end = state.clock[0].now
 
 
 @optional(RICH)
-def cancel_siblings(state, world, task, lost):
-    """One part failed: the others end too. ``lost`` is the node that took it along, or −1."""
+def _cancel_siblings(state, world, task, lost):
+    """One part failed: the others end too. ``lost`` is the node that took it along, or −1.
+
+    By row, not by the ring of siblings: sums of joules depend on the order.
+    """
     for b in range(state.attempts.size):
         if state.attempts[b].task == task:
-            stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
+            _stop(state, world, b, NODE_LOST if state.attempts[b].node == lost else CANCELLED)
 
 
 @optional(RICH)
-def stop(state, world, a, outcome):
+def _stop(state, world, a, outcome):
     """End an attempt in whatever stage it is; its joules are lost."""
     leave(state, world, a)
     life.close(state, world, a, outcome)

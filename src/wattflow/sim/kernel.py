@@ -1,4 +1,4 @@
-"""`advance`: from one instant to the next. The only loop of the simulator."""
+"""`run`: from one instant to the next, by the World's clocks and the State's agenda; `engine.instant` decides."""
 
 from __future__ import annotations
 
@@ -9,30 +9,17 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from wattflow.engine import agenda, containers, decide, fold, groups, life, release, view
+from wattflow.engine import agenda, decide, fold, groups, instant, life, release
 from wattflow.engine.parts import RICH
-from wattflow.engine.tables import (
-    ACT_CAP,
-    ACT_FREQUENCY,
-    ACT_SLEEP,
-    ACT_TIMER,
-    ACT_WAKE,
-    ACT_WARM,
-    DOWN,
-    DRAINING,
-    MICRO,
-    ON,
-    RETRY,
-    WAKING,
-)
 from wattflow.kernel import jit
+from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, ends, faults, power, running, sleep, stages
-from wattflow.sim.world import DATA, NODE_LOST
+from wattflow.sim import clocks, ends, faults, nodes, power, stages
+from wattflow.sim.world import DATA, World
 
-DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK = 0, 1, 2, 3, 4, 5
-"""Statuses of `advance`. STUCK: tasks wait, but nothing will ever happen again."""
+DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK, ASKED, GO_ON = 0, 1, 2, 3, 4, 5, 6, 7
+"""Statuses of `run`. STUCK: tasks wait, but nothing will ever happen again. ASKED: a hand is to answer."""
 
 
 @inner
@@ -53,7 +40,7 @@ def _next_time(state, world):
 
 @inner
 def _has_room(state, world):
-    """Whether one instant's records and events surely fit."""
+    """Tell whether one instant's records and events surely fit."""
     pulse = world.pulse[0]
     running = state.counts[0].running + 1
     if pulse.record_n + running > world.records.size:
@@ -78,60 +65,6 @@ def _finish_domain(state, world, priority):
 
 
 @inner
-def _lose_node(state, world, node, priority):
-    """Everything on the node ends; its tasks go back to the queue, oldest attempt first."""
-    while True:
-        oldest = fold.oldest_attempt(state, node)
-        if oldest < 0:
-            break
-        task = state.attempts[oldest].task
-        ends.stop(state, world, oldest, NODE_LOST)
-        life.gone(state, world, task, node, NODE_LOST, RETRY, priority)
-    fold.forget_contents(state, node)
-    _stop_warming(state, world, node)
-    life.set_power(state, world, node, DOWN)
-    faults.schedule_repair(state, world, node)
-
-
-@optional(RICH, types.boolean)
-def _node_event(state, world, what, node, gen, priority):
-    """Fold a change of a node; False if it is out of date."""
-    node_row = state.nodes[node]
-    if what == agenda.WAKE_DONE:
-        # The node may have been lost, and even have begun to wake again, since this was announced.
-        if node_row.power_state != WAKING or node_row.on_at > state.clock[0].now:
-            return False
-        life.set_power(state, world, node, ON)
-        life.is_on(state, world, node)
-        if node_row.running == 0:
-            life.idles(state, world, node)
-    elif what == agenda.FALL_DONE:
-        if not sleep.fall_done(state, world, node, gen):
-            return False
-        if node_row.power_state == ON:
-            life.is_on(state, world, node)
-    elif what == agenda.SLEEP:
-        return sleep.sleep_check(state, world, node, gen)
-    elif what == agenda.LOST:
-        if node_row.power_state == DOWN:
-            return False
-        _lose_node(state, world, node, priority)
-    elif what == agenda.BACK:
-        if node_row.power_state != DOWN:
-            return False
-        life.set_power(state, world, node, ON)
-        life.idles(state, world, node)
-        faults.schedule_failure(state, world, node)
-    elif what == agenda.NOTICE:
-        if node_row.power_state != ON:
-            return False
-        life.set_power(state, world, node, DRAINING)
-    elif what == agenda.WARM:
-        return _warm_done(state, world, node, gen)
-    return True
-
-
-@inner
 def _fold(state, world, priority):
     """Fold all events of the present instant into the state, in their fixed order; returns how many still counted."""
     pulse = world.pulse[0]
@@ -140,8 +73,8 @@ def _fold(state, world, priority):
     while True:
         domain = pulse.domain_n > 0 and world.domains[world.domain_heap[0]].next_t <= now
         event = state.counts[0].timer_n > 0 and state.timers[0].time <= now
-        order = agenda.order(state.timers[0].what) if event else 99
-        if domain and not (event and order == agenda.FINISH and _event_first(state, world)):
+        # Ends come before all else, those of runs and those of timed stages in the order in which they began.
+        if domain and not (event and state.timers[0].what == agenda.STAGE_END and _event_first(state, world)):
             _finish_domain(state, world, priority)
             count += 1
             continue
@@ -165,7 +98,7 @@ def _fold(state, world, priority):
                 pulse.round_at = math.inf
             if what != agenda.RAMP or at_s == pulse.ramp_at:
                 count += 1
-        elif _node_event(state, world, what, who, gen, priority):
+        elif nodes.changed(state, world, what, who, gen, priority):
             count += 1
     at = pulse.next_arrival
     while at < world.arrivals.size and state.tasks[world.arrivals[at]].release <= now:
@@ -178,17 +111,48 @@ def _fold(state, world, priority):
 
 @optional(RICH, types.boolean)
 def _event_first(state, world):
-    """Whether the first timed stage end was created before the attempt that ends first."""
+    """Tell whether the attempt whose timed stage ends is older than the one whose run or transfer ends first."""
     who = state.timers[0].who
     return state.timers[0].generation < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
 
 
+@instant.ramps.of(World)
 @inner
-def _start_placed(state, world):
+def _ramps(state, world):
+    return world.pulse[0].ramps == 1
+
+
+@instant.begun.of(World)
+@inner
+def _begun(state, world):
+    state.counts[0].placed_n = 0
+
+
+@instant.has_rows.of(World)
+@inner
+def _has_rows(state, world):
     counts = state.counts[0]
-    for i in range(counts.placed_n):
-        life.begin(state, world, state.placed[i])
-    counts.placed_n = 0
+    return counts.free_attempt >= 0 and counts.running + 1 < state.attempts.size // 2
+
+
+@instant.is_last.of(World)
+@inner
+def _is_last(state, world):
+    return _next_time(state, world) > state.clock[0].now
+
+
+@instant.come_back.of(World)
+@inner
+def _come_back(state, world):
+    clock = state.clock[0]
+    pulse = world.pulse[0]
+    if pulse.ramps == 1:
+        _schedule_ramp(state, world)
+    if clock.retry_at < math.inf:
+        if not (clock.now < pulse.timer_at <= clock.retry_at):
+            pulse.timer_at = clock.retry_at
+            agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
+        clock.retry_at = math.inf
 
 
 @optional(RICH)
@@ -202,9 +166,10 @@ def _schedule_ramp(state, world):
             agenda.push(state, soonest, agenda.RAMP, 0, 0)
 
 
+@instant.may_decide.of(World)
 @inner
-def _is_round(state, world):
-    """Whether decisions may be taken now; asks for the next round when not."""
+def _may_decide(state, world):
+    """Tell whether it is the time of a round; ask for the next one when not."""
     clock = state.clock[0]
     counts = state.counts[0]
     pulse = world.pulse[0]
@@ -221,145 +186,66 @@ def _is_round(state, world):
     return False
 
 
-@optional(RICH)
-def _apply_actions(state, world):
+@hook
+def passes(state, hand, joules):
+    """Time goes on to the next instant; so many joules were drawn since the last."""
+
+
+@inner
+def _next_instant(state, world, hand, until, enough):
+    """Go to the next instant; GO_ON, or why not."""
     clock = state.clock[0]
-    counts = state.counts[0]
-    for k in range(counts.action_n):
-        kind = state.actions[k].kind
-        node = state.actions[k].node
-        if kind == ACT_TIMER:
-            if state.actions[k].at > clock.now:
-                agenda.push(state, state.actions[k].at, agenda.LOOK, 0, 0)
-        elif kind == ACT_SLEEP:
-            life.fall_asleep(state, world, node)
-        elif kind == ACT_WAKE:
-            life.wake(state, world, node)
-        elif kind == ACT_WARM:
-            _warm(state, world, node, state.actions[k].value)
-        elif kind == ACT_FREQUENCY:
-            running.set_frequency(state, world, node, state.actions[k].value)
-        elif kind == ACT_CAP:
-            running.set_frequency(state, world, node, fold.level_below(state, node, float(state.actions[k].value)))
-    counts.action_n = 0
+    pulse = world.pulse[0]
+    if state.counts[0].open == 0:
+        return DONE
+    t = _next_time(state, world)
+    if t == math.inf:
+        return STUCK
+    if t > until:
+        return UNTIL
+    if enough:
+        return LIMIT
+    if not _has_room(state, world):
+        return GROW
+    if t > clock.now:
+        if pulse.total_w > pulse.peak_w:
+            pulse.peak_w = pulse.total_w
+        passes(state, hand, pulse.total_w * (t - clock.now))
+        clock.now = t
+    clock.instant += 1
+    return GO_ON
 
 
 @inner
-def _warm(state, world, node, fn):
-    """Make a container ahead of need: one core is busy for the time of a cold start. Its joules are no attempt's."""
-    node_row = state.nodes[node]
-    load = world.nodes[node]
-    if node_row.power_state != ON:
-        return
-    seconds = view.warming_s(state, node, fn)
-    power.account(state, world, node)
-    load.busy_u += MICRO
-    load.weight_u += MICRO
-    load.warming_u += MICRO
-    power.refresh(state, world, node)
-    world.pulse[0].cold_starts += 1
-    announced = load.warm_gen * (state.functions.size + 1) + fn + 1
-    agenda.push(state, state.clock[0].now + seconds, agenda.WARM, node, announced)
-
-
-@inner
-def _warm_done(state, world, node, announced):
-    """A container made ahead of need is ready; False if its node was lost while it was made."""
-    load = world.nodes[node]
-    node_row = state.nodes[node]
-    kinds = state.functions.size + 1
-    if announced // kinds != load.warm_gen:
-        return False
-    power.account(state, world, node)
-    load.busy_u -= MICRO
-    load.weight_u -= MICRO
-    load.warming_u -= MICRO
-    power.refresh(state, world, node)
-    if node_row.power_state == ON:
-        containers.keep(state, node, announced % kinds - 1)
-        if node_row.running == 0 and load.warming_u == 0:
-            life.idles(state, world, node)
-    return True
-
-
-@inner
-def _stop_warming(state, world, node):
-    """What is being warmed on a lost node is gone, and draws no watts from here on."""
-    load = world.nodes[node]
-    power.account(state, world, node)
-    load.busy_u -= load.warming_u
-    load.weight_u -= load.warming_u
-    load.warming_u = 0
-    load.warm_gen += 1
-
-
-@inner
-def _decide_all(state, world, priority, score):
-    """Decide and start until the queue is tried through; GROW when attempt rows ran out."""
-    counts = state.counts[0]
-    while True:
-        status = decide.decide(state, None, priority, score)
-        _start_placed(state, world)
-        if status == decide.BAD_COST:
-            return BAD_COST
-        if status == decide.ALL_TRIED:
-            return DONE
-        if counts.free_attempt < 0 or counts.running + 1 >= state.attempts.size // 2:
-            return GROW
-
-
-def advance(state, world, functions, until, max_events):
-    """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
-    priority = functions.priority
-    score = functions.score
-    clock = state.clock[0]
-    rules = state.rules[0]
-    counts = state.counts[0]
+def run(state, world, hand, functions, until, max_events):
+    """`advance` with a ``hand`` that is asked in the policy's place (ASKED: call again with its answer), or None."""
     pulse = world.pulse[0]
     folded = 0
     while True:
-        if pulse.redo == 0:
-            if counts.open == 0:
-                return DONE
-            t = _next_time(state, world)
-            if t == math.inf:
-                return STUCK
-            if t > until:
-                return UNTIL
-            if folded >= max_events:
-                return LIMIT
-            if not _has_room(state, world):
-                return GROW
-            if t > clock.now:
-                if pulse.total_w > pulse.peak_w:
-                    pulse.peak_w = pulse.total_w
-                clock.now = t
-            clock.instant += 1
-            count = _fold(state, world, priority)
+        # An instant that ran out of room, or in which a hand is being asked, is folded already.
+        if pulse.redo == 0 and not decide.is_open(state, hand):
+            status = _next_instant(state, world, hand, until, folded >= max_events)
+            if status != GO_ON:
+                return status
+            count = _fold(state, world, functions.priority)
             folded += max(1, count)
             if count == 0:
                 continue
         pulse.redo = 0
-        if counts.waiting > 0 and _is_round(state, world):
-            if pulse.ramps == 1:
-                fold.grow_platforms(state)
-            status = _decide_all(state, world, priority, score)
-            if status == BAD_COST:
-                return BAD_COST
-            if status == GROW:
-                pulse.redo = 1
-                return GROW
-            if pulse.ramps == 1:
-                _schedule_ramp(state, world)
-            if clock.retry_at < math.inf:
-                if not (clock.now < pulse.timer_at <= clock.retry_at):
-                    pulse.timer_at = clock.retry_at
-                    agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
-                clock.retry_at = math.inf
-        if rules.has_act == 1 and _next_time(state, world) > clock.now:
-            functions.act(state)
-            _apply_actions(state, world)
+        status = instant.run(state, world, hand, functions)
+        if status == decide.ASKED:
+            return ASKED
+        if status == decide.BAD_COST:
+            return BAD_COST
+        if status == decide.MORE:
+            pulse.redo = 1
+            return GROW
         pulse.events += 1
+
+
+def advance(state, world, functions, until, max_events):
+    """Run until done, `until`, or about `max_events` events; stops only between instants (GROW: call again)."""
+    return run(state, world, None, functions, until, max_events)
 
 
 @inner
@@ -410,4 +296,7 @@ def kernel(state: Any, world: Any, functions: Any, lacks: tuple[str, ...] = ()) 
     return _compiled_advance(state.kind, world.kind, functions.kind, lacks) if jit.COMPILED else advance
 
 
-__all__ = ["BAD_COST", "DONE", "GROW", "LIMIT", "STUCK", "UNTIL", "advance", "kernel", "open_world", "settle"]
+__all__ = [
+    "ASKED", "BAD_COST", "DONE", "GROW", "LIMIT", "STUCK", "UNTIL", "advance", "begin_all", "kernel", "open_world",
+    "passes", "run", "settle", "settle_all",
+]  # fmt: skip

@@ -21,7 +21,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
 from wattflow.sim import adopt, build, kernel, world
-from wattflow.sim.simulate import SimOptions, _grow
+from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
 Floats = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Outlook:
             adopt.take_over(state, made)
             step = kernel.kernel(state, made, self._functions)
             while step(state.handle(), made.handle(), self._functions, math.inf, 1 << 40) == kernel.GROW:
-                _grow(state, made, SimOptions())
+                grow(state, made, SimOptions())
             kernel.settle(state.handle(), made.handle())
         records = made.records[: int(made.pulse.record_n[0])]
         end_s = np.full(len(state.tasks), -math.inf)

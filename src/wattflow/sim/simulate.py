@@ -185,7 +185,7 @@ class Simulation:
                 if status == kernel.LIMIT and left > 0:
                     continue
             if status == kernel.GROW:
-                _grow(self.state, self.world, self.options)
+                grow(self.state, self.world, self.options)
             elif status == kernel.BAD_COST:
                 raise self._bad_cost()
             elif status == kernel.STUCK:
@@ -312,7 +312,7 @@ def _grown(table: Any, rows: int) -> Any:
     return larger.view(type(table))
 
 
-def _grow(state: State, world: World, options: SimOptions) -> None:
+def grow(state: State, world: World, options: SimOptions) -> None:
     """Make room: attempts when their rows ran out, and whatever hangs on their number; then records, events, log."""
     if state.counts.free_attempt[0] < 0 or state.counts.running[0] + 1 >= len(state.attempts) // 2:
         old = len(state.attempts)

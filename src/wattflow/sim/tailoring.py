@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import life
-from wattflow.engine.tables import ON
 from wattflow.kernel.jit import jit as entry
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
@@ -75,15 +74,8 @@ def set_numbers(policy: Policy, state: Any, cluster: Cluster, sleep_after_s: Any
 
 @entry
 def recheck(state, world):
-    """After a change of time-outs: when idle nodes are looked at again."""
-    now = state.clock[0].now
-    for n in range(state.nodes.size):
-        row = state.nodes[n]
-        after_s = state.classes[row.cls].sleep_after_s
-        if row.power_state == ON and row.running == 0 and row.pos >= 0:
-            row.generation += 1
-            if after_s < math.inf:
-                life.check_later(state, world, n, max(now, row.idle_since + after_s))
+    """`life.recheck`, called from Python."""
+    life.recheck(state, world)
 
 
 __all__ = ["Tailoring", "put_in", "recheck", "set_numbers"]

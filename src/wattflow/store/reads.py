@@ -158,6 +158,20 @@ def last_window_s(database: sa.Engine, node: str) -> float:
     return -math.inf if found is None else float(found)
 
 
+def usage(database: sa.Engine, month: str, owner: str | None = None) -> list[Found]:
+    """What was used in a month, by owner, project and function."""
+    table = schema.usage
+    query = sa.select(table).where(table.c.month == month)
+    return rows(database, query if owner is None else query.where(table.c.owner == owner))
+
+
+def audit(database: sa.Engine, after: int = 0, most: int = 1000, *, newest: bool = False) -> list[Found]:
+    """Entries of the audit log beyond a number, oldest (or newest) first."""
+    table = schema.audit
+    order = table.c.sequence.desc() if newest else table.c.sequence
+    return rows(database, sa.select(table).where(table.c.sequence > after).order_by(order).limit(most))
+
+
 def journal(database: sa.Engine, after: int, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Entries of the journal beyond a sequence number (and up to another), in order."""
     table = schema.journal

@@ -72,6 +72,7 @@ attempts = sa.Table(
     sa.Column("gpu_duty", sa.Float),
     sa.Column("gpu_beside", sa.Float),
     sa.Column("gpu_samples", sa.Integer),
+    sa.Column("reserved_j", sa.Float),
     sa.Column("engine", sa.BigInteger),
     sa.Index("attempts_on_gpus", "ended_s", sqlite_where=sa.text("gpu_duty IS NOT NULL"),
              postgresql_where=sa.text("gpu_duty IS NOT NULL")),
@@ -197,6 +198,6 @@ usage = sa.Table(
     sa.Column("attempts", sa.BigInteger, nullable=False),
     sa.Column("cpu_s", sa.Float, nullable=False),
     sa.Column("energy_j", sa.Float, nullable=False),
-    sa.Column("carbon_g", sa.Float, nullable=False),
+    sa.Column("carbon_g", sa.Float),
 )  # fmt: skip
 """What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""

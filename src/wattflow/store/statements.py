@@ -21,7 +21,9 @@ from sqlalchemy.dialects import sqlite
 
 from wattflow.store.schema import (
     Row,
+    accounts,
     attempts,
+    audit,
     energy,
     events,
     journal,
@@ -31,6 +33,7 @@ from wattflow.store.schema import (
     snapshot_pieces,
     snapshots,
     tasks,
+    usage,
     workflows,
 )
 from wattflow.store.writing import Statement
@@ -65,6 +68,9 @@ class Change(enum.IntEnum):
     SNAPSHOT_FORGET = 16
     SNAPSHOT_PIECES_FORGET = 17
     TASK_ENGINE = 18
+    AUDIT = 19
+    ACCOUNT = 22
+    USAGE = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ class Update:
 
 
 INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
-           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots}  # fmt: skip
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -117,8 +123,8 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
         from sqlalchemy.dialects import postgresql  # a tenth of a second that most servers never need
 
         insert = postgresql.insert
-    node, value = insert(nodes), insert(meta)
-    event = insert(events)
+    node, value, event = insert(nodes), insert(meta), insert(events)
+    account, used = insert(accounts), insert(usage)
     entry = journal.c.sequence
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
@@ -136,6 +142,13 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
             energy.c.node == sa.bindparam("b_node"),
             energy.c.began_s >= sa.bindparam("b_from"),
             energy.c.began_s < sa.bindparam("b_to"),
+        ),
+        Change.ACCOUNT: account.on_conflict_do_update(
+            index_elements=["scope", "name"], set_={"limits": account.excluded.limits}
+        ),
+        Change.USAGE: used.on_conflict_do_update(
+            index_elements=["month", "owner", "project", "function"],
+            set_={name: used.excluded[name] for name in ("attempts", "cpu_s", "energy_j", "carbon_g")},
         ),
         Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
         Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),

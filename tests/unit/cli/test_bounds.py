@@ -31,7 +31,7 @@ def test_bounds_lie_below_and_above_as_they_say() -> None:
 
 def test_the_best_found_is_never_above_a_policy_that_ends_in_time() -> None:
     result = wattflow(
-        "bounds", "montage:tasks=20,workflows=4,arrivals=poisson,rate=0.02", "-p", "kubernetes,wattflow,eft-sleep",
+        "bounds", "montage:tasks=20,workflows=4,arrivals=poisson,rate=0.02", "-p", "kubernetes,wattflow,eft:sleep=120",
         "--slack", "9", "--evaluations", 1, "-o", "json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output

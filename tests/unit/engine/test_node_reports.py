@@ -48,18 +48,18 @@ def forget_warming(state, node):
 
 
 @jit.jit
-def warm(state, node, fn, seconds):
-    reports.warm(state, node, fn, seconds)
+def warm(state, node, fn):
+    life.warm(state, None, node, fn)
 
 
 @jit.jit
 def warmed(state, node, fn):
-    reports.warmed(state, node, fn)
+    life.warmed(state, None, node, fn)
 
 
 @jit.jit
 def cold(state, node, fn):
-    reports.cold(state, node, fn)
+    reports.cold(state, None, node, fn)
 
 
 @jit.jit
@@ -133,9 +133,10 @@ def test_timers_come_by_time_and_of_one_time_in_their_order(seed: int) -> None:
 def test_a_container_made_ahead_of_need_is_asked_for_and_comes_in_time() -> None:
     state = live_state()
     with np.errstate(over="ignore"):
-        warm(state.handle(), 1, 0, 2.5)
-        warm(state.handle(), 1, 0, 3.5)
-        assert listed(state) == [(12.5, agenda.WARM, 1), (13.5, agenda.WARM, 1)]
+        warm(state.handle(), 1, 0)
+        state.functions["cold_start_s"] = 3.5
+        warm(state.handle(), 1, 0)
+        assert listed(state) == [(12.0, agenda.WARM, 1), (13.5, agenda.WARM, 1)]
         assert actions(state) == [(ACT_WARM, 1, 0)] * 2
         assert state.node_marks.warming.tolist() == [0, 2]
         fall_asleep(state.handle(), 1)  # not while anything is made there
@@ -153,7 +154,7 @@ def test_a_container_made_ahead_of_need_is_asked_for_and_comes_in_time() -> None
 def test_warming_ends_with_a_node_that_is_lost_and_leaves_nothing_on_one_that_sleeps() -> None:
     state = live_state()
     for place in (0, 1, 1):
-        warm(state.handle(), place, 0, 2.0)
+        warm(state.handle(), place, 0)
     forget_warming(state.handle(), 1)
     assert state.node_marks.warming.tolist() == [1, 0]
     assert sorted((what, who) for _, what, who in listed(state)) == sorted(
@@ -167,8 +168,8 @@ def test_warming_ends_with_a_node_that_is_lost_and_leaves_nothing_on_one_that_sl
 def test_a_function_that_is_cold_on_a_node_has_nothing_there_and_nothing_on_its_way() -> None:
     state = live_state()
     for fn in (0, HOT, 0):
-        warm(state.handle(), 1, fn, 2.0)
-    warm(state.handle(), 0, 0, 2.0)
+        warm(state.handle(), 1, fn)
+    warm(state.handle(), 0, 0)
     with np.errstate(over="ignore"):
         for fn in (0, HOT):
             keep(state.handle(), 1, fn)

@@ -296,7 +296,7 @@ def test_daemons_do_not_keep_a_node_awake() -> None:
 
 
 CONFIG = """
-policy = "least-energy-sleep"
+policy = "least-energy:sleep=30"
 [sleep]
 hook = "{hook}"
 wake_s = 60

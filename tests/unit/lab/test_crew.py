@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from wattflow.lab.run.crew import crew_for
+from wattflow.lab.run.crews import crew_for
 from wattflow.model.errors import InvalidInput, WattflowError
 
 

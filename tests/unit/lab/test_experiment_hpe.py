@@ -142,10 +142,10 @@ def test_shares_of_the_factors_sum_to_the_whole() -> None:
 
 def test_our_policy_is_held_against_algorithm_1_with_sleep(settings: hpe_table1.HpeSettings) -> None:
     """The rival that may sleep comes first: saving against one that may not says little about a policy."""
-    assert settings.beyond.against[0] == "hpe-sleep"
+    assert settings.beyond.against[0] == "hpe:sleep=30"
     beyond = replace(settings.beyond, seeds=1)
     results = hpe_beyond.measure(beyond, settings.setting)
-    seconds, _ = hpe_beyond.saved_pct(results["parsec"]["hpe-sleep"], results["parsec"]["wattflow"])
+    seconds, _ = hpe_beyond.saved_pct(results["parsec"]["hpe:sleep=30"], results["parsec"]["wattflow"])
     assert seconds > 0.0
 
 

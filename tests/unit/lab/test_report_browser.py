@@ -59,8 +59,10 @@ function look() {
   seen.width = document.documentElement.scrollWidth;
   seen.room = innerWidth;
 }
+const marks = () => performance.getEntriesByName("wattflow-painted").length;
 const painted = async () => {
-  for (let i = 0; i < 400 && performance.getEntriesByName("wattflow-painted").length < 2; i++) await new Promise((go) => setTimeout(go, 25));
+  const marks = () => performance.getEntriesByName("wattflow-painted").length;
+  for (let i = 0; i < 400 && marks() < 2; i++) await new Promise((go) => setTimeout(go, 25));
 };
 window.addEventListener("load", async () => {
   await painted();

@@ -58,11 +58,11 @@ def test_other_dials_of_a_policy_go_on_with_what_it_watched_and_another_policy_d
 def test_nodes_that_idle_sleep_by_the_time_outs_of_the_policy_in_use() -> None:
     engine = Engine("eft", Cluster("c", tuple(sleepers(2))))
     assert engine.step(0.0).wake_at == np.inf
-    engine.use(registry.load("eft-sleep"))
+    engine.use(registry.load("eft:sleep=120"))
     after_s = float(engine.state.classes.sleep_after_s[0])
     step = engine.step(1.0)
     assert step.wake_at == after_s
     engine.use("eft")
     assert engine.step(after_s + 1.0).actions == []  # the look that was announced no longer counts
-    engine.use(registry.load("eft-sleep"))
+    engine.use(registry.load("eft:sleep=120"))
     assert [action.kind for action in engine.step(after_s + 2.0).actions] == [Act.SLEEP] * 2

@@ -393,7 +393,7 @@ def test_devices_are_taken_and_given_back() -> None:
 
 
 def test_sleep_and_wake_are_asked_for() -> None:
-    engine = Engine("least-energy-sleep")
+    engine = Engine("least-energy:sleep=30")
     node = engine.node(Node("n", 4, 8 * GIB, power=CURVE, sleep=Sleep(2.0, wake_s=5.0, enter_s=1.0)))
     step = engine.step(0.0)
     assert step.wake_at < math.inf
@@ -585,7 +585,7 @@ def test_the_flagship_runs_on_after_nodes_have_come_and_gone() -> None:
 @pytest.mark.parametrize("limit", [0, 2, 512])
 def test_a_limit_of_scored_nodes_does_not_hide_those_that_are_on_from_who_may_wake_others(limit: int) -> None:
     """While others sleep, a task goes to the node that is on, whether all candidates are scored or only some."""
-    engine = Engine("eft-sleep", score_limit=limit)
+    engine = Engine("eft:sleep=120", score_limit=limit)
     nodes = [
         engine.node(Node(f"n{i}", 4, 8 * GIB, power=CURVE, sleep=Sleep(2.0, wake_s=50.0, after_s=1e9)))
         for i in range(5)

@@ -11,7 +11,7 @@ import pytest
 
 from wattflow.live import FINISHED, GONE, STARTED, TASK, Constraint, Engine, Match
 from wattflow.live.journal import Journal
-from wattflow.live.past import explain_past
+from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import Explained, UnknownId
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile

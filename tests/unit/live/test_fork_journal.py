@@ -10,6 +10,7 @@ import subprocess
 import sys
 import weakref
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from wattflow.live.journal import Journal
 from wattflow.model.cluster import Node
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.workflow import Function, Variant
+from wattflow.policy import registry
 from wattflow.testing.sample_states import sample_states
 
 
@@ -185,6 +187,7 @@ sys.path.insert(0, sys.argv[2])
 from unit.live.test_fork_journal import play
 from wattflow.live import Engine, fork
 from wattflow.live.journal import Journal
+from wattflow.policy import registry
 from wattflow.testing.sample_states import sample_states
 engine = Engine("least-energy", sample_states()[1].cluster)
 kept = Journal(engine, sys.argv[1])
@@ -214,3 +217,28 @@ def test_a_kill_during_save_loses_nothing(tmp_path: Path) -> None:
     play(plain, 0, 3)
     with journal.recover(tmp_path) as again:
         assert play(again.engine, 3, 6) == play(plain, 3, 6)
+
+
+def test_room_that_was_taken_is_in_the_journal_since_later_ids_depend_on_it(tmp_path: Path) -> None:
+    engine = Engine("fifo")
+    engine.node(Node("large", 64, 1 << 40))
+    with Journal(engine, tmp_path):
+        engine.room(4_000, 3_000)
+        shape = engine.shape((Variant(cores=1.0),))
+        for tag in range(3):
+            engine.put(TASK, shape, estimate_s=1.0, tag=tag)
+        placements = engine.step(0.0).placements
+    with journal.recover(tmp_path) as resumed:
+        for placement in placements:
+            resumed.engine.put(FINISHED, placement.attempt)
+        assert len(resumed.engine.step(1.0).ended) == 3
+
+
+def test_a_policy_that_nobody_knows_is_an_error_of_the_journal_not_a_call_that_was_refused(tmp_path: Path) -> None:
+    own = replace(registry.load("fifo"), name="own-rules")
+    with Journal(begun(), tmp_path) as written:
+        written.engine.use(own)
+    with pytest.raises(InvalidInput, match=r"its policy 'own-rules' is in no registry; pass it as policies="):
+        journal.recover(tmp_path)
+    with journal.recover(tmp_path, {"own-rules": own}) as resumed:
+        assert resumed.engine.policy.name == "own-rules"

@@ -99,7 +99,24 @@ def test_a_gang_is_asked_part_by_part_and_undone_whole() -> None:
     assert hand.wanted(NONE)[0] == -1
     assert hand.close().placements == []
     assert engine.state.nodes.used_u.tolist() == before.tolist()
+    assert not engine.state.functions.started.any()  # a policy that counts starts must not see those undone
     assert [p.part for p in by_argmin(engine, 1.0)] == [0, 1, 2]
+
+
+def test_a_gang_among_joint_rows_is_asked_part_by_part_then_all_shapes_again() -> None:
+    engine = Engine("fifo", sample_states()[0].cluster)
+    shapes = [engine.shape((Variant(cores=1),), parts=2), engine.shape((Variant(cores=1.0, memory_bytes=1 << 20),))]
+    gang, single = (engine.put(TASK, shape, estimate_s=5.0) for shape in shapes)
+    hand = engine.by_hand(joint=True)
+    hand.open(0.0)
+    _, rows = hand.wanted()
+    assert set(rows["task"][rows["kind"] == PLACE].tolist()) == {gang, single}
+    task, rows = hand.wanted(int(np.flatnonzero(rows["task"] == gang)[0]))
+    assert task == gang and set(rows["task"].tolist()) == {gang}
+    task, rows = hand.wanted(0)
+    assert task == single and WAIT in rows["kind"].tolist()
+    assert hand.wanted(0)[0] == -1
+    assert [(p.task, p.part) for p in hand.close().placements] == [(gang, 0), (gang, 1), (single, 0)]
 
 
 def test_joint_rows_show_every_waiting_shape_and_waiting_and_sleeping() -> None:

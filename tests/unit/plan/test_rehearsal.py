@@ -97,7 +97,7 @@ def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, mon
         drawn = rehearsal.stream_of([rehearsal.small(w) for w in known], CLUSTER, 0.6, seed)
         usual, punctual, ours = (
             measured.measure(drawn, CLUSTER, policy, seed, SimOptions(runtime_error=rehearsal.SPREAD))
-            for policy in ("kubernetes", "eft-sleep", base.with_params(**found[0].dials))
+            for policy in ("kubernetes", "eft:sleep=120", base.with_params(**found[0].dials))
         )
         seeds.append(rehearsal.cost(ours, usual, punctual))
     each = np.array([one[0] for one in seeds])

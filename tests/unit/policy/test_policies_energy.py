@@ -125,7 +125,7 @@ def test_sleep_by_timeout_is_carried_by_the_policy() -> None:
     sleepy = [node("a", sleep=Sleep(1.0, 5.0))]
     workload = jobs([1.0, 1.0], [0.0, 100.0])
     assert run(workload, sleepy, "fifo").scalars["sleeps"] == 0
-    assert run(workload, sleepy, "fifo-sleep").scalars["sleeps"] == 1
+    assert run(workload, sleepy, "fifo:sleep=30").scalars["sleeps"] == 1
 
 
 def test_an_unknown_node_loses_and_is_used_when_alone() -> None:
@@ -381,7 +381,7 @@ def test_wattflow_beats_hpe_with_sleep_on_a_stream() -> None:
     ]
     rng = np.random.default_rng(7)
     workload = jobs(rng.lognormal(3, 0.5, 40).tolist(), np.sort(rng.uniform(0, 1500, 40)).tolist())
-    hpe, ours = run(workload, nodes, "hpe-sleep"), run(workload, nodes, "wattflow")
+    hpe, ours = run(workload, nodes, "hpe:sleep=30"), run(workload, nodes, "wattflow")
     assert ours.total_j < hpe.total_j
     assert ours.makespan_s <= hpe.makespan_s
     assert (ours.end_s_by_task() - workload.release_s).mean() < (hpe.end_s_by_task() - workload.release_s).mean()

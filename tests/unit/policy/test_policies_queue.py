@@ -135,5 +135,5 @@ def two_workflows() -> Workload:
 
 def test_shortest_workflow_and_shortest_critical_path_disagree() -> None:
     # Work: 2, 9 and 6 s; critical paths: 2, 3 and 6 s.
-    assert order(two_workflows(), "shortest-workflow") == [0, 4, 5, 1, 2, 3]
-    assert order(two_workflows(), "shortest-critical-path") == [0, 1, 2, 3, 4, 5]
+    assert order(two_workflows(), "fifo:order=work") == [0, 4, 5, 1, 2, 3]
+    assert order(two_workflows(), "fifo:order=path") == [0, 1, 2, 3, 4, 5]

@@ -134,6 +134,8 @@ def test_one_bad_report_does_not_keep_the_others_from_being_heard() -> None:
         driver = AgentsDriver()
         await driver.start(sink)
         driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "boot")
+        spec = m.Task(key="k", name="k", command=["true"])
+        driver.launch([m.Lease(fence=f, task=1, number=1, node="n", workflow="w", spec=spec) for f in (1, 2)])
         await driver.report(m.Sync(node="n", boot="boot", ended=[m.Ended(fence=f, outcome="done") for f in (1, 2)]))
         assert heard == [2] and sink.aside.counts == {"news of node": 1}
         await driver.stop()

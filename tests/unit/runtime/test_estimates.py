@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+import pytest
+
+from wattflow.predict.online import Corrector
+from wattflow.runtime.decider import Decider
 from wattflow.runtime.estimates import ENOUGH, Estimates
-from wattflow.runtime.messages import Ended
+from wattflow.runtime.learning import Learning
+from wattflow.runtime.messages import Ended, Node
 
 
 def end(seconds: float) -> Ended:
@@ -38,3 +44,22 @@ def test_nodes_that_are_as_they_said_are_left_alone() -> None:
         node, said = (("a", 1.0), ("b", 2.0))[number % 2]
         estimates.finished("f", end(3.0 / said * draws.uniform(0.95, 1.05)), node, said)
         assert estimates.news(node, said) is None
+
+
+def test_what_nothing_is_learned_of_does_not_overflow() -> None:
+    """Ends without sizes say nothing of slopes: with forgetting, their variance grew until speeds were no numbers, and
+    after 100,000 tasks no node could come back."""
+    corrector = Corrector(forgetting=0.9)
+    for number in range(8_000):
+        corrector.finished("f", f"n{number % 8}", 0.1 * (number % 3))
+    assert np.isfinite(corrector.solver.covariance).all() and corrector.solver.covariance.max() < 1e4
+    assert all(abs(corrector.correction("f", f"n{n}")) < 1.0 for n in range(8))
+
+
+def test_what_the_engine_does_not_take_is_not_believed() -> None:
+    decider = Decider("fifo")
+    learning = Learning(decider)
+    node = Node(name="n", cpus=1.0, memory_bytes=1 << 30)
+    with pytest.raises(ValueError, match="speed"):
+        learning._tell(node, speed=float("nan"))
+    decider.node(learning.as_learned(node))

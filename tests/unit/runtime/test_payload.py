@@ -135,6 +135,14 @@ def test_functions_and_arguments_of_a_module_beside_the_script_travel_by_value(
     assert "beside_the_script" not in cloudpickle.list_registry_pickle_by_value()  # other users of it are left alone
 
 
+def test_a_module_that_holds_what_cannot_travel_is_sent_by_name(beside: ModuleType) -> None:
+    beside.lock = threading.Lock()  # type: ignore[attr-defined]
+    uses = eval("lambda: beside.inner('a')", {"beside": beside})
+    assert b"beside_the_script" in dump_function(uses) and pickle.loads(dump_function(uses))() == "A"
+    with pytest.raises(TypeError, match="lock"):
+        dump_call((beside.lock,), {}, Path)
+
+
 def test_a_band_as_wide_as_a_task_is_short_names_no_joules() -> None:
     assert str(TaskEnergy(0.05, 0.03, 5.3, "modelled", 1)) == "too short to tell (0.03 to 5.3 J, modelled)"
     assert str(TaskEnergy(10.0, 9.0, 12.0, "measured", 1)).startswith("10")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wattflow.model.cluster import Cluster, Node
+from wattflow.model.errors import InvalidInput
 from wattflow.model.run import ACCOUNTS
 from wattflow.server import runs
+from wattflow.server.zone import from_time, read_zone
 
 
 def window(node: str, began_s: float, ended_s: float, counted_j: float, idle_j: float = 0.0) -> dict[str, Any]:
@@ -38,3 +42,29 @@ def test_a_window_at_the_edge_counts_by_the_time_that_is_in_the_run() -> None:
     joules = dict(zip(ACCOUNTS, runs._energy(windows, {"a": 0}, rows, (0.0, 1.0))[0], strict=True))
     assert joules["idle"] == pytest.approx(10.0 + 10.0) and joules["run"] == pytest.approx(10.0)
     assert joules["unattributed"] == pytest.approx(0.0)
+
+
+def test_carbon_and_cost_follow_the_hour_of_the_day(tmp_path: Path) -> None:
+    (tmp_path / "zone.toml").write_text("pue = 2.0\ncarbon = { step = 3600, values = [100, 300] }\nprice = 0.5\n")
+    zone = from_time(read_zone(tmp_path), 3 * 3600.0)  # an odd hour: the second value first
+    assert zone.carbon.values == (300.0, 100.0) and zone.price_known
+    cluster = Cluster("live", (Node("a", 1, 1), Node("b", 1, 1)), (zone,))
+    windows = [window("a", 3 * 3600.0, 3 * 3600.0 + 1, 3.6e6), window("a", 4 * 3600.0, 4 * 3600.0 + 1, 3.6e6)]
+    carbon_g, cost = runs._supply(windows, cluster, 3 * 3600.0)
+    assert carbon_g.tolist() == [pytest.approx(2 * (300 + 100)), 0.0]
+    assert cost.tolist() == [pytest.approx(2.0), 0.0]
+    assert not read_zone(tmp_path / "nowhere").carbon_known
+    (tmp_path / "zone.toml").write_text("carbn = 3\n")
+    with pytest.raises(InvalidInput, match=r"zone\.toml"):
+        read_zone(tmp_path)
+
+
+def test_gaps_between_windows_are_not_nothing() -> None:
+    windows = [window("a", 0.0, 1.0, 50.0, 20.0), window("a", 1.0, 2.0, 60.0, 20.0), window("a", 5.0, 6.0, 40.0, 20.0)]
+    log = runs._power_log(windows, {"a": 0, "b": 1}, (0.0, 8.0))
+    assert log is not None
+    mine = [(row["time_s"], row["watts"], row["idle_w"]) for row in log if row["node"] == 0]
+    assert [time_s for time_s, _, _ in mine] == [0.0, 1.0, 2.0, 5.0, 6.0]
+    assert [watts for _, watts, _ in mine if watts == watts] == [50.0, 60.0, 40.0]
+    assert [(row["time_s"], row["watts"] != row["watts"]) for row in log if row["node"] == 1] == [(0.0, True)]
+    assert runs._power_log([], {"a": 0}, (0.0, 8.0)) is None

@@ -316,7 +316,7 @@ def test_a_turn_that_fails_is_told_to_everybody_and_leaves_the_store_as_it_was(t
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Engine, "step", broken)
-            with pytest.raises(Broken, match="cannot go on under fifo: ValueError: no cost at True"):
+            with pytest.raises(Broken, match=r"cannot go on under fifo: .*ValueError: no cost at True"):
                 await asyncio.wait_for(
                     service.submit(m.Submission(workflow="w", tasks=[task("b")], seal=True), "me"), 60
                 )

@@ -91,9 +91,9 @@ def test_a_node_that_is_lost_again_and_again_fails_its_task(tmp_path: Path) -> N
 def test_what_a_planner_cannot_plan_waits_and_the_rest_runs(tmp_path: Path) -> None:
     async def body() -> None:
         service, driver, writer = await opened(tmp_path)
-        service.announce(NODE)
-        wide = task("wide", variants=[m.Variant(cpus=64.0)])
+        wide = task("wide", variants=[m.Variant(cpus=64.0)])  # refused where a node is known and none is as large
         await service.submit(m.Submission(workflow="w", tasks=[wide], objective="makespan"), "me")
+        service.announce(NODE)
         await service.submit(m.Submission(workflow="w", tasks=[task("a")]), "me")
         assert [lease.spec.key for lease in driver.leases] == ["a"]
         why = service.why(service.tasks[1])

@@ -9,7 +9,7 @@ import pytest
 
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine import agenda, view
-from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAKING
+from wattflow.engine.tables import ACT_TIMER, ACT_WAKE, ASLEEP, FALLING, ON, WAITS, WAKING
 from wattflow.kernel import jit
 from wattflow.model.cluster import Device, Network, Sleep
 from wattflow.model.errors import InvalidInput
@@ -20,7 +20,7 @@ from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.adopt import take_over
 from wattflow.sim.build import build_world
-from wattflow.sim.simulate import Simulation, _grow
+from wattflow.sim.simulate import Simulation, grow
 
 
 def count_acts(state):
@@ -115,14 +115,14 @@ def test_tables_grow_only_where_room_ran_out() -> None:
                                                    ("records", world.records), ("timers", state.timers),
                                                    ("power_log", world.power_log))}  # fmt: skip
     state.counts["timer_n"], world.pulse["log_n"], world.pulse["record_n"] = 0, 0, 0
-    _grow(state, world, simulation.options)
+    grow(state, world, simulation.options)
     assert (len(state.attempts), len(world.runs), len(world.records)) == (
         before["attempts"], before["runs"], before["records"],
     )  # fmt: skip
     world.pulse["record_n"] = before["records"] - 63
     state.counts["timer_n"] = before["timers"] - 1
     world.pulse["log_n"] = before["power_log"]
-    _grow(state, world, simulation.options)
+    grow(state, world, simulation.options)
     assert len(world.records) == int(before["records"] * 1.5) + 64
     assert len(state.timers) > before["timers"] and len(world.power_log) > before["power_log"]
     assert len(state.attempts) == before["attempts"]
@@ -132,7 +132,7 @@ def test_more_attempts_are_free_rows_before_the_old_ones() -> None:
     simulation = Simulation(tasks([1.0] * 3), nodes(node()), "fifo")
     state, old = simulation.state, len(simulation.state.attempts)
     state.counts["running"] = old // 2
-    _grow(state, simulation.world, simulation.options)
+    grow(state, simulation.world, simulation.options)
     assert len(state.attempts) == len(state.placed) == len(simulation.world.runs) == 2 * old
     free, row = [], int(state.counts.free_attempt[0])
     while row >= 0:
@@ -189,3 +189,16 @@ def test_checked_runs_look_at_the_state_after_each_event(monkeypatch: pytest.Mon
     )
     Simulation(tasks([2.0, 3.0], release=[0.0, 1.0]), nodes(node(2)), "fifo").run()
     assert sorted(set(looked)) == [0.0, 1.0, 2.0, 4.0]
+
+
+def test_what_a_row_ended_in_before_does_not_count_for_its_next_attempt() -> None:
+    """Rows whose last attempt ended while it waited for its node, used again for two tasks that wake one at once.
+
+    The node sleeps from 3 s on and wakes in no time: the first placement wakes it, and whoever waits there goes on.
+    The second is placed too, but has not begun, and must not be taken for one that waits.
+    """
+    kind = node(4, power=PowerProfile((0.0, 4.0), (10.0, 20.0)), sleep=Sleep(1.0, 0.0, after_s=1.0))
+    work = tasks([2.0, 3.0, 3.0], release=[0.0, 10.0, 10.0])
+    fresh, used = (Simulation(work, nodes(kind), "fifo") for _ in range(2))
+    used.state.attempts["stage"] = WAITS
+    assert used.run().attempts.tobytes() == fresh.run().attempts.tobytes()

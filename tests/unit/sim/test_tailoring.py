@@ -49,8 +49,8 @@ def test_it_is_asked_as_often_as_it_says_and_sees_what_has_arrived(stream: Workl
 
 
 def test_other_dials_hold_from_then_on_and_not_before(stream: Workload) -> None:
-    plain, hasty = (simulate(stream, CLUSTER, f"wattflow:sleep={sleep}") for sleep in (1e6, 0.01))
-    changed = simulate(stream, CLUSTER, fitting({"sleep": 0.01}, []).with_params(sleep=1e6))
+    plain, hasty = (simulate(stream, CLUSTER, f"wattflow:idle={idle}") for idle in (1e6, 0.01))
+    changed = simulate(stream, CLUSTER, fitting({"idle": 0.01}, []).with_params(idle=1e6))
     before, after = (run.attempts["start_s"][run.attempts["start_s"] < 50.0] for run in (plain, changed))
     assert np.array_equal(before, after)
     # Nodes that idled when the time-out became short are looked at again.

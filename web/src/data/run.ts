@@ -15,7 +15,7 @@ export interface Spans { node: Numbers; from: Float64Array; to: Float64Array }
 
 export interface About {
   id: string; title: string; workload: string; policy: string; kind: string; state: string; simulated: boolean;
-  owner: string | null; origin_s: number | null; makespan_s: number | null; peak_w: number | null; carbon_g: number | null;
+  owner: string | null; origin_s: number | null; start_ms?: number; makespan_s: number | null; peak_w: number | null; carbon_g: number | null;
   energy_j: Record<string, number | null>; energy_total_j: number | null; power: string; energy_covers: string | null;
   figures: Record<string, number | null>; figure_labels: Record<string, [string, string]>; sequence: number | null;
   notes: string[]; wattflow: string; live?: unknown;
@@ -72,7 +72,7 @@ export function runOf(buffer: ArrayBuffer): Run {
     fn: numbers("function", -1), flow: numbers("workflow", -1), outcome: numbers("outcome", -1), wait: numbers("wait", -1), provenance: numbers("provenance", -1),
     joules: numbers("energy_j", NaN), low: numbers("low_j", NaN), high: numbers("high_j", NaN), marginal: numbers("marginal_j", NaN),
     tasks: {
-      count: columns.rows("tasks"), id: columns.text("tasks", "id"), fn: columns.numbers("tasks", "function", -1), flow: columns.numbers("tasks", "workflow", -1),
+      count: columns.rows("tasks"), id: columns.has("tasks", "id") ? columns.text("tasks", "id") : String, fn: columns.numbers("tasks", "function", -1), flow: columns.numbers("tasks", "workflow", -1),
       state: columns.numbers("tasks", "state", -1), number: columns.numbers("tasks", "number", -1), release: columns.numbers("tasks", "release", NaN),
     },
     edges: { parent: columns.numbers("edges", "parent", 0), child: columns.numbers("edges", "child", 0) },

@@ -1,6 +1,6 @@
 // Words and lines around the pixels: names of rows, the axis of time, the scale of watts.
 
-import { power, time, timeTicks, valueTicks } from "./axis";
+import { power, timeTicks, valueTicks } from "./axis";
 import type { Theme } from "./colour";
 import type { Stage } from "./stage";
 
@@ -47,7 +47,7 @@ export function axisLabels(context: CanvasRenderingContext2D, stage: Stage, them
   for (const tick of ticks) {
     const x = Math.round(stage.xAt(tick)) + 0.5;
     context.moveTo(x, bottom); context.lineTo(x, bottom + 5 * frame.scale);
-    if (x > frame.left + 8 && x < frame.width - 24 * frame.scale) context.fillText(time(tick), x, bottom + 14 * frame.scale);
+    if (x > frame.left + 8 && x < frame.width - 24 * frame.scale) context.fillText(stage.label(tick), x, bottom + 14 * frame.scale);
   }
   context.moveTo(frame.left, bottom + 0.5); context.lineTo(frame.width, bottom + 0.5);
   context.stroke();
@@ -65,4 +65,15 @@ export function wattLabels(context: CanvasRenderingContext2D, stage: Stage, them
     context.globalAlpha = 1;
     context.fillText(power(tick), frame.left - 5 * frame.scale, Math.max(frame.wattsTop + 6 * frame.scale, y));
   }
+}
+
+/** How far down the rows are scrolled, where not all of them fit. */
+export function scrollMark(context: CanvasRenderingContext2D, stage: Stage, theme: Theme): void {
+  const { frame, rows } = stage, share = frame.bars / rows.height;
+  if (share >= 1) return;
+  const wide = 6 * frame.scale, tall = Math.max(12 * frame.scale, frame.bars * share), y = (stage.top / (rows.height - frame.bars)) * (frame.bars - tall);
+  context.fillStyle = theme.faint;
+  context.fillRect(frame.width - wide, 0, wide, frame.bars);
+  context.fillStyle = theme.ink;
+  context.fillRect(frame.width - wide, y, wide, tall);
 }

@@ -1,6 +1,7 @@
 // Schedule and power of one run on one time axis: what is prepared once, and the painting of a frame.
 
-import { axisLabels, rowLabels, wattLabels } from "./labels";
+import { axisLabels, rowLabels, scrollMark, wattLabels } from "./labels";
+import { time } from "./axis";
 import { blend, colourOf, MOST_COLOURS, packed, THEMES, type Scheme } from "./colour";
 import { barAt, firstAbove, layout, type Layout } from "./lanes";
 import { CATEGORIES, cellsFor, DIM, hatch, paintBars, rowHeights, type Bars, type Ink, type Rows, type Window } from "./pixels";
@@ -92,6 +93,7 @@ export class Stage {
     this.paintSleep(pixels, view);
     context.putImageData(image, frame.left, 0);
     rowLabels(context, this, theme);
+    scrollMark(context, this, theme);
     if (this.whole) this.paintPower(context, view);
     axisLabels(context, this, theme);
   }
@@ -131,6 +133,14 @@ export class Stage {
 
   private image(which: number, width: number, height: number): ImageData {
     return (this.images[which] ??= new ImageData(Math.max(1, width), Math.max(1, height)));
+  }
+
+  /** A time in words: seconds from the run's start, or the clock where a server is followed. */
+  label(at: number): string {
+    const { kind, origin_s, start_ms } = this.run.about;
+    if (kind !== "live" || origin_s === null) return time(at);
+    const whole = new Date((origin_s + at) * 1000 + (start_ms ?? 0)), two = (value: number): string => String(value).padStart(2, "0");
+    return `${two(whole.getHours())}:${two(whole.getMinutes())}:${two(whole.getSeconds())}`;
   }
 
   timeAt(x: number): number { return this.from + ((x - this.frame.left) / (this.frame.width - this.frame.left)) * (this.to - this.from); }

@@ -19,6 +19,8 @@ export interface ChartProps {
   height?: number;
   range?: { x?: [number, number]; y?: [number, number] };
   draw?: (plot: uPlot) => void;
+  /** A click takes the point nearest to the cursor. */
+  pick?: (index: number) => void;
 }
 
 export function Chart(props: ChartProps) {
@@ -37,6 +39,7 @@ export function Chart(props: ChartProps) {
     };
     const plot = new uPlot(options, props.data, holder), watcher = new ResizeObserver(() => plot.setSize({ width: Math.max(200, holder.clientWidth), height: props.height ?? 260 }));
     watcher.observe(holder);
+    if (props.pick) plot.over.addEventListener("click", () => { const at = plot.cursor.idx; if (at !== null && at !== undefined) props.pick!(at); });
     return () => { watcher.disconnect(); plot.destroy(); };
   }, [props.data, props.series, scheme]);
   return (

@@ -24,7 +24,7 @@ export function Table(props: TableProps) {
     <details class="behind" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{props.name} as a table ({(props.total ?? (typeof props.rows === "function" ? rows.length : props.rows.length)).toLocaleString("en")} rows)</summary>
       <p class="tools"><button type="button" onClick={() => save(`${props.name}.csv`, csv(props.heads, made()), "text/csv")}>CSV</button></p>
-      <div class="wide" tabIndex={0} role="region" aria-label={props.name}>
+      <div class="wide" tabIndex={0} role="region" aria-label={`${props.name}, table`}>
         <table>
           <thead><tr>{props.heads.map((head, c) => <th key={head.key} scope="col" aria-sort={sorted(c)}><button type="button" onClick={() => click(c)}>{head.label}{sort?.column === c ? (sort.up ? " ▲" : " ▼") : ""}</button></th>)}</tr></thead>
           <tbody>

@@ -56,7 +56,7 @@ function Answer(props: { answer: Explanation }) {
       {answer.candidates.length > 0 && (
         <Table name="Candidates" open
           heads={[{ key: "node", label: "node" }, { key: "variant", label: "variant" }, { key: "cost", label: "cost", show: (value) => number(Number(value)) },
-            ...terms.map((term) => ({ key: term, label: term, show: (value: string | number | null) => number(Number(value)) })), { key: "alike", label: "alike" }, { key: "chosen", label: "" }]}
+            ...terms.map((term) => ({ key: term, label: term, show: (value: string | number | null) => number(Number(value)) })), { key: "alike", label: "alike" }, { key: "chosen", label: "choice" }]}
           rows={answer.candidates.map((one) => [one.node, one.variant, one.cost, ...terms.map((term) => one.terms?.[term] ?? null), one.alike, one.chosen ? "chosen" : ""])} />
       )}
     </div>
@@ -64,7 +64,7 @@ function Answer(props: { answer: Explanation }) {
 }
 
 function sentence(answer: Explanation): string {
-  if (answer.when === "waiting") return answer.why ?? (answer.candidates.length ? `It waits; under ${answer.policy} these would be its candidates now.` : "It waits, and no node fits it now.");
+  if (answer.when === "waiting") return answer.why ? `It waits. Nodes that fit it, of all, and what the others lack: ${answer.why}.` : (answer.candidates.length ? `It waits; under ${answer.policy} these would be its candidates now.` : "It waits, and no node fits it now.");
   const where = answer.chosen ? `${answer.chosen.node}${answer.chosen.variant ? ` (${answer.chosen.variant})` : ""}` : "a node";
   return answer.why ?? `${answer.policy} chose ${where} among ${answer.candidates.length} kinds of candidates.`;
 }

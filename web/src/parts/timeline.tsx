@@ -135,7 +135,7 @@ function drawOver(canvas: HTMLCanvasElement | null, stage: Stage, at: number | n
     context.font = `${11 * frame.scale}px system-ui, sans-serif`;
     context.fillStyle = theme.ink;
     context.textAlign = x > frame.width - 90 * frame.scale ? "right" : "left";
-    context.fillText(` ${time(at)} `, x, 10 * frame.scale);
+    context.fillText(` ${stage.label(at)} `, x, 10 * frame.scale);
   }
   if (selected < 0) return;
   const bar = stage.laid.attempt.indexOf(selected);
@@ -144,7 +144,7 @@ function drawOver(canvas: HTMLCanvasElement | null, stage: Stage, at: number | n
   const left = Math.max(frame.left, x), right = Math.min(frame.width, x + width);
   if (y + height <= 0 || y >= frame.bars || right <= left - 3) return;
   context.lineWidth = 2 * frame.scale;
-  context.strokeRect(left - 1, y - 1, Math.max(3, right - left + 2), height + 1);
+  context.strokeRect(left, Math.max(frame.scale, y - 1), Math.max(3, right - left), height);
 }
 
 /** Bring a bar into view; true where that moved the picture. */

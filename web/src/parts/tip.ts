@@ -29,5 +29,5 @@ export function wattsTip(stage: Stage, at: number): string[] {
   const watts = stage.near(), pixel = (stage.to - stage.from) / (stage.frame.width - stage.frame.left);
   const each = watts.bands.map((band) => ({ band, mean: meanWatts(watts, band, at, at + pixel) }));
   const sum = each.reduce((total, one) => total + one.mean, 0);
-  return [`${time(at)}: ${power(sum)}`, ...each.map((one) => `${one.band.name}: ${power(one.mean)} (${one.band.provenance})`)];
+  return [`${stage.label(at)}: ${power(sum)}`, ...each.map((one) => `${one.band.name}: ${power(one.mean)} (${one.band.provenance})`)];
 }

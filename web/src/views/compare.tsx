@@ -43,7 +43,7 @@ function Both(props: { rows: RunRow[]; link: Link }) {
   if (rows.length < 2) return <p class="quiet">Comparing needs two runs, and there {rows.length ? "is one" : "is none"}.</p>;
   return (
     <>
-      {points.length ? <Scatter points={points} pick={(id) => adjust(id === first ? { b: second ?? null } : { a: id })} /> : <p class="quiet">None of these runs has both an energy and a response time, so there is no chart of them.</p>}
+      {points.length ? <Scatter points={points} pick={(id) => adjust(id === second ? { a: id, b: first ?? null } : { a: id })} /> : <p class="quiet">None of these runs has both an energy and a response time, so there is no chart of them.</p>}
       <Table name="Runs" heads={[{ key: "run", label: "run" }, { key: "response_s", label: "mean response", show: (value) => time(Number(value)) }, { key: "energy_j", label: "energy", show: (value) => energy(Number(value)) }, { key: "front", label: "front" }]}
         rows={points.map((point) => [point.name, point.x, point.y, point.front ? "yes" : ""])} onRow={(row) => adjust({ a: points[row].id })} />
       <h3>Two schedules</h3>
@@ -58,7 +58,7 @@ function Both(props: { rows: RunRow[]; link: Link }) {
 function Schedules(props: { ids: string[]; rows: RunRow[] }) {
   const loaded = useLoad(props.ids.join("\n"), () => Promise.all(props.ids.map(loadRun)));
   const name = (id: string): string => props.rows.find((row) => row.id === id)?.title || id;
-  return <Shown loaded={loaded} what="the two runs">{(found) => <Pair runs={found} names={props.ids.map(name)} />}</Shown>;
+  return <Shown loaded={loaded} what="the two runs">{(found) => <Pair runs={found} names={props.ids.map(name)} marked />}</Shown>;
 }
 
 function Scatter(props: { points: Point[]; pick: (id: string) => void }) {
@@ -80,8 +80,8 @@ function Scatter(props: { points: Point[]; pick: (id: string) => void }) {
   };
   return (
     <figure>
-      <figcaption>Energy and mean response <span class="quiet">each point a run; less is better on both; dashed: the Pareto front. A point's name in the table opens its schedule.</span></figcaption>
-      <Chart name="Energy and response" data={made.data} series={made.series} x={{ label: "mean response", show: (value) => time(value) }} y={{ label: "energy", show: (value) => energy(value) }} height={320} range={{ x: room(xs), y: room(ys) }} draw={draw} />
+      <figcaption>Energy and mean response <span class="quiet">each point a run; less is better on both; dashed: the Pareto front. A click on a point, or on its name, opens its schedule below.</span></figcaption>
+      <Chart name="Energy and response" data={made.data} series={made.series} x={{ label: "mean response", show: (value) => time(value) }} y={{ label: "energy", show: (value) => energy(value) }} height={320} range={{ x: room(xs), y: room(ys) }} draw={draw} pick={(index) => props.pick(points[index].id)} />
       <p class="legend">{points.slice(0, 24).map((point) => <button type="button" class="key" key={point.id} onClick={() => props.pick(point.id)}>{point.front ? "● " : "○ "}{point.name}</button>)}</p>
     </figure>
   );

@@ -36,7 +36,8 @@ export function Live(props: { link: Link }) {
         // Numbers follow each batch at once; the schedule is asked for anew at most every few seconds.
         if (due.current === undefined) due.current = setTimeout(() => { due.current = undefined; snapshot(); }, REFRESH_MS);
       },
-      state: (_, sentence) => setBroken(sentence),
+      // A stream that the server ended is asked about by an ordinary request, which tells whether the session is over.
+      state: (state, sentence) => { setBroken(sentence); if (state === "over") snapshot(); },
     });
     return () => { clearTimeout(due.current); due.current = undefined; stop(); };
   }, []);
@@ -80,7 +81,7 @@ function Now(props: { state: Followed; about: LiveAbout }) {
 }
 
 function Nodes(props: { state: Followed; about: LiveAbout }) {
-  const { state, about } = props, queue = about.queue ?? [], budgets = about.budgets ?? [];
+  const { state, about } = props, queue = about.queue ?? [], budgets = (about.budgets ?? []).filter((one) => one.budget_j !== null);
   const reasons = useMemo(() => { const sums = new Map<string, number>(); for (const one of queue) sums.set(one.reason || "no reason told", (sums.get(one.reason || "no reason told") ?? 0) + one.count); return [...sums].sort((a, b) => b[1] - a[1]); }, [queue]);
   const most = Math.max(1, ...reasons.map(([, count]) => count));
   return (

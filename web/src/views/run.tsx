@@ -25,11 +25,20 @@ export function RunView(props: { link: Link; live?: boolean }) {
 
 export const number = (text: string | undefined): number | null => (text !== undefined && text !== "" && Number.isFinite(+text) ? +text : null);
 
-/** A selection in the address is "task.number": it means the same after more attempts came. */
+/** A selection in the address is "task.attempt"; tasks of a server by its numbers, which stay when more tasks come. */
+export function selectionOf(run: Run, attempt: number): string | null {
+  if (attempt < 0) return null;
+  const task = run.task[attempt], known = run.tasks.number[task];
+  return `${known >= 0 ? `n${known}` : task}.${run.number[attempt]}`;
+}
+
 export function selectedIn(run: Run, text: string | undefined): number {
-  const [task, again] = (text ?? "").split(".").map(Number);
-  if (!text || !Number.isInteger(task)) return -1;
-  for (let i = 0; i < run.count; i++) if (run.task[i] === task && run.number[i] === (again || 0)) return i;
+  const found = /^(n?)(\d+)\.(\d+)$/.exec(text ?? "");
+  if (!found) return -1;
+  const task = +found[2], again = +found[3];
+  for (let i = 0; i < run.count; i++) {
+    if (run.number[i] === again && (found[1] ? run.tasks.number[run.task[i]] : run.task[i]) === task) return i;
+  }
   return -1;
 }
 
@@ -42,9 +51,9 @@ export function RunPage(props: { run: Run; link: Link; height?: number; home?: [
   const from = number(query.from), to = number(query.to), selected = useMemo(() => selectedIn(run, query.at), [run, query.at]);
   const range = from !== null && to !== null && to > from ? ([from, to] as [number, number]) : props.home ?? null;
   const [made, setMade] = useState(0);
-  const select = (attempt: number): void => adjust({ at: attempt < 0 ? null : `${run.task[attempt]}.${run.number[attempt]}` });
+  const select = (attempt: number): void => adjust({ at: selectionOf(run, attempt) });
   const shown = useMemo(() => visibleAttempts(run, range, matches), [run, range?.[0], range?.[1], matches]);
-  publish("run", () => ({ about: run.about, attempts: run.count, shown: shown.length, watts: stage.current?.watts ?? null, range: stage.current ? [stage.current.from, stage.current.to] : null, folded: stage.current?.rows?.folded ?? null, selected }));
+  publish("run", () => ({ about: run.about, attempts: run.count, shown: shown.length, watts: stage.current?.watts ?? null, range: stage.current ? [stage.current.from, stage.current.to] : null, folded: stage.current?.rows?.folded ?? null, selected, place: selected >= 0 && stage.current ? stage.current.place(stage.current.laid.attempt.indexOf(selected)) : null }));
   return (
     <section aria-labelledby="run-title" class="run">
       {run.about.kind === "live" ? <h3 id="run-title">The last minutes</h3> : <h2 id="run-title">{run.about.title || run.about.workload || run.about.id}</h2>}

@@ -10,6 +10,7 @@ import { Notes, Shown, useLoad } from "../parts/load";
 import { Table, type Cell } from "../parts/table";
 import { save } from "../export/save";
 import { publish } from "../drawn";
+import { selectionOf } from "./run";
 import { Why } from "../parts/task";
 import type { Run } from "../data/run";
 
@@ -83,7 +84,7 @@ function Chosen(props: { run: Run; graph: Graph; place: number }) {
       <h3>{run.tasks.id(task) || task}</h3>
       <button type="button" class="close" onClick={() => adjust({ task: null })}>Close</button>
       <p>{stateOf(run, graph, place)}{attempt >= 0 ? `, ran ${time(graph.duration[place])} on ${run.nodes[run.node[attempt]].name}, slack ${time(graph.slack[place])}` : ", has not run"}.
-        {attempt >= 0 && <> <button type="button" onClick={() => go(href("run", run.about.id, { at: `${task}.${run.number[attempt]}` }))}>Show in the schedule</button></>}</p>
+        {attempt >= 0 && <> <button type="button" onClick={() => go(href("run", run.about.id, { at: selectionOf(run, attempt) }))}>Show in the schedule</button></>}</p>
       {key >= 0 && <Why key={key} task={key} number={0} label={attempt < 0 ? "Why does it wait?" : "Why here?"} />}
     </aside>
   );

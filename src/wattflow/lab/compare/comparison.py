@@ -201,6 +201,15 @@ def compare(
     return Comparison(cluster, baseline, tuple(sources), usable, chosen, points, results.runs, notes, setup.about())
 
 
+def of_one_run(
+    run: Run, cluster: Cluster, policy: str, seed: int, values: Values, about: Mapping[str, object]
+) -> Comparison:
+    """Show a single run as a report does: a comparison of one policy, which is its own baseline."""
+    title = run.workload.name
+    point = SeedResult(title, policy, seed, values)
+    return Comparison(cluster, policy, (title,), (policy,), (seed,), (point,), {(title, policy): run}, (), about)
+
+
 ASKED_FOR = ("planned",)
 """Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
 
@@ -219,7 +228,7 @@ def chosen_policies(
     usual = [name for name in known if name not in ASKED_FOR]
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
-        if name not in known and name not in own and spec.is_plain(name):
+        if not registry.is_known(name) and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
         if name not in known and name not in own:
             registry.load(name)  # what is wrong with it is said before anything runs

@@ -67,13 +67,13 @@ def folder() -> Path:
 
 
 def design(name: Path) -> Path:
-    """A design for `wattflow explore`: its file, or by name one of those beside the experiments."""
+    """A design for `wattflow lab explore`: its file, or by name one of those beside the experiments."""
     bundled = folder() / f"{name}.toml"
     return bundled if not name.exists() and name.suffix == "" and bundled.is_file() else name
 
 
 def names() -> list[str]:
-    """Experiments that can be named without a path; designs for `wattflow explore` lie in the same folder."""
+    """Experiments that can be named without a path; designs for `wattflow lab explore` lie in the same folder."""
     return sorted(path.stem for path in folder().glob("*.toml") if _KIND.search(path.read_text(encoding="utf-8")))
 
 
@@ -99,7 +99,7 @@ def load(name: str, workflows: Path | None = None) -> Experiment:
     problems = Problems()
     table = StrictTable(data, "", problems)
     if "kind" not in data and "frames" in data:
-        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow explore {path}`")
+        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow lab explore {path}`")
     kind = table.text("kind")
     if kind not in KINDS:
         raise unknown_name("kind of experiment", kind, KINDS)

@@ -95,7 +95,7 @@ def read(table: StrictTable) -> FillingSettings:
     if not 0.0 < settings.arrived <= GRID[-1]:
         table.problem("arrived", f"must be above 0 and at most {GRID[-1]:g}, not {settings.arrived:g}")
     for name in settings.policies:
-        if name not in RIVALS and name not in registry.names():
+        if name not in RIVALS and not registry.is_known(name):
             known = ", ".join([*RIVALS, *registry.names()])
             table.problem("policies", f"no policy is named {name!r}; known: {known}")
     if "fgd" not in settings.policies or all(name in NO_RIVALS for name in settings.policies):

@@ -50,9 +50,8 @@ def read(table: StrictTable) -> Beyond:
     cluster, policy, seeds = table.text("cluster"), table.text("policy"), table.whole("seeds")
     if not against:
         table.problem("against", "must be a list of policies, at least one")
-    known = registry.names()
     for name in (policy, *against):
-        if name not in known:
+        if not registry.is_known(name):
             table.problem("", f"there is no policy {name!r}")
     return Beyond(cluster, policy, against, seeds)
 

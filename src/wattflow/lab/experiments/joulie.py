@@ -112,7 +112,7 @@ def read(table: StrictTable) -> JoulieSettings:
     if found.hours <= 0 or found.jobs_per_s <= 0:
         table.problem("hours", "hours and jobs_per_s must be above 0")
     for name in found.policies:
-        if name not in registry.names():
+        if not registry.is_known(name):
             table.problem("policies", f"no policy is named {name!r}; `wattflow policies` lists them")
     if found.policies[:1] != ("most-allocated",):
         table.problem("policies", "must begin with most-allocated, which savings are reckoned against")

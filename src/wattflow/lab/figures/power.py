@@ -68,9 +68,12 @@ def idle_watts(run: Run, curve: PowerCurve) -> Floats:
     """Of each step of the curve, the watts that the node draws for being on, or asleep: the rest is its work's."""
     log = run.power_log
     if not curve.rebuilt and log is not None and "idle_w" in (log.dtype.names or ()):
-        return np.minimum(_last_of_each_moment(log)["idle_w"], curve.steps.value)
-    idle = np.array([np.nan if (watts := idle_w(node)) is None else watts for node in run.cluster.nodes])
-    return np.minimum(idle[curve.steps.group], curve.steps.value)
+        idle: Floats = _last_of_each_moment(log)["idle_w"]
+    else:
+        known = [np.nan if (watts := idle_w(node)) is None else watts for node in run.cluster.nodes]
+        idle = np.array(known)[curve.steps.group]
+    lower: Floats = np.minimum(idle, curve.steps.value)
+    return lower
 
 
 def idle_w(node: Node) -> float | None:

@@ -6,7 +6,6 @@ be as small as a number. Answers come in any order; ``deliver`` is called in thi
 
 from __future__ import annotations
 
-import os
 import pickle
 import traceback
 from collections.abc import Callable, Hashable, Iterable
@@ -73,24 +72,6 @@ class Crew(Protocol[Piece, _Given]):
     def run(self, pieces: Iterable[Piece], deliver: Deliver[Piece, _Given], wait: Wait) -> None:
         """Run all; ``wait`` is told now and then what is going on, and may raise KeyboardInterrupt."""
         ...
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def crew_for(work: Work[Piece, Answer], workers: int | str) -> Crew[Piece, Answer]:
-    """Those who run the work: one (this process), several (processes), or a Dask cluster's address."""
-    if isinstance(workers, str):
-        from wattflow.lab.run.dask_crew import DaskCrew
-
-        return DaskCrew(work, workers)
-    if workers < 2:
-        return Here(work)
-    from wattflow.lab.run.processes import Processes
-
-    return Processes(work, workers)
 
 
 @dataclass(slots=True)

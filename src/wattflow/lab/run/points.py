@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wattflow.generate.jitter import Drawable
 from wattflow.lab.figures.ideal import ideal_s
 from wattflow.lab.figures.metrics import Floats, Values, metrics
-from wattflow.lab.run.crew import cores, crew_for
+from wattflow.lab.run.crews import cores, crew_for
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.run import Run

@@ -27,7 +27,7 @@ MEANINGS = {
     "second": "watts that a second until the end costs",
     "crowd": "part of the seconds taken from neighbours that counts",
     "amortise": "part of the waiting tasks that share the cost of a waking",
-    "sleep": "idle time before sleep, in break-even times",
+    "idle": "idle time before sleep, in break-even times",
     "merit": "power of the merit that shortens a wasteful node's idling",
     "spare": "how much longer a late task may take at once than by waiting for room elsewhere; inf: any",
     "load": "share of the owned cores that is usually wanted",
@@ -119,8 +119,9 @@ def _settings(policy: Policy) -> Iterator[str]:
     sleep = "as the cluster says" if policy.sleep_after_s is None else f"{policy.sleep_after_s:g}"
     yield "settings"
     yield f"  queue={policy.settings.queue}  when the first task fits nowhere: skip, strict or easy-backfill"
-    if "sleep" not in policy.params:
-        yield f"  sleep ({sleep})  idle seconds before a node with a sleep state sleeps"
+    yield f"  sleep ({sleep})  idle seconds before a node with a sleep state sleeps"
+    if policy.plan is None:
+        yield "  order  the queue by workflow: work (least first) or path (shortest critical path first)"
     first = next(iter(policy.params), None)
     example = f"{policy.name}:{first}={policy.params[first]:g}" if first else f"{policy.name}:queue=strict"
     yield ""

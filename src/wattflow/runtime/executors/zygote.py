@@ -83,6 +83,8 @@ def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
     limit(header.get("limits") or {})
     if "become" in header:
         become(header["become"])
+        if PARENT[0]:
+            die_with(PARENT[0])  # a change of user takes the order back
     return header, [file.read(size) for size in header["sizes"]]
 
 
@@ -252,7 +254,6 @@ def become(who: dict[str, Any] | None) -> None:
         os.chdir(who["home"])
         os.environ["HOME"] = who["home"]
         PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
-        die_with(PARENT[0])
     PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wattflow.live import fork, journal
+from wattflow.live import calls, fork, journal
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Explained, Placement, UnknownId
 from wattflow.model.errors import WattflowError
@@ -41,20 +41,21 @@ def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[st
     found = -1
     placements: list[Placement] = []
     engine = _loaded(place, known)
-    for number, (name, arguments, fields) in enumerate(journal.calls(place)):
-        told = journal.tell(engine, name, arguments, fields, known)
+    for number, call in enumerate(journal.told(place)):
+        told = calls.tell(engine, call, known)
         own = [one for one in getattr(told, "placements", ()) if one.task == task]
         if own:
             found, placements = number, own
     if found < 0:
         raise UnknownId(f"{task} was not placed since the snapshot in {folder}")
     engine = _loaded(place, known)
-    for number, (name, arguments, fields) in enumerate(journal.calls(place)):
+    for number, call in enumerate(journal.told(place)):
         if number == found:
+            _, arguments, fields = call
             at_s = float(arguments[0] if arguments else fields["now_s"])
             names = {id: name for name, id in engine.nodes.items()}
-            return Past(at_s, placements, _candidates(engine, at_s, task), names)
-        journal.tell(engine, name, arguments, fields, known)
+            return Past(at_s, placements, candidates_at(engine, at_s, task), names)
+        calls.tell(engine, call, known)
     raise WattflowError(f"the journal in {folder} became shorter while it was read")
 
 
@@ -62,7 +63,8 @@ def _loaded(place: Path, policies: Mapping[str, Policy]) -> Engine:
     return fork.load(journal.last_snapshot(place), policies)[0]
 
 
-def _candidates(engine: Engine, at_s: float, task: int) -> list[Explained]:
+def candidates_at(engine: Engine, at_s: float, task: int) -> list[Explained]:
+    """Explain the candidates of a task in the step that an engine is about to take; the engine is spent."""
     engine.state.rules["score_limit"] = 0  # all of them; a decision by hand asks for every row
     hand = engine.by_hand(rows=len(engine.state.candidates) * int(engine.state.shapes.variant_n.max(initial=1)))
     hand.open(at_s)
@@ -74,4 +76,4 @@ def _candidates(engine: Engine, at_s: float, task: int) -> list[Explained]:
     return engine.explain(task) if wanted == task else before
 
 
-__all__ = ["Past", "explain_past"]
+__all__ = ["Past", "candidates_at", "explain_past"]

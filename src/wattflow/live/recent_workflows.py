@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING
 from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
-from wattflow.live.places import tasks_of
 from wattflow.live.protocol import Kind
+from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Shape, Workload
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
-from wattflow.live.arrived import Arrived
+from wattflow.live.recent_workflows import Arrived
 from wattflow.live.roll import draw_left
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload

@@ -1,0 +1,152 @@
+"""`wattflow account`, `report` and `audit`: what users and projects may use, what they used, who did what."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.guard import guarded
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, show
+from wattflow.cli.screen import chosen_form, remark
+from wattflow.model import units
+from wattflow.model.errors import InvalidInput
+
+app = typer.Typer(help="Budgets, quotas, shares.", no_args_is_help=True, rich_markup_mode=None)
+Scope = Annotated[str, typer.Argument(metavar="user|project", help="Whose limits.")]
+PAGE = 1000
+
+
+def set_limits(
+    scope: Scope,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    energy: Annotated[str | None, typer.Option("--energy", help="A month: 50kWh, 3.6MJ; none takes it away.")] = None,
+    carbon: Annotated[str | None, typer.Option("--carbon", help="Grams of CO2 a month; none takes it away.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="hard, soft or alert: what a budget does.")] = None,
+    running: Annotated[str | None, typer.Option("--running", help="Attempts at a time; none.")] = None,
+    waiting: Annotated[str | None, typer.Option("--waiting", help="Open tasks; none.")] = None,
+    share: Annotated[float | None, typer.Option("--share", help="Of the nodes, beside others' 1.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first; 0 is usual.")] = None,
+    home: HomeFolder = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Set what a user or a project may use; what is not named stays as it is.
+
+    Example: wattflow account set project climate --energy 50kWh --mode hard --share 2
+    """
+    given = {"energy_j": _amount("--energy", energy, _joules), "carbon_g": _amount("--carbon", carbon, float),
+             "running": _amount("--running", running, int), "waiting": _amount("--waiting", waiting, int),
+             "mode": mode, "share": share, "priority": priority}  # fmt: skip
+    changed = {key: None if value == NONE else value for key, value in given.items() if value is not None}
+    if not changed:
+        raise InvalidInput("account set", "name what to set, for example --energy 50kWh")
+    path = f"/v1/accounts/{quote(scope, safe='')}/{quote(name, safe='')}"
+    connection = connect(home, server, token_file, "operator")
+    made = connection.call("PATCH", path, changed)
+    remark(f"{scope} {name}: {', '.join(f'{key} {value}' for key, value in made.items() if value is not None)}")
+
+
+def listed(
+    home: HomeFolder = None, server: Server = None, token_file: TokenFile = None, output: o.Output = None
+) -> None:
+    """List limits, with what is used and reserved of them this month."""
+    rows = connect(home, server, token_file, "operator").call("GET", "/v1/accounts")
+    form = output or o.Form.table
+    shown = [
+        row | {
+            "energy": _of(row["used_j"], row["energy_j"]), "reserved": units.human_energy(row["reserved_j"]),
+            "carbon": None if row["carbon_g"] is None else f"{row['used_g'] or 0.0:.4g} of {row['carbon_g']:g} g",
+        }
+        for row in rows
+    ]  # fmt: skip
+    columns = ("scope", "name", "energy", "reserved", "carbon", "mode", "running", "waiting", "share", "priority")
+    show(shown if form is o.Form.table else rows, columns, form, None, "no limits are set")
+
+
+def report(
+    by: Annotated[str, typer.Option("--by", help="user, project or function.")] = "user",
+    month: Annotated[str | None, typer.Option("--month", metavar="YYYY-MM", help="UTC; else this month.")] = None,
+    home: HomeFolder = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    output: o.Output = None,
+    out: o.Out = None,
+    force: o.Force = False,
+) -> None:
+    """Tell what was used in a month: attempts, processor time, joules, grams of CO2.
+
+    An operator's token reports on everybody, a user's on that user.
+    """
+    form = chosen_form(output, out, force)
+    month = month or time.strftime("%Y-%m", time.gmtime())
+    role = "operator" if token_file is None else "user"
+    path = f"/v1/usage?by={quote(by, safe='')}&month={quote(month, safe='')}"
+    rows = connect(home, server, token_file, role).call("GET", path)
+    shown = [
+        row | {"energy": units.human_energy(row["energy_j"]), "cpu time": units.human_time(row["cpu_s"]),
+               "CO2": None if row["carbon_g"] is None else f"{row['carbon_g']:.4g} g"}
+        for row in rows
+    ]  # fmt: skip
+    columns = (by, "attempts", "cpu time", "energy", "CO2")
+    show(shown if form is o.Form.table else rows, columns, form, out, f"nothing was used in {month}")
+
+
+def audit(
+    verify: Annotated[bool, typer.Option("--verify", help="Check every hash instead of showing entries.")] = False,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only entries beyond this number.")] = 0,
+    home: HomeFolder = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    output: o.Output = None,
+) -> None:
+    """Show who did what, oldest first; --verify finds what was changed or taken out."""
+    from wattflow.runtime.audit import first_fault
+
+    connection = connect(home, server, token_file, "operator")
+    rows: list[dict[str, Any]] = []
+    last = 0 if verify else after
+    while page := connection.call("GET", f"/v1/audit?after={last}&most={PAGE}"):
+        rows += page
+        last = page[-1]["sequence"]
+    if verify:
+        fault = first_fault(rows)
+        if fault is not None:
+            raise InvalidInput("the audit log", fault)
+        remark(f"{len(rows)} entries, every hash is right; the last is {rows[-1]['hash'] if rows else 'none'}")
+        return
+    shown = [row | {"at": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at_s"]))} for row in rows]
+    form = output or o.Form.table
+    show(
+        shown if form is o.Form.table else rows, ("sequence", "at", "who", "action", "about"), form, None, "no entries"
+    )
+
+
+NONE = "none"
+
+
+def _amount(option: str, text: str | None, parse: Any) -> Any:
+    if text is None or text == NONE:
+        return text
+    try:
+        return parse(text)
+    except ValueError:
+        raise InvalidInput(option, f"{text!r} is no amount for it, nor `none`") from None
+
+
+def _joules(text: str) -> float:
+    from wattflow.runtime.client import joules
+
+    return joules(re.sub(r"(?<=[0-9.])\s*(?=[A-Za-z])", " ", text.strip(), count=1))
+
+
+def _of(used: float, most: float | None) -> str:
+    return units.human_energy(used) + ("" if most is None else f" of {units.human_energy(most)}")
+
+
+app.command("set")(guarded(set_limits))
+app.command("list")(guarded(listed))

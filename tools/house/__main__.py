@@ -1,0 +1,153 @@
+"""Prints how simple the house is (`make house`): one line per figure, those that fall short included.
+
+    python tools/house [--before REF] [--no-kernels]
+
+Counts come from the syntax trees of ``src``; the wheel is built from what git tracks. Nanoseconds and code bytes are
+those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a temporary worktree (minutes, once the
+compile caches are warm); what was not measured is said to be so. The share of planted faults that the tests noticed is
+read from the results of `make mutants` where they are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sources
+
+ROOT = Path(__file__).resolve().parents[2]
+BEFORE = "9bf97a3a8098dd62c8fd46d24a053b185de582dc"
+"""The last commit of 0.1.0, which kernels are compared with."""
+NOT_PHYSICS = ("wattflow.frames",)
+MUTANTS = ROOT / "out" / "mutants" / "results.jsonl"
+
+
+def figure(name: str, value: float | str, unit: str, goal: str, ok: bool) -> None:
+    """Print one line."""
+    shown = value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    sys.stdout.write(f"figure {name} {shown} {unit} goal {goal} {'ok' if ok else 'short'}\n")
+
+
+def count(name: str, found: list[str], goal: int, unit: str = "-") -> None:
+    """Print how many there are, and which: they are what is left to do."""
+    for one in found if len(found) > goal else ():
+        sys.stdout.write(f"  {name}: {one}\n")
+    figure(name, len(found), unit, f"≤{goal}" if goal else "0", len(found) <= goal)
+
+
+def shape() -> None:
+    """Print what the syntax trees say."""
+    known = sources.modules(ROOT / "src")
+    every = list(known.values())
+    many = sources.lines(every)
+    figure("house_lines", many, "lines", "≤83000", many <= 83_000)
+    figure("house_statements", sources.statements(every), "statements", "none", True)
+    # An instant ends where the policy's last call is made, so who makes it is a loop of instants.
+    count("house_instant_loops", sources.callers(known, "functions", "act", NOT_PHYSICS), 1)
+    timed = sources.built(known, "heaps", "of_rows", (*NOT_PHYSICS, "wattflow.policy"))
+    count("house_heaps_of_timed_events", timed, 1)
+    count("house_private_uses_across_packages", sources.private_uses(known), 0)
+    count("house_module_cycles", [" ↔ ".join(some) for some in sources.cycles(known)], 0)
+    share = sources.comment_share(every)
+    figure("house_comment_share", share, "%", "≥3", share >= 3.0)
+    names = sources.equal_names(every)
+    count("house_file_names_used_more_than_once", [f"{name} × {times}" for name, times in names.items()], 20)
+
+
+def wheel() -> None:
+    """Build what a wheel holds and print its size when it is packed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        size = packed(Path(scratch)) / 1e6
+    figure("house_wheel", size, "MB", "≤1.8", size <= 1.8)
+
+
+def packed(scratch: Path) -> int:
+    """Bytes of a wheel of what git tracks, deflated; the few lines of metadata left out."""
+    source, site = scratch / "source", scratch / "site"
+    subprocess.run(["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"], check=True)
+    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib", str(site)]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    with zipfile.ZipFile(scratch / "wheel.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(site.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(site))
+    return (scratch / "wheel.zip").stat().st_size
+
+
+@contextmanager
+def checkout(ref: str) -> Iterator[Path]:
+    """A worktree of another commit, removed afterwards."""
+    folder = Path(tempfile.mkdtemp()) / "before"
+    subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "-q", "--detach", str(folder), ref], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(folder)], check=True)
+        shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+def kernels(ref: str) -> None:
+    """Print ns per task and code bytes of the kernels against those of before."""
+    fence = ROOT / "benchmarks" / "kernel_fence.py"
+    if not fence.is_file() or not is_there(ref):
+        missing("house_ns_per_task", "ratio", "≤1.03")
+        missing("house_code_bytes", "ratio", "≤1.05")
+        return
+    with checkout(ref) as before:
+        done = subprocess.run([sys.executable, str(fence), str(before)], stdout=subprocess.PIPE, text=True)
+    for line in done.stdout.splitlines():
+        sys.stdout.write(f"{line}\n")
+    if done.returncode:
+        missing("house_ns_per_task", "ratio", "≤1.03")
+
+
+def is_there(ref: str) -> bool:
+    """Tell whether git knows a commit by this name."""
+    asked = ["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", f"{ref}^{{commit}}"]
+    return subprocess.run(asked, capture_output=True).returncode == 0
+
+
+def mutants() -> None:
+    """Print the share of planted faults that were noticed in the two rooms that everybody passes."""
+    rows = [json.loads(line) for line in MUTANTS.read_text().splitlines()] if MUTANTS.is_file() else []
+    for room in ("live", "runtime/service"):
+        some = [row for row in rows if f"wattflow/{room}" in str(row["key"])]
+        name = f"house_faults_noticed_{room.replace('/', '_')}"
+        if not some:
+            missing(name, "%", "≥90")
+            continue
+        share = 100.0 * sum(bool(row["noticed"]) for row in some) / len(some)
+        figure(name, share, f"%_of_{len(some)}", "≥90", share >= 90.0)
+
+
+def missing(name: str, unit: str, goal: str) -> None:
+    """Say that a figure was not measured; it falls short then."""
+    figure(name, "not-measured", unit, goal, False)
+
+
+def main() -> None:
+    """Print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", default=BEFORE, help="commit or tag that kernels are compared with")
+    parser.add_argument("--no-kernels", action="store_true", help="leave the kernels out: seconds instead of minutes")
+    given = parser.parse_args()
+    shape()
+    wheel()
+    if given.no_kernels:
+        missing("house_ns_per_task", "ratio", "≤1.03")
+        missing("house_code_bytes", "ratio", "≤1.05")
+    else:
+        kernels(given.before)
+    mutants()
+
+
+if __name__ == "__main__":
+    main()
