@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from wattflow.lab.show import report as page
 from wattflow.lab.show.report import report, write_report
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.show.timeline import BINS, GROUPS, lanes, machine_kinds, timeline
+from wattflow.lab.show.task_timeline import BINS, GROUPS, lanes, machine_kinds, timeline
 from wattflow.model.cluster import Cluster, Sleep
 
 from .comparisons import small_comparison

@@ -58,7 +58,7 @@ class SavedRun:
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Whether the file is a run that `write_run` wrote."""
+    """Tell whether the file is a run that `write_run` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -115,7 +115,7 @@ def run_table(run: Run) -> pa.Table:
 
 
 def run_manifest(run: Run) -> dict[str, object]:
-    """What is not in the rows: inputs, seed, versions, and the joules of every node by account."""
+    """Collect what is not in the rows: inputs, seed, versions, and the joules of every node by account."""
     from wattflow import __version__
 
     return {

@@ -12,9 +12,9 @@ from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, STAGES, node_provenance
 from wattflow.lab.show.answer import leader, sentence
 from wattflow.lab.show.page import Section, document, figure, legend
+from wattflow.lab.show.result_tables import short_label, show, show_change
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars
-from wattflow.lab.show.tables import short_label, show, show_change
-from wattflow.lab.show.timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, machine_kinds, timeline
+from wattflow.lab.show.task_timeline import BINS, GROUPS, MOST_BARS, MOST_ROWS, machine_kinds, timeline
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS
 from wattflow.model.units import J_PER_KWH

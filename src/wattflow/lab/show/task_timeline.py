@@ -1,4 +1,4 @@
-"""What the report's timeline draws of a run: bars of attempts by node and lane, and power by group of nodes."""
+"""The report's timeline of a run: bars of attempts by node and lane, and power by group of nodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def machine_kinds(cluster: Cluster) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _shared(names: list[str]) -> str:
-    """What all names begin with."""
+    """Find what all names begin with."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike)
 
