@@ -78,17 +78,14 @@ def _script(file: Path, home: Path | None) -> None:
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
     from typing import get_args
 
-    from wattflow import traces
     from wattflow.runtime.documents import submissions
     from wattflow.runtime.messages import Accepted, Objective
+    from wattflow.traces.wfformat import read_document
 
     if objective is not None and objective not in get_args(Objective):
         raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
-    workload = traces.load(str(file))
-    if len(workload.documents) != 1:
-        raise InvalidInput(str(file), "is not a workflow with commands; `wattflow run` takes WfFormat files")
     name = ""
-    for submission in submissions(workload.documents[0], objective, retries):  # type: ignore[arg-type]
+    for submission in submissions(read_document(file), objective, retries):  # type: ignore[arg-type]
         name = connection.call("POST", "/v1/submissions", submission, Accepted).workflow
     return name
 

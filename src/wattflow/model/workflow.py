@@ -136,3 +136,31 @@ class Workflow:
     description: str | None = None
     schema_version: str | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)
+
+
+class Transfers:
+    """Bytes that the tasks of a workflow read: a file that a parent wrote comes from it, any other from storage."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._sizes = {file.id: file.size_bytes for file in workflow.files}
+        self._writers: dict[str, list[str]] = {}
+        for task in workflow.tasks:
+            for file in task.outputs:
+                self._writers.setdefault(file, []).append(task.id)
+
+    def read(self, task: Task) -> tuple[int, dict[str, int]]:
+        """Return the bytes that a task reads from storage, and those that each parent hands over."""
+        outside, handed = 0, dict.fromkeys(task.parents, 0)
+        for file in task.inputs:
+            # Of several writers of one file, the one that this task waits for hands it over.
+            giver = next((writer for writer in self._writers.get(file, ()) if writer in handed), None)
+            size = self._sizes.get(file, 0)
+            if giver is None:
+                outside += size
+            else:
+                handed[giver] += size
+        return outside, handed
+
+    def written(self, task: Task) -> int:
+        """Return the bytes that a task writes."""
+        return sum(self._sizes.get(file, 0) for file in task.outputs)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput, Problem
-from wattflow.model.workflow import Function, Machine, Task, Variant, Workflow
+from wattflow.model.workflow import Function, Machine, Task, Transfers, Variant, Workflow
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -314,27 +314,24 @@ class _Columns:
     def _add(self, number: int, document: Workflow) -> None:
         base = len(self.rows)
         index: dict[str, int] = {}
-        writers: dict[str, list[str]] = {}
         for i, task in enumerate(document.tasks):
             if index.setdefault(task.id, base + i) != base + i:
                 self.problems.append(Problem(f"{document.name}, task {task.id!r}", "its id is used twice"))
-            for file in task.outputs:
-                writers.setdefault(file, []).append(task.id)
-        sizes = {file.id: file.size_bytes for file in document.files}
+        transfers = Transfers(document)
         functions = {function.name: function for function in document.functions}
         for task in document.tasks:
             function = functions.get(task.function) or Function(task.function)
             shape = Shape(self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts)
-            self._add_task(number, document, task, (index, sizes, writers, shape))
+            self._add_task(number, document, task, (index, transfers, shape))
 
     def _add_task(
         self,
         number: int,
         document: Workflow,
         task: Task,
-        lookup: tuple[dict[str, int], dict[str, int], dict[str, list[str]], Shape],
+        lookup: tuple[dict[str, int], Transfers, Shape],
     ) -> None:
-        index, sizes, writers, shape = lookup
+        index, transfers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
         unknown = task.runtime_s is None and self.allow_unknown_runtimes
         if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s <= LONGEST_S):
@@ -344,15 +341,7 @@ class _Columns:
             if not 0 <= variant.cores <= MOST_CORES or not 0 <= variant.memory_bytes <= MOST_BYTES:
                 what = f"{variant.cores:g} cores and {variant.memory_bytes:g} bytes are beyond any machine"
                 self.problems.append(Problem(where, what))
-        handed: dict[str, float] = dict.fromkeys(task.parents, 0.0)
-        outside = 0.0
-        for file in task.inputs:
-            # Of several writers of one file, the one that this task waits for hands it over.
-            giver = next((writer for writer in writers.get(file, ()) if writer in handed), None)
-            if giver is None:
-                outside += sizes.get(file, 0)
-            else:
-                handed[giver] += sizes.get(file, 0)
+        outside, handed = transfers.read(task)
         for parent, size in handed.items():
             if parent not in index:
                 self.problems.append(Problem(where, f"its parent {parent!r} is not in the workflow"))
@@ -367,8 +356,8 @@ class _Columns:
         self.ids.append(task.id)
         self.rows.append((
             number, document.submit_s + task.submit_s, runtime,
-            estimate if task.estimate_s is None else task.estimate_s, row, outside,
-            float(sum(sizes.get(file, 0) for file in task.outputs)),
+            estimate if task.estimate_s is None else task.estimate_s, row,
+            float(outside), float(transfers.written(task)),
             float("inf") if deadline is None else document.submit_s + deadline,
         ))  # fmt: skip
 

@@ -31,7 +31,7 @@ def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
                 yield Problem(
                     f"{where}, variant {variant.name}", f"gpu is a share up to 1 or whole GPUs, not {variant.gpu}"
                 )
-            if variant.gpu and variant.fpga:
+            if variant.gpu and (variant.fpga or variant.fpgas):
                 yield Problem(
                     f"{where}, variant {variant.name}", "one variant runs on a GPU or on an FPGA, not on both"
                 )

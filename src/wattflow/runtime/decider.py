@@ -16,10 +16,8 @@ import msgspec
 
 from wattflow.live import Engine, Kind, fork
 from wattflow.live.protocol import Step, Why
-from wattflow.model import cluster as model
-from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function
-from wattflow.model.workflow import Variant as ModelVariant
+from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ POLICY_OF = {
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
-SLEEP_SHARE = 0.1
-"""Guess of what a sleeping node draws, of its idle watts: memory that is kept, its controller, its power supply."""
 ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 """Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
 
@@ -96,6 +92,12 @@ class Decider:
         self._cold_start(function, seconds)
         self._note("cold start", function, seconds)
 
+    def function(self, function: m.Function) -> None:
+        """Note what is stated about a function that the engine has not seen; what it has learned stays."""
+        if not self.knows(function.name):
+            self.engine.function(facts.function_of(function))
+            self._note("function", function)
+
     def workflow(self, tag: int, deadline_s: float | None) -> int:
         """A workflow opens."""
         identity = self.engine.workflow(deadline_s=deadline_s, tag=tag)
@@ -145,6 +147,8 @@ class Decider:
                 self._shape(msgspec.convert(args[0], list[m.Variant]), *args[1:])
             elif name == "cold start":
                 self._cold_start(*args)
+            elif name == "function":
+                self.engine.function(facts.function_of(msgspec.convert(args[0], m.Function)))
             elif name == "workflow":
                 self.engine.workflow(deadline_s=args[1], tag=args[0])
             elif name == "use":
@@ -170,58 +174,12 @@ class Decider:
         self.entries.append(m.pack(entry))
 
     def _node(self, node: m.Node) -> int:
-        return self.engine.node(model_node(node))
+        return self.engine.node(facts.node_of(node))
 
     def _cold_start(self, function: str, seconds: float) -> None:
         known = self.engine.functions.get(function, Function(function))
         self.engine.function(replace(known, cold_start_s=seconds))
 
     def _shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        known = duties or [1.0] * len(variants)
-        return self.engine.shape([model_variant(*pair) for pair in zip(variants, known, strict=True)], function)
-
-
-def model_node(node: m.Node) -> model.Node:
-    """A node's announcement as the engine's fact."""
-    power = None
-    if node.busy:
-        curve = PowerProfile(tuple(node.busy), tuple(node.watts), Scope.PACKAGE, Provenance(node.provenance))
-        power = curve.up_to(max(1, int(node.cpus)))  # of a machine that is larger than what this node may use
-    devices = tuple(model_device(device) for device in node.devices)
-    sleep = model.Sleep(watts=asleep_w(node), wake_s=node.wake_s, wake_w=node.wake_w) if node.sleeps else None
-    return model.Node(
-        name=node.name, cores=max(1, int(node.cpus)), allocatable_cores=node.cpus, memory_bytes=node.memory_bytes,
-        architecture=node.architecture, features=tuple(node.features), power=power, devices=devices, speed=node.speed,
-        sleep=sleep, keep_alive_s=node.keep_alive_s,
-    )  # fmt: skip
-
-
-def model_device(device: m.Device) -> model.Device:
-    """A device's announcement as the engine's fact. Its watts rise evenly between the two that it tells."""
-    power = DeviceProfile()
-    if device.idle_w is not None and device.full_w is not None:
-        power = DeviceProfile((0.0, 1.0), (device.idle_w, device.full_w), Provenance.GUESSED)
-    return model.Device(
-        kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,
-        slots=device.slots, interference=device.interference, power=power,
-    )  # fmt: skip
-
-
-def asleep_w(node: m.Node) -> float:
-    """What a node draws asleep: as measured, else a guess from its idle watts. Unknown is not nothing."""
-    if node.sleep_w is not None:
-        return node.sleep_w
-    return SLEEP_SHARE * node.watts[0] if node.watts else 0.0
-
-
-def model_variant(variant: m.Variant, duty: float = 1.0) -> ModelVariant:
-    """A variant's needs as the engine's, with the duty that was measured on its GPU (1 where none was)."""
-    device = "fpga" if variant.fpga else "gpu" if variant.gpu > 0 else None
-    whole = variant.gpu >= 1
-    return ModelVariant(
-        name=variant.name, cores=variant.cpus, memory_bytes=variant.memory_bytes, device=device,
-        devices=0 if device is None else int(variant.gpu) if whole else 1,
-        device_share=variant.gpu if device == "gpu" and not whole else 1.0,
-        device_memory_bytes=variant.gpu_memory_bytes, runtime_factor=variant.runtime_factor,
-        device_duty=duty, device_duty_from="measured" if duty < 1 else "assumed",
-    )  # fmt: skip
+        known: Sequence[float | None] = duties or [None] * len(variants)
+        return self.engine.shape([facts.variant_of(*pair) for pair in zip(variants, known, strict=True)], function)

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.workflow import Task as ModelTask
-from wattflow.model.workflow import Workflow
+from wattflow.model.workflow import Transfers, Workflow
+from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 
 BATCH = 500
+KEY = re.compile(r"[^/\x00-\x1f]+\Z")
+"""Ids that a server takes as keys (`messages.Key`)."""
 
 
 def submissions(workflow: Workflow, objective: m.Objective | None = None, retries: int = 0) -> Iterator[m.Submission]:
-    """The document in batches, parents first, sealed with the last."""
-    missing = [
-        Problem(f"task {task.id}", "has no command.program to run") for task in workflow.tasks if not task.command
-    ]
-    if missing:
-        raise InvalidInput(workflow.name, missing)
+    """Cut a document into batches, parents first, sealed with the last; refuse by name what a server cannot honour."""
+    if problems := [Problem(f"task {task.id}", what) for task in workflow.tasks for what in _refused(task)]:
+        raise InvalidInput(workflow.name, problems)
     identity = f"{workflow.name[:100].replace('/', '-')}-{uuid.uuid4().hex[:12]}"
-    ordered = _parents_first(workflow)
+    ordered, transfers = _parents_first(workflow), Transfers(workflow)
+    functions = [facts.function_message(function) for function in workflow.functions]
     for start in range(0, len(ordered), BATCH):
-        tasks = [_task(task, retries) for task in ordered[start : start + BATCH]]
+        tasks = [_task(task, retries, *transfers.read(task)) for task in ordered[start : start + BATCH]]
         yield m.Submission(workflow=identity, name=workflow.name[:200], tasks=tasks, seal=start + BATCH >= len(ordered),
-                           objective=objective, deadline_s=workflow.deadline_s)  # fmt: skip
+                           objective=objective, deadline_s=workflow.deadline_s,
+                           functions=[] if start else functions)  # fmt: skip
 
 
-def _task(task: ModelTask, retries: int) -> m.Task:
-    variants = [m.Variant(name=variant.name, cpus=max(variant.cores, 1e-3), memory_bytes=variant.memory_bytes,
-                          gpu=variant.devices * variant.device_share if variant.device == "gpu" else 0.0,
-                          gpu_memory_bytes=variant.device_memory_bytes)
-                for variant in task.variants]  # fmt: skip
-    estimate_s = task.estimate_s or task.runtime_s
+def _refused(task: ModelTask) -> Iterator[str]:
+    if not task.command:
+        yield "has no command.program to run"
+    if not KEY.match(task.id) or len(task.id) > 200:
+        yield "its id holds a / or a control character, or is longer than 200: rename it in the document"
+    yield from facts.unsaid(task)
+
+
+def _task(task: ModelTask, retries: int, input_bytes: int, handed_bytes: dict[str, int]) -> m.Task:
     return m.Task(
-        key=task.id, name=task.name, function_name=task.function or task.name, command=[task.command or "",
-        *task.arguments],
-        parents=list(task.parents), variants=variants, retries=retries,
-        estimate_s=estimate_s if estimate_s and estimate_s > 0 else None,
+        key=task.id, name=task.name[:200] or task.id, function_name=(task.function or task.name)[:200] or task.id,
+        command=[task.command or "", *task.arguments], parents=list(task.parents), retries=retries,
+        variants=[facts.variant_message(variant) for variant in task.variants],
+        estimate_s=task.runtime_s if task.estimate_s is None else task.estimate_s,
+        deadline_s=task.deadline_s, submit_s=task.submit_s, input_bytes=input_bytes,
+        handed_bytes={key: size for key, size in handed_bytes.items() if size},
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ Fence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, Meta(ge=0, le=2**60)]
 Cpus = Annotated[float, Meta(gt=0, le=1e5)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+LONGEST_S = 1e12
+"""More than any time that a message may name."""
 Joules = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Objective = Literal["energy", "response", "makespan", "edp", "cost", "utilisation"]
 
@@ -28,18 +30,38 @@ class Variant(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         gpu: Share of one GPU below 1, or whole GPUs.
-        fpga: Name of a kernel in the registry.
+        fpga: Name of a kernel in the registry, which holds one FPGA.
+        fpgas: FPGAs that a command of its own kernel holds.
         function: Object of the function for this variant; the task's own where None.
+        architecture, features, device_models: What the node must be and have; empty takes any.
+        device_duty: Part of its run for which it keeps its share of the device busy.
     """
 
     name: Name = "cpu"
-    cpus: Cpus = 1.0
+    cpus: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
     memory_bytes: Bytes = 0
     gpu: Annotated[float, Meta(ge=0, le=1024)] = 0.0
     gpu_memory_bytes: Bytes = 0
     fpga: Name | None = None
     runtime_factor: Positive = 1.0
     function: Hash | None = None
+    fpgas: Annotated[int, Meta(ge=0, le=62)] = 0
+    architecture: Name | None = None
+    features: Annotated[tuple[Name, ...], Meta(max_length=62)] = ()
+    device_models: Annotated[tuple[Name, ...], Meta(max_length=62)] = ()
+    device_duty: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    device_duty_from: Literal["measured", "assumed"] = "assumed"
+
+
+class Function(Struct, frozen=True, omit_defaults=True):
+    """What is stated about a function before it ever ran; what is measured replaces it (`model.workflow.Function`)."""
+
+    name: Name
+    cold_start_s: Seconds = 0.0
+    compute_bound: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    failure_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    checkpoint_s: Seconds = 0.0
+    checkpoint_cost_s: Seconds = 0.0
 
 
 class Blob(Struct, frozen=True, omit_defaults=True):
@@ -60,6 +82,9 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
         parents: Keys of tasks that must end well first.
         results: Keys of parents whose results the call wants, in the order in which the payload counts them.
         isolate: A process of its own, or (False) a worker that is used again.
+        submit_s: Earliest start, seconds after the submission (as the deadline is).
+        input_bytes: Bytes that it reads from shared storage.
+        handed_bytes: Bytes that parents hand over, by their keys.
     """
 
     key: Key
@@ -78,8 +103,11 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
     timeout_s: Positive | None = None
     retries: Annotated[int, Meta(ge=0, le=1000)] = 0
     isolate: bool = True
-    estimate_s: Positive | None = None
-    deadline_s: Positive | None = None
+    estimate_s: Seconds | None = None
+    deadline_s: Seconds | None = None
+    submit_s: Seconds = 0.0
+    input_bytes: Bytes = 0
+    handed_bytes: dict[Key, Bytes] = {}
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -90,8 +118,9 @@ class Submission(Struct, frozen=True, omit_defaults=True, kw_only=True):
     tasks: list[Task] = []
     seal: bool = False
     objective: Objective | None = None
-    deadline_s: Positive | None = None
+    deadline_s: Seconds | None = None
     energy_budget_j: Positive | None = None
+    functions: list[Function] = []
 
 
 class Accepted(Struct, frozen=True):
@@ -157,7 +186,10 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
-    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them."""
+    """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them.
+
+    ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
+    """
 
     kind: Literal["gpu", "fpga"]
     model: str = "generic"
@@ -167,6 +199,12 @@ class Device(Struct, frozen=True, omit_defaults=True):
     interference: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     idle_w: Seconds | None = None
     full_w: Seconds | None = None
+    speed: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
+    reconfigure_s: Seconds = 0.0
+    switch_loss: Seconds = 0.0
+    busy: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    watts: Annotated[list[Seconds], Meta(max_length=1024)] = []
+    provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -122,6 +122,8 @@ class Service:
         self._adopt(submission.objective)
         if workflow is None:
             workflow = self._open(submission, owner)
+        for function in submission.functions:
+            self.decider.function(function)
         for number, task in enumerate(new, start=1):
             if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
                 self._add(task, workflow, submission)
@@ -280,7 +282,7 @@ class Service:
 
     def _open(self, submission: m.Submission, owner: str) -> WorkflowRecord:
         now_s = self.now()
-        deadline_s = now_s + submission.deadline_s if submission.deadline_s else None
+        deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s)
         self.next_workflow += 1
         workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
@@ -290,20 +292,21 @@ class Service:
 
     def _add(self, spec: m.Task, workflow: WorkflowRecord, submission: m.Submission) -> None:
         now_s = self.now()
-        deadline_s = spec.deadline_s or submission.deadline_s
+        deadline_s = submission.deadline_s if spec.deadline_s is None else spec.deadline_s
+        known_s = self.learning.estimates.runtime_s(spec.function_name) if spec.estimate_s is None else spec.estimate_s
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
         shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
         engine = self.decider.put(
-            TASK, shape, workflow=workflow.engine, tag=self.next_task,
-            estimate_s=spec.estimate_s or self.learning.estimates.runtime_s(spec.function_name),
-            deadline_s=now_s + deadline_s if deadline_s else None,
+            TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
+            release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),
+            deadline_s=None if deadline_s is None else now_s + deadline_s,
         )  # fmt: skip
         assert engine is not None
         task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
                           tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
         self.next_task += 1
         for parent in self._parents(task):
-            self.decider.put(EDGE, parent.engine, engine)
+            self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))
         self.warming.seen(spec)
         self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1

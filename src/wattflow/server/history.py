@@ -25,7 +25,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function
 from wattflow.model.workload import Shape, Workload
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import model_node, model_variant
+from wattflow.runtime.facts import node_of, variant_of
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 
@@ -114,7 +114,9 @@ def _done(database: sa.Engine, flow: int, row: Found) -> list[_Done]:
             continue
         spec = _TASK.decode(found["spec"])[1]
         came_s = float(found["submitted_s"])
-        due_s = came_s + spec.deadline_s if spec.deadline_s else math.inf if until_s is None else float(until_s)
+        due_s = (
+            came_s + spec.deadline_s if spec.deadline_s is not None else math.inf if until_s is None else float(until_s)
+        )
         made.append(_Done(flow, int(found["id"]), spec, came_s, due_s, attempt))
     return made
 
@@ -123,7 +125,7 @@ def _twin(database: sa.Engine, done: Sequence[_Done]) -> Cluster:
     """The nodes that are there or were used, as they seem to be of late."""
     used = {str(one.attempt["node"]) for one in done}
     told = {
-        row["name"]: model_node(_NODE.decode(row["spec"])[1])
+        row["name"]: node_of(_NODE.decode(row["spec"])[1])
         for row in reads.nodes(database)
         if row["state"] != "down" or row["name"] in used
     }
@@ -189,7 +191,7 @@ def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, No
     names = list(dict.fromkeys(one.spec.function_name for one in done))
     forms = list(dict.fromkeys((one.spec.function_name, tuple(one.spec.variants)) for one in done))
     shapes = tuple(
-        Shape(names.index(name), tuple(model_variant(variant) for variant in variants)) for name, variants in forms
+        Shape(names.index(name), tuple(variant_of(variant) for variant in variants)) for name, variants in forms
     )
     at = {(one.flow, one.spec.key): i for i, one in enumerate(done)}
     edges = [
@@ -203,7 +205,7 @@ def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, No
     runtime = np.array([one.seconds * speed.get(str(one.attempt["node"]), 1.0) / one.factor for one in done])
     function = np.array([names.index(one.spec.function_name) for one in done])
     usual = np.array([float(np.median(runtime[function == i])) for i in range(len(names))])
-    given = np.array([one.spec.estimate_s or math.nan for one in done])
+    given = np.array([math.nan if one.spec.estimate_s is None else one.spec.estimate_s for one in done])
     release = np.array([one.submitted_s for one in done]) - first_s
     flow = np.array([kept.index(one.flow) for one in done], np.int32)
     submit = np.full(len(kept), np.inf)

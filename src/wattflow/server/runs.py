@@ -20,7 +20,7 @@ from wattflow.model.run import ACCOUNTS, ATTEMPT, OUTCOMES, Run
 from wattflow.model.workflow import Machine, Workflow
 from wattflow.model.workflow import Task as ModelTask
 from wattflow.model.workload import Workload
-from wattflow.runtime.decider import model_node, model_variant
+from wattflow.runtime.facts import node_of, variant_of
 from wattflow.runtime.messages import Node, Task
 from wattflow.store import reads
 from wattflow.store.reads import Found
@@ -46,7 +46,7 @@ def make_run(database: sa.Engine, row: Found) -> Run:
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is no Run to write")
     nodes = [_NODE.decode(node["spec"])[1] for node in reads.nodes(database)]
     used = {attempt["node"] for attempt in rows}
-    cluster = Cluster(name="live", nodes=tuple(model_node(node) for node in nodes if node.name in used))
+    cluster = Cluster(name="live", nodes=tuple(node_of(node) for node in nodes if node.name in used))
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
     number = {task["id"]: index for index, task in enumerate(tasks)}
     start_s = row["submitted_s"]
@@ -154,7 +154,7 @@ def workflow_of(row: Found, tasks: list[Found], rows: list[Found], cluster: Clus
         spec = specs[task["id"]]
         made.append(ModelTask(
             id=spec.key, name=spec.name, function=spec.function_name, runtime_s=runtime.get(task["id"], 0.0),
-            variants=tuple(model_variant(variant) for variant in spec.variants),
+            variants=tuple(variant_of(variant) for variant in spec.variants),
             parents=tuple(dict.fromkeys([*spec.parents, *spec.results])),
             command=spec.command[0] if spec.command else None, arguments=tuple(spec.command[1:]) if spec.command else
             (),

@@ -11,8 +11,8 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import model_node
 from wattflow.runtime.drivers.agents import AgentsDriver
+from wattflow.runtime.facts import node_of
 from wattflow.runtime.hooks import CommandHook, HookFailed, WakeOnLan, magic_packet
 from wattflow.runtime.waking import TRIES, Waking
 from wattflow.testing.check_driver import HearingSink
@@ -159,7 +159,7 @@ def test_a_watts_command_without_a_number_is_told() -> None:
 
 def test_what_a_sleeping_node_draws_is_guessed_where_nobody_measured_it() -> None:
     node = m.Node(name="n", cpus=1.0, memory_bytes=1, sleeps=True, wake_s=5.0, busy=[0.0, 1.0], watts=[60.0, 100.0])
-    asleep = model_node(node).sleep
+    asleep = node_of(node).sleep
     assert asleep is not None and asleep.watts == pytest.approx(6.0)
-    measured = model_node(msgspec.structs.replace(node, sleep_w=2.5)).sleep
+    measured = node_of(msgspec.structs.replace(node, sleep_w=2.5)).sleep
     assert measured is not None and measured.watts == 2.5

@@ -9,6 +9,7 @@ everything here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model import cluster as model
 from wattflow.model.profile import PowerProfile
+from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
@@ -27,6 +29,7 @@ from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import DirectTransport
 from wattflow.store.objects import Objects
 
+log = logging.getLogger(__name__)
 CALLS_AT_ONCE = 2
 """Real calls of reused workers that this machine serves at the same time."""
 
@@ -43,7 +46,9 @@ class SimulatedDriver(AgentsDriver):
     def __init__(self, objects: Objects, cluster: model.Cluster, folder: Path, lost_after_s: float = 60.0) -> None:
         super().__init__(lost_after_s)
         self._objects, self._folder = objects, folder
-        self._nodes = {node.name: message_node(node) for node in cluster.nodes}
+        self._nodes = {node.name: facts.node_message(node) for node in cluster.nodes}
+        if lacking := sorted({name for node in cluster.nodes for name in facts.unplayed(node)}):
+            log.warning("cluster %s is played without what it says of %s", cluster.name, ", ".join(lacking))
         self._calls: ProcessExecutor | None = None
         self._running: list[asyncio.Task[None]] = []
 
@@ -149,21 +154,6 @@ class Stage(Devices):
         if limit_s and limit_s < lasts_s:
             return "time_limit", f"ran longer than its {limit_s:g} s"
         return "done", None
-
-
-def message_node(node: model.Node) -> m.Node:
-    """A described node as it would announce itself."""
-    power = node.power
-    return m.Node(
-        name=node.name, cpus=node.allocatable_cores or float(node.cores * node.threads_per_core),
-        memory_bytes=node.memory_bytes, architecture=node.architecture, features=list(node.features),
-        devices=[m.Device(kind=d.kind, model=d.model, memory_bytes=d.memory_bytes, sharing=d.sharing, slots=d.slots)  # type: ignore[arg-type]
-                 for d in node.devices],
-        busy=list(power.busy) if power is not None else [], watts=list(power.watts) if power is not None else [],
-        provenance=power.provenance.value if power is not None else "modelled", speed=node.speed,
-        sleeps=node.sleep is not None, wake_s=node.sleep.wake_s if node.sleep is not None else 0.0,
-        sleep_w=node.sleep.watts if node.sleep is not None else None,
-    )  # fmt: skip
 
 
 def model_curve(node: m.Node) -> PowerProfile:
