@@ -1,4 +1,4 @@
-"""What the commands of the runtime share: reaching the server, and its options."""
+"""Parts that the commands of the runtime share: reaching the server, and its options."""
 
 from __future__ import annotations
 
