@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,8 @@ def sleep(where: Access, what: str, namespace: str) -> str:
     """Switch sleep on or off, or say which nodes sleep by our order."""
     if what not in ("on", "off", "status"):
         raise InvalidInput("sleep", f"{what!r} is not on, off or status")
+    import asyncio  # not loaded for --help
+
     return asyncio.run(_sleep(where, what, namespace))
 
 
@@ -51,6 +52,8 @@ async def _sleep(where: Access, what: str, namespace: str) -> str:
 
 def claims(where: Access, namespace: str, release_expired: bool, silent_s: float) -> str:
     """Say which claims have lost their owner, and take them off where asked."""
+    import asyncio  # not loaded for --help
+
     return asyncio.run(_claims(where, namespace, release_expired, silent_s))
 
 
