@@ -141,7 +141,8 @@ class Gate:
     def keeps(self, task: TaskRecord, placement: Placement, turn: UnderWay) -> bool:
         """Keep a placement from being begun, where it must not be: its task comes back later, or has failed."""
         node = self._nodes.by_engine(placement.node)
-        held = None if node is None else self.holds(task, placement.variant, node.spec)
+        begun = node is not None and task.lost is not None and task.lost.node == node.spec.name  # it may go on there
+        held = None if node is None or begun else self.holds(task, placement.variant, node.spec)
         task.held = None if held is None else held.reason
         if held is None:
             return False
