@@ -86,7 +86,8 @@ def test_metrics_are_openmetrics(home: Home) -> None:
             name = line.split("{")[0].split(" ")[0]
             assert name.removesuffix("_total").removesuffix("_info") in families
             float(line.rsplit(" ", 1)[1])
-    assert families["wattflow_http_requests"] == "counter" and families["wattflow_nodes"] == "gauge"
+    assert families["wattflow_http_requests"] == families["wattflow_set_aside"] == "counter"
+    assert families["wattflow_nodes"] == "gauge"
 
 
 def test_tokens_are_made_listed_and_revoked(home: Home) -> None:

@@ -57,5 +57,5 @@ def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Pat
     results = {one["policy"]: one for one in seen["forecast"]["results"]}
     assert set(results) == {"least-energy", "fifo"} and all(one["error"] is None for one in results.values())
     assert "past" not in seen["ofBen"] and "followed" not in seen["ofBen"]
-    assert "no workflow" in seen["notBens"] and "log in" in seen["expired"]
+    assert "no workflow" in seen["notBens"] and "The session is over" in seen["expired"] and seen["back"] == "past"
     assert {name: found for name, found in seen["violations"].items() if found} == {}

@@ -74,10 +74,18 @@ def test_every_view_draws_the_figures_of_the_lab_without_violations(address: str
     assert [(one["x"], one["y"]) for one in sorted(drawn["compare"]["compare"], key=lambda one: str(one["id"]))] == [
         pytest.approx((figures["response_mean_s"], figures["energy_j"])) for figures in (metrics(run), metrics(other))
     ]
+    assert drawn["compare"]["pair"]["moved"] == int((_places(run) != _places(other)).sum())
     _same_graph(drawn["workflow"]["workflow"], run)
     known = {tuple(node.power.watts) for node in run.cluster.nodes if node.power}
     shown = {tuple(one["curve"]["watts"]) for one in drawn["profiles"]["profiles"] if one["what"] == "node"}
     assert shown == known
+
+
+def _places(run: Run) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Node of each task; neither run retried any."""
+    node = np.full(len(run.workload), -1, np.int64)
+    node[run.attempts["task"]] = run.attempts["node"]
+    return node
 
 
 def _same_run(drawn: dict[str, object], run: Run) -> None:

@@ -1,7 +1,7 @@
 // The frame: who is logged in, which views there are, and the one that the address names.
 
 import { useEffect, useState } from "preact/hooks";
-import { page, logout, login, type Page } from "./data/api";
+import { LOGGED_OUT, page, logout, login, type Page } from "./data/api";
 import { Trouble as Told } from "./data/columns";
 import { href, useLink } from "./link";
 import { Shown, Trouble, useLoad } from "./parts/load";
@@ -40,7 +40,12 @@ export function App() {
 function Frame(props: { page: Page; refresh: () => void }) {
   const { page: found, refresh } = props, link = useLink(), files = found.mode === "files";
   const views = Object.keys(TITLES).filter((view) => !files || ["runs", "compare", "profiles"].includes(view));
-  const out = found.session === null;
+  const out = found.session === null, [ended, setEnded] = useState(false);
+  useEffect(() => {
+    const over = (): void => { setEnded(true); refresh(); };
+    addEventListener(LOGGED_OUT, over);
+    return () => removeEventListener(LOGGED_OUT, over);
+  }, []);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to content</a>
@@ -49,7 +54,7 @@ function Frame(props: { page: Page; refresh: () => void }) {
         {!out && <nav aria-label="Views">{views.map((view) => <a key={view} href={href(view)} aria-current={link.view === view || (view === "runs" && !link.view) ? "page" : undefined}>{TITLES[view]}</a>)}</nav>}
         <span class="who">{found.session && !files ? <>{found.session.name} <button type="button" onClick={() => { void logout().finally(refresh); }}>Log out</button></> : files ? "files" : ""}</span>
       </header>
-      <main id="main" tabIndex={-1}>{out ? files ? <Trouble text="Open the address that `wattflow view` printed: it holds the code that lets you in." /> : <Login done={refresh} /> : <View page={found} />}</main>
+      <main id="main" tabIndex={-1}>{out ? files ? <Trouble text="Open the address that `wattflow view` printed: it holds the code that lets you in." /> : <Login ended={ended} done={() => { setEnded(false); refresh(); }} /> : <View page={found} />}</main>
       <footer class="quiet">wattflow {found.wattflow}</footer>
     </>
   );

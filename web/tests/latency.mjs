@@ -1,5 +1,5 @@
 // How long after an attempt ended or began the frame that counts it is shown; clocks are one machine's.
-export default async function ({ browser, open }, { token, seconds }) {
+export default async function ({ browser, open, violations }, { token, seconds }) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   await context.addInitScript(() => {
     window.late = [];
@@ -17,10 +17,18 @@ export default async function ({ browser, open }, { token, seconds }) {
     };
   });
   const page = await open("/", { context });
+  const both = async () => { const all = []; for (const colorScheme of ["light", "dark"]) { await page.emulateMedia({ colorScheme }); all.push(...(await violations(page))); } return all; };
+  await page.waitForSelector("input[type=password]");
+  const found = await both();
   await page.fill("input[type=password]", token);
   await page.click("button[type=submit]");
   await page.waitForSelector("nav a");
   await page.click('nav a:text-is("Live")');
   await page.waitForTimeout(seconds * 1000);
-  return { ms: await page.evaluate(() => window.late) };
+  const ms = await page.evaluate(() => window.late);
+  found.push(...(await both()));
+  await page.click('nav a:text-is("What-if")');
+  await page.waitForSelector("form.ask");
+  found.push(...(await both()));
+  return { ms, violations: found };
 }

@@ -82,7 +82,11 @@ export default async function ({ browser, open, drawn, violations, painted }, { 
 
   await page.context().clearCookies();
   await page.goto(new URL(`/#/run/${parts.over}`, page.url()).href);
-  await page.waitForSelector(".trouble");
+  await page.waitForSelector("input[type=password]");
   found.expired = await page.textContent(".trouble");
+  await page.fill("input[type=password]", ann);
+  await page.click("button[type=submit]");
+  await page.waitForSelector("#run-title");
+  found.back = await page.textContent("#run-title");
   return found;
 }

@@ -27,6 +27,8 @@ from wattflow.model.errors import InvalidInput, WattflowError
 IDLE_S = 300.0
 NICE = 5
 LARGEST_BYTES = 1 << 30
+MOST_WAITING = 32
+LONGEST_S = 120.0
 
 
 class Gone(WattflowError):
@@ -45,11 +47,18 @@ class Beside:
         self._process: subprocess.Popen[bytes] | None = None
         self._asking, self._ending = asyncio.Lock(), threading.Lock()
         self._closed = False
+        self._waiting = 0
 
     async def ask(self, what: str, **given: Any) -> bytes:
         """The answer's bytes. Raises HTTPException with what is wrong."""
-        async with self._asking:
-            status, data = await asyncio.to_thread(self._ask, [what, given])
+        if self._waiting >= MOST_WAITING:
+            raise HTTPException(503, f"{MOST_WAITING} questions wait already for the process that reads the store")
+        self._waiting += 1
+        try:
+            async with self._asking:
+                status, data = await asyncio.to_thread(self._ask, [what, given])
+        finally:
+            self._waiting -= 1
         if status != 200:
             raise HTTPException(status, data.decode())
         return data
@@ -62,6 +71,10 @@ class Beside:
         """End the process, whatever it does; there is no other one after it."""
         with self._ending:
             self._closed = True
+            self._end()
+
+    def _drop(self) -> None:
+        with self._ending:
             self._end()
 
     def _end(self) -> None:
@@ -83,14 +96,16 @@ class Beside:
             try:
                 assert process.stdin is not None and process.stdout is not None
                 _write(process.stdin, msgspec.msgpack.encode(question))
+                if not select.select([process.stdout], [], [], LONGEST_S)[0]:
+                    self._drop()
+                    return 503, f"this took longer than {LONGEST_S:g} s and was given up".encode()
                 answer = _read(process.stdout)
             except (OSError, ValueError):
                 answer = None
             if answer is not None:
                 status, data = msgspec.msgpack.decode(answer, type=tuple[int, bytes])
                 return status, data
-            with self._ending:
-                self._end()
+            self._drop()
         return 503, b"the process that reads the store beside the server ended; its reason is in server.log"
 
     def _running(self) -> subprocess.Popen[bytes] | None:

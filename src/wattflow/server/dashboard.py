@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,12 @@ class Dashboard:
     def told(self, who: Identity, secret: str) -> dict[str, Any]:
         """A session as the page sees it."""
         return {"name": who.name, "role": who.role, "expires_s": self.sessions.expires_s(secret)}
+
+    def still_knows(self, who: Identity, secret: str) -> bool:
+        """Say whether somebody who came a while ago would be let in again."""
+        now_s = time.time()
+        valid = any(one.id == who.id and one.valid(now_s) for one in self._tokens.listed())
+        return valid and (not secret or self.sessions.holder(secret) is not None)
 
     # ---- the present
 

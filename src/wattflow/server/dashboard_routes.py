@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +16,6 @@ from wattflow.files.columns import MEDIA_TYPE
 from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, schema, typed
 from wattflow.server.energy import HOUR_S, energy
-from wattflow.server.events import MOST_VIEWERS
 from wattflow.server.forecasts import Forecast, Wanted
 from wattflow.server.routes import _owned, _owned_task
 from wattflow.server.session import cookie_of, set_cookie
@@ -63,9 +63,11 @@ async def events(request: Request) -> Response:
     """Server-sent events: what was committed."""
     who = allowed(request, "user")
     hub = house_of(request).dashboard.events
-    if hub.viewers >= MOST_VIEWERS:
-        raise HTTPException(503, f"{MOST_VIEWERS} viewers watch already; close a page, or try later")
-    return hub.stream(owner_of(who), request.headers.get("last-event-id"))
+    if not hub.has_room(owner_of(who)):
+        raise HTTPException(503, "too many viewers watch already; close a page, or try later")
+    dashboard = house_of(request).dashboard
+    still = functools.partial(dashboard.still_knows, who, cookie_of(request.scope))
+    return hub.stream(owner_of(who), request.headers.get("last-event-id"), still)
 
 
 @router.get("/energy")

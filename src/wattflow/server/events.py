@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,13 +25,13 @@ from wattflow.store import events
 
 EVERY_S = 0.25
 ALIVE_S = 15.0
-MOST_VIEWERS = 256
+MOST_VIEWERS, MOST_OF_ONE = 256, 128
 MOST_BYTES, MOST_FRAMES = 4 << 20, 120
 """So much may wait for one viewer; one that leaves more lying is dropped."""
-PIECE = 500
-"""Events that are encoded before others have a turn of the loop."""
+PIECE, PIECE_BYTES = 500, 64 << 10
+"""Entries that are read at once, and bytes of them that are told before others have a turn of the loop."""
 LISTS = ("workflows", "tasks", "attempts", "nodes", "windows")
-Entry = tuple[int, Sequence[Event]]
+Entry = tuple[int, bytes]
 SLOW = "this viewer reads too slowly: more than {} were waiting for it; load the view anew"
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -91,19 +92,19 @@ class Events:
         self._tasks: set[asyncio.Task[None]] = set()
         self._feed.listener = self._gather
 
-    @property
-    def viewers(self) -> int:
-        """How many watch."""
-        return len(self._viewers)
-
     def close(self) -> None:
         """End all streams: the server stops."""
         for viewer in tuple(self._viewers):
             viewer.end()
 
-    def stream(self, owner: str | None, last_id: str | None) -> Response:
-        """The answer to one viewer."""
-        return Stream(self, owner, last_id)
+    def has_room(self, owner: str | None) -> bool:
+        """Say whether one more may watch: neither all together nor one user's may be too many."""
+        own = sum(viewer.owner == owner for viewer in self._viewers)
+        return len(self._viewers) < MOST_VIEWERS and own < MOST_OF_ONE
+
+    def stream(self, owner: str | None, last_id: str | None, still: Callable[[], bool] = lambda: True) -> Response:
+        """The answer to one viewer, who is let go when it is ``still`` known no more."""
+        return Stream(self, owner, last_id, still)
 
     async def join(self, owner: str | None, last_id: str | None) -> Viewer:
         """A viewer that has, or will get, all from its number on, or from now."""
@@ -148,15 +149,17 @@ class Events:
             if not found:
                 return
             after = found[-1][0]
-            frame = self._batch([(number, decoded(entry)) for number, entry in found], owner)
-            if frame is not None:
-                yield frame
-            await asyncio.sleep(0)
+            for piece in _pieces(found):
+                frame = self._batch(_events(piece), owner, piece[-1][0])
+                if frame is not None:
+                    yield frame
+                await asyncio.sleep(0)
 
-    def _gather(self, number: int, told: list[Event]) -> None:
+    def _gather(self, number: int, entry: bytes) -> None:
+        """Keep an entry until it is told: as bytes, for thousands of small objects would keep the collector busy."""
         if not self._viewers:
             return
-        self._gathered.append((number, told))
+        self._gathered.append((number, entry))
         if self._planned is None:
             self._planned = asyncio.get_running_loop().call_later(EVERY_S, self._flush)
 
@@ -180,24 +183,23 @@ class Events:
         async with self._publishing:  # in order, though one of many events is told in pieces
             for piece in _pieces(gathered):
                 made: dict[str | None, bytes | None] = {}
+                told = _events(piece)
                 for viewer in viewers:
                     if viewer.owner not in made:
-                        made[viewer.owner] = self._batch(piece, viewer.owner)
+                        made[viewer.owner] = self._batch(told, viewer.owner, piece[-1][0])
                     frame = made[viewer.owner]
                     if frame is not None:
                         viewer.put(frame)
                 await asyncio.sleep(0)
 
-    def _batch(self, entries: Sequence[Entry], owner: str | None) -> bytes | None:
-        """The entries as an owner sees them; None where there is nothing for it."""
+    def _batch(self, told: Sequence[Event], owner: str | None, last: int) -> bytes | None:
+        """The events as an owner sees them; None where there is nothing for it."""
         lists: dict[str, list[Any]] = {}
-        for _, told in entries:
-            for name, whose, fields in told:
-                if owner is None or whose in ("", owner):
-                    lists.setdefault(name, []).append(fields)
+        for name, whose, fields in told:
+            if owner is None or whose in ("", owner):
+                lists.setdefault(name, []).append(fields)
         if not lists:
             return None
-        last = entries[-1][0]
         body = {"sequence": last, "now_s": self._service.now()} | {n: lists[n] for n in LISTS if n in lists}
         return _frame("batch", body, last)
 
@@ -212,9 +214,9 @@ class Events:
 class Stream(Response):
     """A stream of events, past the framework's own: some hundred frames a second go to some dozens of viewers."""
 
-    def __init__(self, hub: Events, owner: str | None, last_id: str | None) -> None:
+    def __init__(self, hub: Events, owner: str | None, last_id: str | None, still: Callable[[], bool]) -> None:
         super().__init__(None, 200, HEADERS, "text/event-stream")
-        self._hub, self._owner, self._last_id = hub, owner, last_id
+        self._hub, self._owner, self._last_id, self._still = hub, owner, last_id, still
         del self.headers["content-length"]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -223,7 +225,14 @@ class Stream(Response):
         gone = asyncio.create_task(_wait_until_gone(receive, viewer))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            asked_s = time.monotonic()
             while data := await viewer.take():
+                if time.monotonic() - asked_s > ALIVE_S / 2:
+                    asked_s = time.monotonic()
+                    if not self._still():
+                        data = _frame("dropped", {"reason": "the session is over: log in again"}, None)
+                        viewer.frames.clear()
+                        viewer.end()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -237,16 +246,20 @@ async def _wait_until_gone(receive: Any, viewer: Viewer) -> None:
     viewer.end()
 
 
+def _events(entries: Sequence[Entry]) -> list[Event]:
+    return [event for _, entry in entries for event in decoded(entry)]
+
+
 def _pieces(entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
     """The entries in pieces of some hundred events; an entry is never cut."""
     piece: list[Entry] = []
-    count = 0
+    size = 0
     for entry in entries:
         piece.append(entry)
-        count += len(entry[1])
-        if count >= PIECE:
+        size += len(entry[1])
+        if size >= PIECE_BYTES:
             yield piece
-            piece, count = [], 0
+            piece, size = [], 0
     if piece:
         yield piece
 

@@ -93,6 +93,13 @@ def test_runs_are_listed_and_drawn_and_an_old_one_says_why_not(viewer: Viewer) -
     assert ask(viewer, "GET", "/v1/runs/..%2f..%2fx", cookie=cookie)[0] == 404
 
 
+def test_the_address_of_one_run_names_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "a&b #1.parquet", two_node_run())
+    made = Viewer(find_runs([tmp_path / "a&b #1.parquet"]))
+    made.server_close()
+    assert made.address.endswith("&run=a%26b%20%231.parquet")
+
+
 def test_every_bad_file_is_one_sentence(tmp_path: Path) -> None:
     good = tmp_path / "good.parquet"
     write_run(good, two_node_run())

@@ -133,3 +133,27 @@ def read_raw(data: bytes) -> list[tuple[str, str, dict[str, Any]]]:
     viewer = Viewer(None)
     viewer.frames.append(data)
     return read(viewer)
+
+
+def test_a_stream_ends_when_its_session_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "ALIVE_S", 0.1)
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    async def main() -> None:
+        service, database = opened(tmp_path)
+        told = Events(service, database)
+        await asyncio.wait_for(told.stream("ann", None, lambda: False)({}, receive, send), 20)
+        assert told.has_room("ann")
+        service.writer.close()
+        database.dispose()
+
+    asyncio.run(main())
+    assert b"event: hello" in sent[1]["body"] and b"session is over" in sent[-2]["body"]
+    assert sent[-1]["more_body"] is False

@@ -22,6 +22,8 @@ export interface Forecast { id: string; kind: string; state: string; asked_s: nu
 /** The session is over or was never begun: the page asks for a token. */
 export class LoggedOut extends Trouble {}
 
+export const LOGGED_OUT = "wattflow-logged-out";
+
 async function ask(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = { "wattflow-page": "1", ...(options.body ? { "content-type": "application/json" } : {}) };
   let answer: Response;
@@ -33,7 +35,11 @@ async function ask(path: string, options: RequestInit = {}): Promise<Response> {
   if (answer.ok) return answer;
   const said = await answer.json().then((body: { error?: unknown; detail?: unknown }) => body.error ?? body.detail, () => null);
   const sentence = typeof said === "string" ? said : `The server answered ${answer.status} to ${path.split("?")[0]}.`;
-  if (answer.status === 401) throw new LoggedOut("The session is over or was not begun: log in with a token.");
+  if (answer.status === 401) {
+    // The frame asks for a token again; the view stays in the address and comes back after it.
+    if (!path.startsWith("v1/session")) dispatchEvent(new Event(LOGGED_OUT));
+    throw new LoggedOut("The session is over or was not begun: log in with a token.");
+  }
   throw new Trouble(sentence);
 }
 

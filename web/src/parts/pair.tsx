@@ -28,8 +28,8 @@ function placesOf(run: Run): Map<string, string> {
   return found;
 }
 
-export function Pair(props: { runs: Run[]; names: string[]; beside?: boolean; height?: number }) {
-  const [by, setBy] = useState<ColourBy>("function"), [mark, setMark] = useState(false), [range, setRange] = useState<[number, number] | null>(null);
+export function Pair(props: { runs: Run[]; names: string[]; beside?: boolean; height?: number; marked?: boolean }) {
+  const [by, setBy] = useState<ColourBy>("function"), [mark, setMark] = useState(props.marked ?? false), [range, setRange] = useState<[number, number] | null>(null);
   const [cursor, setCursor] = useState<number | null>(null), [stage, setStage] = useState<Stage | null>(null), [selected, select] = useState<[number, number]>([-1, -1]);
   const [first, second] = props.runs;
   const marks = useMemo(() => (second ? [moved(first, second), moved(second, first)] : [null, null]), [first, second]);
@@ -48,7 +48,7 @@ export function Pair(props: { runs: Run[]; names: string[]; beside?: boolean; he
         {props.runs.map((run, r) => (
           <figure key={r}>
             <figcaption>{props.names[r]} <span class="quiet">{time(run.about.makespan_s ?? run.span)} · {energy(run.about.energy_total_j)} · peak {power(run.about.peak_w)} · {run.count.toLocaleString("en")} attempts</span></figcaption>
-            <Timeline run={run} name={props.names[r]} by={by} matches={mark ? marks[r] : null} rows="auto" range={shown} axis={span} like={likes[r]} selected={selected[0] === r ? selected[1] : -1} height={props.height ?? 320}
+            <Timeline run={run} name={props.names[r]} by={by} matches={mark && count > 0 ? marks[r] : null} rows="auto" range={shown} axis={span} like={likes[r]} selected={selected[0] === r ? selected[1] : -1} height={props.height ?? 320}
               cursor={cursor} onCursor={setCursor} onRange={(from, to) => setRange(from <= 0 && to >= span ? null : [from, to])} onStage={r === 0 ? setStage : undefined} onSelect={(attempt) => select([r, attempt])} />
           </figure>
         ))}

@@ -58,7 +58,7 @@ function Both(props: { rows: RunRow[]; link: Link }) {
 function Schedules(props: { ids: string[]; rows: RunRow[] }) {
   const loaded = useLoad(props.ids.join("\n"), () => Promise.all(props.ids.map(loadRun)));
   const name = (id: string): string => props.rows.find((row) => row.id === id)?.title || id;
-  return <Shown loaded={loaded} what="the two runs">{(found) => <Pair runs={found} names={props.ids.map(name)} />}</Shown>;
+  return <Shown loaded={loaded} what="the two runs">{(found) => <Pair runs={found} names={props.ids.map(name)} marked />}</Shown>;
 }
 
 function Scatter(props: { points: Point[]; pick: (id: string) => void }) {

@@ -36,7 +36,8 @@ export function Live(props: { link: Link }) {
         // Numbers follow each batch at once; the schedule is asked for anew at most every few seconds.
         if (due.current === undefined) due.current = setTimeout(() => { due.current = undefined; snapshot(); }, REFRESH_MS);
       },
-      state: (_, sentence) => setBroken(sentence),
+      // A stream that the server ended is asked about by an ordinary request, which tells whether the session is over.
+      state: (state, sentence) => { setBroken(sentence); if (state === "over") snapshot(); },
     });
     return () => { clearTimeout(due.current); due.current = undefined; stop(); };
   }, []);

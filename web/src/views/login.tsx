@@ -5,7 +5,7 @@ import { login } from "../data/api";
 import { Trouble as Told } from "../data/columns";
 import { Trouble } from "../parts/load";
 
-export function Login(props: { done: () => void }) {
+export function Login(props: { done: () => void; ended: boolean }) {
   const [token, setToken] = useState(""), [trouble, setTrouble] = useState<string | null>(null);
   const send = (event: Event): void => {
     event.preventDefault();
@@ -14,6 +14,7 @@ export function Login(props: { done: () => void }) {
   return (
     <section class="login" aria-labelledby="login-title">
       <h2 id="login-title">Log in</h2>
+      {props.ended && <Trouble text="The session is over: log in again to go on where you were." />}
       <p>Paste a token of this server; <code>wattflow view</code> logs in without one.</p>
       <form onSubmit={send}>
         <label>Token <input type="password" autocomplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} /></label>

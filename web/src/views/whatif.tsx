@@ -1,12 +1,13 @@
 // What if: the present rolled forward, or a recorded workflow again, under other policies; with spread over seeds.
 
 import { useEffect, useState } from "preact/hooks";
-import { cancelForecast, forecast, forecasts, runs, startForecast, type Figure, type Forecast, type Page } from "../data/api";
+import { cancelForecast, forecast, forecasts, loadLive, runs, startForecast, type Figure, type Forecast, type Page } from "../data/api";
 import { Trouble as Told } from "../data/columns";
-import { energy, number, time } from "../draw/axis";
+import { energy, number, power, time } from "../draw/axis";
 import { Shown, Trouble, useLoad } from "../parts/load";
 import { Table, type Cell } from "../parts/table";
 import { publish } from "../drawn";
+import type { LiveAbout } from "./followed";
 
 const USUAL = ["least-energy", "fifo"];
 const MOST_POLICIES = 8;
@@ -19,13 +20,20 @@ export function WhatIf(props: { page: Page }) {
   return (
     <section aria-labelledby="whatif-title">
       <h2 id="whatif-title">What-if</h2>
-      <p class="quiet">A forecast runs beside the server and changes nothing there.</p>
+      <p class="quiet">A forecast runs beside the server and changes nothing there. <Present /></p>
       <Ask page={props.page} start={start} />
       {trouble && <Trouble text={trouble} />}
       {shown ? <One key={shown} id={shown} /> : <p class="quiet">No forecast has been asked for yet.</p>}
       <Shown loaded={listed} what="earlier forecasts">{(found) => found.length > 1 ? <p class="controls"><label>Earlier <select value={shown ?? ""} onChange={(event) => setCurrent(event.currentTarget.value)}>{found.map((one) => <option key={one.id} value={one.id}>{one.kind} {one.id} ({one.state})</option>)}</select></label></p> : null}</Shown>
     </section>
   );
+}
+
+/** What the forecast starts from. */
+function Present() {
+  const { value } = useLoad("present", () => loadLive(60)), about = value?.about.live as LiveAbout | undefined;
+  if (!about) return null;
+  return <>Now: {about.policy}, {number(about.running)} running, {number(about.waiting)} waiting{about.watts === null ? "" : `, ${power(about.watts)}`}.</>;
 }
 
 function Ask(props: { page: Page; start: (body: object) => void }) {

@@ -15,7 +15,7 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from wattflow.files.columns import MEDIA_TYPE, unpack
 from wattflow.lab.figures.metrics import metrics
@@ -118,7 +118,7 @@ class Viewer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """Where a browser looks; of a single run, at it."""
-        only = f"&run={next(iter(self.runs))}" if len(self.runs) == 1 else ""
+        only = f"&run={quote(next(iter(self.runs)), safe='')}" if len(self.runs) == 1 else ""
         return f"http://127.0.0.1:{self.server_port}/#code={self.code}{only}"
 
     def lines(self) -> list[dict[str, Any]]:
