@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wattflow.live import FAILED, REFUSED
-from wattflow.live.protocol import Placement, Step
+from wattflow.live.protocol import Placement
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import NONE, Account, Accounts, Limits
@@ -28,7 +28,7 @@ HELD_A_SECOND = 250
 """A party's tasks that come back from being held in a second, at most: the engine looks at each anew."""
 STEPS = 256
 """Steps of the engine in one turn, at most: others wait for its commit."""
-IGNORE_S = 10.0
+IGNORE_S = 2.0
 RECKON_S = 0.1
 LEAST_J = 1e-6
 """What any task uses."""
@@ -52,12 +52,15 @@ class _Party:
     cpus: float = 0.0
     ignored_until_s: float = 0.0
     back_s: deque[float] = field(default_factory=deque)
+    ending: set[int] = field(default_factory=set)
 
     def waits(self, now_s: float) -> bool:
-        """Say whether it has tasks that wait and are not held."""
+        """Say whether it has tasks that wait, and neither are held nor have ended without the engine knowing yet."""
         while self.back_s and self.back_s[0] <= now_s:
             self.back_s.popleft()
-        return self.open > self.running + len(self.back_s)
+            self.ignored_until_s = 0.0
+        waiting = self.open - self.running - len(self.back_s) - len(self.ending)
+        return waiting > 0 and now_s >= self.ignored_until_s
 
     def held_until_s(self, now_s: float) -> float:
         """Hold one more: they come back one after the other, so that room that is free then finds some."""
@@ -98,6 +101,7 @@ class Gate:
         """A task is over."""
         party = _party(task)
         self._parties[party].open -= 1
+        self._parties[party].ending.discard(task.id)
         if self._parties[party].open <= 0 and self._parties[party].running <= 0:
             del self._parties[party]
         for account, _ in self._accounts.of(*_whose(task)):
@@ -112,9 +116,11 @@ class Gate:
             self._running[account] += 1
         self._accounts.reserve(attempt.trace, self._predicted_j(task, attempt.lease.variant, node))
 
-    def ended(self, attempt: AttemptRecord) -> None:
-        """An attempt is over."""
+    def ended(self, attempt: AttemptRecord, done: bool = True) -> None:
+        """An attempt is over, and (``done``) its task with it as soon as the engine knows."""
         party = self._parties[_party(attempt.task)]
+        if done:
+            party.ending.add(attempt.task.id)
         party.running, party.cpus, party.ignored_until_s = party.running - 1, party.cpus - _cpus(attempt), 0.0
         for account, _ in self._accounts.of(*_whose(attempt.task)):
             self._running[account] -= 1
@@ -135,7 +141,8 @@ class Gate:
     def keeps(self, task: TaskRecord, placement: Placement, turn: UnderWay) -> bool:
         """Keep a placement from being begun, where it must not be: its task comes back later, or has failed."""
         node = self._nodes.by_engine(placement.node)
-        held = None if node is None else self.holds(task, placement.variant, node.spec)
+        begun = node is not None and task.lost is not None and task.lost.node == node.spec.name  # it may go on there
+        held = None if node is None or begun else self.holds(task, placement.variant, node.spec)
         task.held = None if held is None else held.reason
         if held is None:
             return False
@@ -148,18 +155,19 @@ class Gate:
             self._decider.put(REFUSED, placement.attempt, until_s=until_s)
         return True
 
-    def step_again(self, now_s: float) -> Step | None:
-        """Let the engine decide again where something was held; None where nothing was, or often enough in a turn."""
+    def goes_on(self, turn: UnderWay) -> bool:
+        """Let the engine decide again where something was held; says whether it placed something for that."""
         if not self._held or self._steps >= STEPS:
             self._held, self._steps = False, 0
-            return None
+            return False
         self._held, self._steps = False, self._steps + 1
         just, self._just_held = self._just_held, set()
-        step = self._decider.step(now_s)
+        step = self._decider.step(turn.now_s)
+        turn.add(step)
         if not step.placements:  # there is room, and those who go first have nothing for it
             for account in just:
-                self._parties[account].ignored_until_s = now_s + IGNORE_S
-        return step
+                self._parties[account].ignored_until_s = turn.now_s + IGNORE_S
+        return bool(step.placements)
 
     def holds(self, task: TaskRecord, variant: int, node: m.Node) -> Held | None:
         """Say why a placement must not be begun now; None where it may."""
@@ -185,7 +193,7 @@ class Gate:
         over = self._parties[mine].cpus + cpus > max(fair[mine], cpus)
         priority = self._priority(mine) + weakest
         for other, party in self._parties.items():
-            if other == mine or now_s < party.ignored_until_s or not party.waits(now_s):
+            if other == mine or not party.waits(now_s):
                 continue
             theirs = self._priority(other)
             if theirs > priority or (theirs == priority and over and party.cpus < fair[other]):

@@ -143,7 +143,7 @@ class Ledger:
         """An attempt is over, at times that were made sane."""
         self.counts.attempts[end.outcome] += 1
         self.usage.ended(attempt.trace, end.cpu_s, ended_s)
-        self.gate.ended(attempt)
+        self.gate.ended(attempt, done=end.outcome == "done")
         self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,

@@ -94,8 +94,6 @@ class Service:
         self.fault: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
 
-    # ---- life
-
     async def start(self) -> None:
         """Start the driver and decide what is there to decide."""
         await self.driver.start(self)
@@ -361,9 +359,7 @@ class Service:
             return
         with guarded(self._failed):
             self._make_leases(turn, most)
-            if turn.all_placed and (more := self.gate.step_again(turn.now_s)) is not None:
-                turn.add(more)
-            if turn.all_placed:
+            if turn.all_placed and not (most == PIECE and self.gate.goes_on(turn)):
                 self._under_way, self._turn_planned = None, False
                 self._end_turn(turn)
             else:

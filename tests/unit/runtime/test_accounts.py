@@ -175,9 +175,9 @@ def test_shares_and_priorities_and_nobody_waits_in_vain() -> None:
     assert world.held(more) is not None
     turn = UnderWay(Step([], [], math.inf), world.now_s)
     assert world.gate.keeps(more, Placement(0, 0, 0, more.id, 0, 0, 0, 0, 0, 1.0), turn) and turn.wake_at == turn.now_s
-    assert world.gate.step_again(world.now_s) is not None  # bob's task waits for something else: nothing is placed
+    assert not world.gate.goes_on(turn)  # bob's task waits for something else: nothing is placed
     assert world.held(more) is None
-    world.now_s += 11.0
+    world.now_s += 3.0
     assert world.held(more) is not None
     world.begin(theirs)
     assert world.held(more) is None
