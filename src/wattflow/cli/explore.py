@@ -34,7 +34,7 @@ def explore(
     from wattflow.lab.experiments.experiment import design as bundled
     from wattflow.lab.explore.design import read_design
     from wattflow.lab.explore.exploration import explore as run
-    from wattflow.lab.explore.report import write_exploration
+    from wattflow.lab.explore.explore_page import write_exploration
     from wattflow.lab.explore.store import Store
 
     chosen = o.workers_of(workers)
@@ -63,7 +63,7 @@ def explore(
 
 
 def _show(found: Exploration) -> None:
-    from wattflow.lab.explore.tables import summary_tables
+    from wattflow.lab.explore.explore_tables import summary_tables
 
     print_tables(summary_tables(found))
 

@@ -63,7 +63,7 @@ def generate(
 
 
 def _catalogue() -> Iterator[Table]:
-    """What may be generated, as tables."""
+    """List what may be generated, as tables."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What the commands of the runtime share: reaching the server, and its options."""
+"""Parts that the commands of the runtime share: reaching the server, and its options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def home_of(folder: Path | None) -> Home:
     """The folder of the server. Says which extra is missing where the runtime is not installed."""
     for needed in ("aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"):
         if find_spec(needed) is None:  # loading them takes longer than most commands
-            raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[serve]'")
+            raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[run]'")
     from wattflow.runtime.home import Home
 
     return Home.of(folder)

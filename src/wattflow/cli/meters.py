@@ -12,7 +12,7 @@ from wattflow.cli.screen import chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.energy.meters.probe import Finding
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
 
 
 def meters(

@@ -27,7 +27,7 @@ class Form(StrEnum):
 
 
 class Queue(StrEnum):
-    """What happens when the first task of the queue fits nowhere."""
+    """Rules for when the first task of the queue fits nowhere."""
 
     skip = "skip"
     strict = "strict"
@@ -152,7 +152,7 @@ def seed(value: int) -> int:
 
 def workers_of(text: str) -> int | str | None:
     """Processes or the address of a Dask scheduler as typed; None where nothing was."""
-    from wattflow.lab.run.crew import DASK
+    from wattflow.lab.run.work import DASK
 
     if not text:
         return None

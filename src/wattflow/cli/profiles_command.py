@@ -12,7 +12,7 @@ from wattflow.cli.screen import check_outputs, chosen_form, deliver, print_table
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
 
 
 def profiles(

@@ -49,14 +49,14 @@ def simulate(
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
     from wattflow.cli.compare import write
-    from wattflow.cli.inputs import estimated
+    from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import check_seeds, of_one_run
     from wattflow.lab.figures.ideal import ideal_s
     from wattflow.lab.figures.metrics import metrics as figures_of
     from wattflow.lab.run.points import Setup
     from wattflow.lab.run.run_file import write_run
-    from wattflow.lab.show.tables import metric_names, run_rows, run_table
+    from wattflow.lab.show.result_tables import metric_names, run_rows, run_table
     from wattflow.model.workload import Workload
     from wattflow.policy import registry
     from wattflow.sim import simulate as run_simulator

@@ -36,7 +36,7 @@ def describe(
     """
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run
-    from wattflow.lab.show.describe import describe_workload, description_table
+    from wattflow.lab.show.workload_facts import describe_workload, description_table
     from wattflow.model.errors import InvalidInput
     from wattflow.sim.inputs import source_of
 
@@ -92,7 +92,7 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
 
 
 def _server_here() -> bool:
-    """Whether a server was started in this user's folder; asking for more would load the runtime."""
+    """Tell whether a server was started in this user's folder; asking for more would load the runtime."""
     home = os.environ.get("WATTFLOW_HOME")
     state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
     return (state / "server.json").exists()
@@ -148,7 +148,7 @@ def _readable_attempt(row: dict[str, Any]) -> dict[str, object]:
 
 def _describe_run(path: str, form: o.Form, out: Path | None) -> None:
     from wattflow.lab.run.run_file import read_run
-    from wattflow.lab.show.describe import describe_run, description_table
+    from wattflow.lab.show.workload_facts import describe_run, description_table
 
     run = read_run(path)
     rows = describe_run(run)

@@ -17,7 +17,7 @@ PARTS = "parts-kept"
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.experiments.outcome import Sheet
+    from wattflow.lab.experiments.findings import Sheet
 
 
 def experiment(
