@@ -96,6 +96,24 @@ def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_us
     on_executor(body)
 
 
+def test_a_process_made_ahead_waits_in_a_control_group_which_is_used_again() -> None:
+    groups = Groups.find(f"ahead-{os.getpid()}")
+    if groups is None:
+        pytest.skip("control groups cannot be made here")
+
+    async def body(executor: ProcessExecutor) -> None:
+        for n in range(6):
+            assert value(await executor.run(call(n, abs, -n))) == n
+            await asyncio.sleep(0.05)
+        spare = executor.zygote._spares[0]
+        assert spare.hold is not None and not spare.hold.limits
+        where = Path(spare.hold.joins[0]).read_text().split()
+        assert str(spare.pid) in where
+        assert len(groups._made) <= 6
+
+    on_executor(body, groups)
+
+
 def test_a_worker_that_is_used_again_is_told_its_limits_once() -> None:
     """Joining a control group takes milliseconds: not with every call."""
 

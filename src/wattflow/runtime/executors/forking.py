@@ -39,6 +39,7 @@ class Process:
         self.pid: int | None = None
         self.joins: list[str] = []
         self.terms: dict[str, Any] = {}
+        self.hold: Group | None = None
         self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_reason: tuple[str, str] | None = None
         loop = asyncio.get_running_loop()
@@ -108,6 +109,7 @@ class Zygote:
         self._process: asyncio.subprocess.Process | None = None
         self._children: dict[int, Process] = {}
         self._spares: deque[Process] = deque()
+        self._released: list[Group] = []
         self._number = 0
         self._ready: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[dict[str, Any]] | None = None
@@ -167,26 +169,44 @@ class Zygote:
     async def fork(self, limits: dict[str, Any], group: Group | None, owner: str = "") -> Process:
         """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent."""
         process = self._waiting() or await self._fork()
+        if process.hold is not None:  # it is in one already
+            limits.pop("hold", None)
         process.group, who = group, self.privileges.become(owner)
         if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
             process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
         process.terms = {"limits": limits, "become": who}
         return process
 
-    async def fork_ahead(self) -> None:
-        """Make children for the tasks to come, while there is nothing else to do."""
+    async def fork_ahead(self, hold: Callable[[], Group | None]) -> None:
+        """Make children for the tasks to come, each in a control group, which takes the kernel milliseconds to join."""
+        alone = self.owner is not None and self.privileges.become(self.owner) is not None
         while self._control is not None and len(self._spares) < SPARES:
-            self._spares.append(await self._fork())
+            group = hold()
+            joins = group.joins if group is not None else []
+            outside = self.privileges.contained or alone
+            process = await self._fork([] if outside else joins)
+            process.hold = group
+            process.join(joins if outside else [])
+            self._spares.append(process)
+
+    def released(self) -> list[Group]:
+        """Groups of children that were made ahead and died before they were needed."""
+        left, self._released = self._released, []
+        return left
 
     def _waiting(self) -> Process | None:
         while self._spares:
             process = self._spares.popleft()
             if not process.ended.done():
                 return process
-            process.close()
+            self._let_go(process)
         return None
 
-    async def _fork(self) -> Process:
+    def _let_go(self, process: Process) -> None:
+        process.close()
+        self._released += [process.hold] if process.hold is not None else []
+
+    async def _fork(self, joins: Sequence[str] = ()) -> Process:
         if self._control is None:
             await self.start()
         self._number += 1
@@ -196,7 +216,7 @@ class Zygote:
         os.set_blocking(pipe, False)
         process = Process(self._number, ours, pipe)
         self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number}).encode()
+        request = json.dumps({"op": "fork", "id": self._number, "hold": list(joins)}).encode()
         try:
             await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
         except OSError:
@@ -281,7 +301,7 @@ class Zygote:
         while self._spares:
             process = self._spares.popleft()
             self._children.pop(process.number, None)
-            process.close()
+            self._let_go(process)
 
     async def close(self) -> None:
         """End it and all its children."""

@@ -216,7 +216,7 @@ class ProcessExecutor:
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
-            self._later(zygote.fork_ahead())
+            self._later(zygote.fork_ahead(lambda: self._group(None)))
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -228,7 +228,8 @@ class ProcessExecutor:
             process.close()
             self._running.pop(work.fence, None)
             self._places.give_back(pinned)
-            self._give_back(group)
+            for left in (group, process.hold, *zygote.released()):
+                self._give_back(left)
 
     def _group(self, work: Work | None) -> Group | None:
         """A control group for an attempt, or for a worker (None), where there are any."""
@@ -347,7 +348,8 @@ class ProcessExecutor:
         worker.process.drain(lambda data: None)
         os.close(worker.process.pipe)
         worker.writer.close()
-        self._give_back(worker.process.group)
+        for group in (worker.process.group, worker.process.hold):
+            self._give_back(group)
         outcome, reason = worker.process.stop_reason or ("failed", "its worker process died")
         for place, (_, answer, sent_s) in enumerate(worker.pending):
             if answer.done():

@@ -255,7 +255,7 @@ def become(who: dict[str, Any]) -> None:
     PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
 
 
-def _child(fds: list[int], control: int, parent: int) -> None:
+def _child(fds: list[int], control: int, parent: int, hold: list[str]) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in _CAUGHT:
@@ -267,6 +267,7 @@ def _child(fds: list[int], control: int, parent: int) -> None:
         os.close(fd)
     PARENT[0] = parent
     die_with(parent)
+    limit({"hold": hold})
     serve(socket.socket(fileno=fds[0]))
 
 
@@ -321,7 +322,7 @@ def main(control_fd: int, preload: list[str]) -> None:
                 os.close(wake_write)
                 status = 1
                 try:
-                    _child(fds, control.detach(), parent)
+                    _child(fds, control.detach(), parent, request["hold"])
                     status = 0
                 except BaseException:
                     traceback.print_exc()
