@@ -34,7 +34,7 @@ def demo(policy: str) -> Run:
 
 def main() -> None:
     """Take them all, and keep each with few colours: small enough for a repository."""
-    runs = {"one": demo("least-energy-sleep"), "two": demo("fifo")}
+    runs = {"one": demo("least-energy:sleep=30"), "two": demo("fifo")}
     documents = {name: run_columns(run, More(about={"id": name})) for name, run in runs.items()}
     with tempfile.TemporaryDirectory() as folder:
         with files_page(documents, runs) as address:
