@@ -20,7 +20,7 @@ from wattflow.model.run import Run  # noqa: E402
 from wattflow.sim.simulate import SimOptions, simulate  # noqa: E402
 from web.browser import browse  # noqa: E402
 from web.files_page import files_page  # noqa: E402
-from web.test_live_browser import TASKS, at_flags  # noqa: E402
+from web.test_live_browser import TASKS, at_flags, hold_up  # noqa: E402
 from web.test_page_browser import READY, VIEWS  # noqa: E402
 
 KEPT = ROOT / "docs" / "pictures"
@@ -34,7 +34,7 @@ def demo(policy: str) -> Run:
 
 def main() -> None:
     """Take them all, and keep each with few colours: small enough for a repository."""
-    runs = {"one": demo("least-energy-sleep"), "two": demo("fifo")}
+    runs = {"one": demo("least-energy:sleep=30"), "two": demo("fifo")}
     documents = {name: run_columns(run, More(about={"id": name})) for name, run in runs.items()}
     with tempfile.TemporaryDirectory() as folder:
         with files_page(documents, runs) as address:
@@ -44,7 +44,7 @@ def main() -> None:
             ann, ben = new_token(server, "ann"), new_token(server, "ben")
             server.submit("past", [{"key": f"part-{i}", "estimate_s": 1 + i % 3} for i in range(12)], ann)
             server.until_over("past", ann)
-            server.submit("stuck", [{"key": "big", "cpus": 64.0}], ann)
+            hold_up(server, ann)
             threading.Thread(target=at_flags, args=(server, Path(folder), ann), daemon=True).start()
             parts = {"tasks": TASKS, "over": "past", "waiting": "stuck"}
             where = f"http://127.0.0.1:{server.port}/"

@@ -34,6 +34,16 @@ def at_flags(server: Server, folder: Path, token: str) -> None:
             (folder / "back").touch()
 
 
+def hold_up(server: Server, token: str) -> None:
+    """Keep three of four cores of both nodes busy, and one task of two cores waiting behind them."""
+    server.submit("held", [{"key": f"long-{i}", "cpus": 3.0, "estimate_s": 900} for i in range(2)], token)
+    connection, end_s = server.connection(token=token), time.monotonic() + 60
+    while len(connection.call("GET", "/v1/workflows/held/attempts")) < 2:
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+    server.submit("stuck", [{"key": "big", "cpus": 2.0, "estimate_s": 1}], token)
+
+
 def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Path) -> None:
     need_node(), need_browser()
     server = Server(tmp_path)
@@ -41,7 +51,7 @@ def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Pat
         ann, ben = new_token(server, "ann"), new_token(server, "ben")
         server.submit("past", [{"key": "a", "function": "<i>odd</i>"}, {"key": "b", "parents": ["a"]}], ann)
         server.until_over("past", ann)
-        server.submit("stuck", [{"key": "big", "cpus": 64.0}], ann)
+        hold_up(server, ann)
         helper = threading.Thread(target=at_flags, args=(server, tmp_path, ann), daemon=True)
         helper.start()
         parts = {"tasks": TASKS, "over": "past", "waiting": "stuck"}

@@ -40,7 +40,7 @@ export default async function ({ browser, open, drawn, violations, painted }, { 
   await page.waitForSelector(".timeline");
   for (const scheme of ["light", "dark"]) { await page.emulateMedia({ colorScheme: scheme }); found.violations[`live ${scheme}`] = await violations(page); }
   await page.emulateMedia({ colorScheme: "light" });
-  if (pictures) await page.screenshot({ path: `${pictures}/dashboard-live.png`, fullPage: true });
+  if (pictures) { await page.waitForTimeout(1000); await page.screenshot({ path: `${pictures}/dashboard-live.png`, fullPage: true }); }
 
   await page.goto(new URL(`/#/run/${parts.over}`, page.url()).href);
   await painted(page);
