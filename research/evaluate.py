@@ -163,14 +163,14 @@ def judge_rehearsed(place: Place, plan: Plan) -> Row:
     """The rehearsed policy in one scenario: it takes longer than all others together."""
     scenario = scenario_of(place, plan)
     drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
-    return _row(place, scenario, drawn, REHEARSED, our_rehearsal(place.fold, place.load))
+    return row_of(place, scenario, drawn, REHEARSED, our_rehearsal(place.fold, place.load))
 
 
 def judge_others(place: Place, plan: Plan) -> list[Row]:
     """All other policies in one scenario."""
     scenario = scenario_of(place, plan)
     drawn = [scenario.draw(seed) for seed in range(plan.seeds)]
-    row = functools.partial(_row, place, scenario, drawn)
+    row = functools.partial(row_of, place, scenario, drawn)
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
@@ -183,7 +183,7 @@ def judge_others(place: Place, plan: Plan) -> list[Row]:
     return rows
 
 
-def _row(place: Place, scenario: Scenario, drawn: Sequence[Workload], name: str, policy: str | Policy) -> Row:
+def row_of(place: Place, scenario: Scenario, drawn: Sequence[Workload], name: str, policy: str | Policy) -> Row:
     found = tuple(
         portfolio.measure(workload, scenario.cluster, policy, seed, scenario.options)
         for seed, workload in enumerate(drawn)

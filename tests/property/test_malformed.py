@@ -261,7 +261,7 @@ def predict(make: Maker) -> list[str]:
 
 def learn(make: Maker) -> list[str]:
     source = make.draw.choice([make.trace(), make.nasty()])
-    more = make.draw.choice([[], make.options("--attempts", "--from", "-c", "--replay", "--seconds", "--seed")])
+    more = make.draw.choice([[], make.options("--attempts", "--from", "-c", "--seconds", "--seed")])
     return ["learn", source, "--out", make.out(".npz"), "--seconds", "0", *more]
 
 
