@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,8 @@ def test_a_stream_ends_when_its_session_does(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(hub, "ALIVE_S", 0.1)
     sent: list[dict[str, Any]] = []
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(dict(message))
 
     async def receive() -> dict[str, Any]:
         await asyncio.sleep(60)

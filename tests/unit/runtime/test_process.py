@@ -364,7 +364,9 @@ def test_what_a_task_leaves_behind_ends_with_it(memory_bytes: int) -> None:
 
     async def body(executor: ProcessExecutor) -> None:
         await executor.run(call(1, leave, memory_bytes=memory_bytes))
-        assert left_behind(name) == []
+        while len(executor.zygote._spares) < 2 or any(spare.pid is None for spare in executor.zygote._spares):
+            await asyncio.sleep(0.01)
+        assert set(left_behind(name)) <= {spare.pid for spare in executor.zygote._spares}  # they wait in groups, too
 
     on_executor(body, groups)
 
