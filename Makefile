@@ -11,7 +11,7 @@ help: ## What can be made
 
 $(BIN)/.base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report,plan]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report,plan,run,meters]'
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wattflow.runtime.home import Home
+from wattflow.runtime import clear_text
+from wattflow.runtime.connection import Connection
+from wattflow.runtime.home import Home, NotRunning
+from wattflow.runtime.transport import Unreachable
 
 LOST_S = 3.0
 CLOCK = r"""
@@ -51,6 +54,7 @@ class Rig:
             probe.bind((self.host, 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://{self.host}:{self.port}"
+        os.environ[clear_text.VARIABLE] = "1"  # the link ends on this machine
         self.clock = self._faketime()
         self.server: subprocess.Popen[bytes] | None = None
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
@@ -69,19 +73,29 @@ class Rig:
         if self.clock is not None:
             env |= {"LD_PRELOAD": str(self.clock), "CHAOS_CLOCK": str(self.folder / "clock")}
         command = [sys.executable, "-m", "wattflow.server", "--home", str(self.home.folder), "--host", self.host,
-                   "--port", str(self.port)]  # fmt: skip
+                   "--port", str(self.port), "--clear-text"]  # fmt: skip
         self.server = self._spawn("server", command, env)
         self.server_starts_s.append(time.monotonic())
 
     def start_agent(self, name: str) -> None:
         command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", self.url, "--name", name, "--cpus", "4",
-                   "--token-file", str(self.home.token_file("agent")), "--folder",
+                   "--token-file", str(self._token(name)), "--folder",
                    str(self.folder / f"agent-{name}")]  # fmt: skip
         if self.link is not None and name == "c":
             command = self.link.inside(command)
-        while not self.home.token_file("agent").exists():
-            time.sleep(0.05)
         self.agents[name] = self._spawn(f"agent-{name}", command, dict(os.environ))
+
+    def _token(self, name: str) -> Path:
+        """A token for the agent of one node: beyond loopback the server takes no other."""
+        path = self.folder / f"{name}.token"
+        while not path.exists():
+            try:
+                operator = Connection(self.url, self.home.token("operator"))
+                made = operator.call("POST", "/v1/tokens", {"name": name, "role": "agent", "node": name})
+                path.write_text(made["token"])
+            except (Unreachable, NotRunning):
+                time.sleep(0.2)
+        return path
 
     def supervise(self) -> None:
         """Start again what ended by itself, as a site's service manager would; counted."""

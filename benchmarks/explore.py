@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wattflow.lab.explore.design import read_design
 from wattflow.lab.explore.exploration import Exploration, explore
-from wattflow.lab.explore.report import write_exploration
+from wattflow.lab.explore.explore_page import write_exploration
 from wattflow.lab.explore.stats import effects, variance
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"

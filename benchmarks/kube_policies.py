@@ -22,7 +22,7 @@ from kuberig.control import Options
 from kuberig.rig import Rig
 
 from wattflow.clusters import resolve_profile
-from wattflow.lab.experiments import joulie
+from wattflow.lab.experiments import joulie_paper
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
@@ -67,9 +67,9 @@ def literature(jobs: int, load: float) -> tuple[Workload, Cluster]:
 
 def of_joulie(jobs: int, load: float, span_s: float) -> tuple[Workload, Cluster]:
     """Joulie's 41 nodes and its mix of jobs, as much shorter as makes the load right within the span."""
-    settings = joulie.JoulieSettings(1.0, span_s / 3600.0, load, jobs / span_s, 0.0, 0, 0.05, 60.0, JOULIE)
-    machines = joulie.cluster(joulie.MIXED, settings).without_sleep()
-    return joulie.workload(machines, settings, jobs / span_s, 0.0), machines
+    settings = joulie_paper.JoulieSettings(1.0, span_s / 3600.0, load, jobs / span_s, 0.0, 0, 0.05, 60.0, JOULIE)
+    machines = joulie_paper.cluster(joulie_paper.MIXED, settings).without_sleep()
+    return joulie_paper.workload(machines, settings, jobs / span_s, 0.0), machines
 
 
 def compare(

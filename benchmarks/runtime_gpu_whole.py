@@ -1,6 +1,6 @@
 """The whole product on a real GPU: server, agent, workflow, learned duty, joules (`make bench-runtime-gpu-whole`).
 
-Needs an NVIDIA GPU with MPS, torch and nvidia-ml-py, and what a server needs (`wattflow[serve]`; on a machine without a
+Needs an NVIDIA GPU with MPS, torch and nvidia-ml-py, and what a server needs (`wattflow[run]`; on a machine without a
 network: `pip install --target wheels --python-version 3.12 --only-binary=:all: …` elsewhere, `PYTHONPATH=src:wheels`
 there). Starts `wattflow up`
 in a folder of its own on loopback, then

@@ -102,6 +102,18 @@ def fleet(folder: Path, options: argparse.Namespace) -> list[Portion]:
     return [portion(folder, options.seed, options.seconds or 120.0, options.count or 1000)]
 
 
+def windows(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_windows import portion
+
+    return [portion(folder, options.seed)]
+
+
+def budget(folder: Path, options: argparse.Namespace) -> list[Portion]:
+    from trust_budget import portion
+
+    return [portion(folder, options.seed, options.count or 40)]
+
+
 def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
     from trust_stood import portion
 
@@ -110,7 +122,7 @@ def stood(folder: Path, options: argparse.Namespace) -> list[Portion]:
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace], list[Portion]]] = {
     "poison": poison, "stateful": stateful, "api": api, "pause": pause, "standby": standby, "fleet": fleet,
-    "stood": stood,
+    "windows": windows, "budget": budget, "stood": stood,
 }  # fmt: skip
 
 

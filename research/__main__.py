@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from research import learned_experiment
-from wattflow.cli.experiment import experiment
+from wattflow.cli.experiment_command import experiment
 
 
 def main() -> None:

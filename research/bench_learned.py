@@ -37,7 +37,7 @@ from research import (
 from research.evaluate import Place
 from wattflow.generate import Recipe
 from wattflow.lab.experiments import experiment
-from wattflow.lab.experiments.outcome import Sheet
+from wattflow.lab.experiments.findings import Sheet
 from wattflow.learn import scenarios
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra

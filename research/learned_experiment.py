@@ -31,7 +31,7 @@ from research.tables_of_ours import AGAINST
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import experiment
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.policy import weights
 
 POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 12.0, 2.0, 1.0, 12.0, 80.0
@@ -110,7 +110,7 @@ def expected(settings: LearnedSettings) -> str:
     )
 
 
-def run(settings: LearnedSettings, progress: Progress) -> Outcome:
+def run(settings: LearnedSettings, progress: Progress) -> Findings:
     """Judge every scenario and compare."""
     started = time.perf_counter()
     todo, plan = places(settings), settings.plan
@@ -159,7 +159,7 @@ def places(settings: LearnedSettings) -> list[Place]:
     return [Place(name, -1, load, c, settings.folder) for name in names for c in clusters for load in settings.loads]
 
 
-def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = ()) -> Outcome:
+def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = ()) -> Findings:
     """Tables, figures, raw results and the learning curves."""
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
@@ -189,4 +189,4 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
         "seconds": seconds,
     }
     pictures = {"curves": curves.draw} if curves.curves() else {}
-    return Outcome(tuple(sheets), tuple(made), results, notes(there, bool(searched)), pictures)
+    return Findings(tuple(sheets), tuple(made), results, notes(there, bool(searched)), pictures)

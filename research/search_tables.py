@@ -13,7 +13,7 @@ from research import paired
 from research.evaluate import PORTFOLIO, REHEARSED
 from research.hindsight import ANNEALING, NSGA2, POLICIES, Searched
 from research.portfolio import BASELINE, BOUND
-from wattflow.lab.experiments.outcome import Figure, Sheet
+from wattflow.lab.experiments.findings import Figure, Sheet
 from wattflow.plan.measured import slower
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import numpy as np
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.plan import offers, sleeping
+from wattflow.plan import node_offers, sleeps
 from wattflow.plan.measured import Result, result_of
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Prepare
@@ -54,8 +54,8 @@ def break_even_s(cluster: Cluster) -> np.ndarray:
 
 
 def _even_s(node: Any) -> float:
-    above_w = offers.idle_w(node) - sleeping.still_w(node)
-    return max(sleeping.worth_s(node), sleeping.cycle_j(node) / above_w) if above_w > 0 else math.inf
+    above_w = node_offers.idle_w(node) - sleeps.still_w(node)
+    return max(sleeps.worth_s(node), sleeps.cycle_j(node) / above_w) if above_w > 0 else math.inf
 
 
 def _asleep_after(sleep_s: float) -> Prepare:

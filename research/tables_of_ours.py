@@ -12,7 +12,7 @@ from research import evaluate, paired, portfolio
 from research.evaluate import FLAGSHIP, OURS, PORTFOLIO, SWEEP, Place
 from research.paired import Paired
 from research.rival_tables import Table, compare, keeps
-from wattflow.lab.experiments.outcome import Figure, Sheet
+from wattflow.lab.experiments.findings import Figure, Sheet
 
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""

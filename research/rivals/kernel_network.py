@@ -17,7 +17,7 @@ import numpy as np
 from research.rivals.agent import POOLED, Agent, Look
 from research.rivals.network import Floats, Net, Whole
 from wattflow.learn import episode
-from wattflow.live.wanting import PLACE, WAIT
+from wattflow.live.candidate_rows import PLACE, WAIT
 
 
 class KernelNetwork(Agent):

@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
                 raise
             from wattflow.model.errors import MissingExtra
 
-            raise MissingExtra(f"wattflow.{name} needs {error.name}: pip install 'wattflow[serve]'") from None
+            raise MissingExtra(f"wattflow.{name} needs {error.name}: pip install 'wattflow[run]'") from None
         globals()[name] = value
         return value
     raise AttributeError(f"module 'wattflow' has no attribute {name!r}")

@@ -10,13 +10,18 @@ import pytest
 import sqlalchemy as sa
 from postgres_rig import empty, url
 
+from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
-from wattflow.store import reads, schema
+from wattflow.store import epochs, reads, schema
+from wattflow.store.backup import back_up, put_back
 from wattflow.store.database import open_store, read_store
+from wattflow.store.objects import FolderObjects
+from wattflow.store.statements import Change
+from wattflow.store.thinning import pieces
 from wattflow.store.writer import Writer
 
 __all__ = ["empty", "url"]
@@ -126,4 +131,34 @@ def test_an_older_layout_is_brought_up_to_date_also_half_way(empty: str, done: i
     here = sa.inspect(database)
     for table in schema.metadata.sorted_tables:
         assert {column["name"] for column in here.get_columns(table.name)} == set(table.columns.keys())
+    database.dispose()
+
+
+def test_a_backup_goes_from_one_database_to_the_other_and_back(empty: str, tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "objects")
+    database = open_store(empty)
+    writer = Writer(database)
+    writer.epoch = epochs.begin(database)
+    node = {"name": "n", "spec": b"\x00\xff", "state": "on", "seen_s": 1.5}
+    windows = [{"node": "n", "began_s": float(n), "ended_s": n + 1.0, "counted_j": 1.1, "idle_j": 0.5, "tasks_j": 0.5,
+                "unattributed_j": 0.1, "provenance": "measured"} for n in range(600)]  # fmt: skip
+    writer.put((Change.NODE, node), *((Change.ENERGY, window) for window in windows))
+    assert writer.wait()
+    for batch in pieces(database, 10_000.0):
+        writer.put(*batch)
+    writer.put((Change.ENERGY, windows[7]))  # it came before, and is part of a wider one by now
+    assert writer.wait()
+    writer.close()
+    assert len(reads.energy(database, 0.0, 1e6)) == 60
+    made = back_up(database, objects, tmp_path / "backup", lambda _: set())
+    with pytest.raises(InvalidInput, match="--replace"):
+        put_back(tmp_path / "backup", empty, objects)
+    put_back(tmp_path / "backup", tmp_path / "s.db", objects)
+    there = open_store(tmp_path / "s.db")
+    assert len(reads.energy(there, 0.0, 1e6)) == 60 and reads.nodes(there)[0]["spec"] == b"\x00\xff"
+    put_back(tmp_path / "backup", empty, objects, replace=True)
+    assert reads.nodes(database) == reads.nodes(there)
+    assert sum(row["counted_j"] for row in reads.energy(database, 0.0, 1e6)) == pytest.approx(660.0)
+    with database.connect() as connection:
+        assert (epochs.current(connection) or 0) > made.epoch
     database.dispose()

@@ -86,7 +86,8 @@ def test_metrics_are_openmetrics(home: Home) -> None:
             name = line.split("{")[0].split(" ")[0]
             assert name.removesuffix("_total").removesuffix("_info") in families
             float(line.rsplit(" ", 1)[1])
-    assert families["wattflow_http_requests"] == "counter" and families["wattflow_nodes"] == "gauge"
+    assert families["wattflow_http_requests"] == families["wattflow_set_aside"] == "counter"
+    assert families["wattflow_nodes"] == "gauge"
 
 
 def test_tokens_are_made_listed_and_revoked(home: Home) -> None:
@@ -322,3 +323,38 @@ def test_a_hard_budget_a_report_and_an_audit_log_that_survive_a_restart(tmp_path
         assert "carol" in runner.invoke(app, ["token", "list", *options]).stdout
         assert runner.invoke(app, ["token", "revoke", "carol", *options]).exit_code == 0
         assert runner.invoke(app, ["token", "revoke", "nobody", *options]).exit_code == 2
+
+
+def test_who_came_later_has_a_share_at_once_and_no_room_stays_free(tmp_path: Path) -> None:
+    """One user's thousand tasks are before another's four: both run side by side, on all processors."""
+    with running(Home(tmp_path / "home")) as home:
+        boss = operator(home)
+        users = {name: Connection(home.url(), boss.call("POST", "/v1/tokens", {"name": name})["token"])
+                 for name in ("alice", "bob")}  # fmt: skip
+        token = boss.call("POST", "/v1/tokens", {"name": "n", "role": "agent", "node": "n"})["token"]
+        agent = Connection(home.url(), token)
+        agent.call("POST", "/v1/nodes", {"node": node_of("n") | {"cpus": 4}, "boot": "n"})
+        since: dict[int, float] = {}
+        leased: list[str] = []
+
+        def turn() -> None:
+            """Take leases home and end those that are a tenth of a second old."""
+            over = [fence for fence, at_s in since.items() if time.monotonic() - at_s > 0.1]
+            ended = [{"fence": fence, "outcome": "done"} for fence in over if since.pop(fence)]
+            sync = {"node": "n", "boot": "n", "wait_s": 0.02, "holding": list(since), "ended": ended}
+            for lease in agent.call("POST", "/v1/agents/sync", sync).get("leases", []):
+                since[lease["fence"]] = time.monotonic()
+                leased.append(lease["workflow"])
+
+        for name, count in (("alice", 1000), ("bob", 4)):
+            tasks = [{"key": str(n), "name": "t", "command": ["x"], "estimate_s": 0.1} for n in range(count)]
+            users[name].call("POST", "/v1/submissions", {"workflow": name, "tasks": tasks, "seal": True})
+            if name == "alice":
+                for _ in range(5):
+                    turn()
+        before, end_s = len(leased), time.monotonic() + 30
+        while leased.count("bob") < 4:
+            turn()
+            assert time.monotonic() < end_s
+        assert leased[before:].count("alice") < 40
+        users["alice"].call("POST", "/v1/workflows/alice/cancel", b"")

@@ -18,6 +18,7 @@ import pytest
 import wattflow
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
+from wattflow.runtime.messages import PROTOCOL, Orders
 from wattflow.runtime.transport import Denied
 from wattflow.traces.wfformat import read_document
 
@@ -335,3 +336,16 @@ def test_a_server_that_is_told_to_end_leaves_nothing_half_done(tmp_path: Path) -
         server.wait()
     left = {path.name for path in home.iterdir()}
     assert "store.db" in left and not {"server.json", "store.db-wal"} & left
+
+
+def test_agents_of_the_version_before_are_taken_and_others_refused_by_name(home: Path) -> None:
+    place = Home.of(home)
+    agent = Connection(place.url(), place.token("agent"))
+    node = {"name": "older", "cpus": 0.001, "memory_bytes": 1 << 30}  # too small for any task here
+    taken = agent.call("POST", "/v1/nodes", {"node": node, "boot": "b"})  # as 0.1.0 says it
+    assert taken["protocol"] == PROTOCOL and taken["epoch"] > 0
+    orders = agent.call("POST", "/v1/agents/sync", {"node": "older", "boot": "b"}, Orders)
+    assert orders.epoch == taken["epoch"] and not orders.announce
+    for protocol, said in ((0, "the agent is too old.*Bring the agent up to date"), (99, "too new.*server.*first")):
+        with pytest.raises(Denied, match=said):
+            agent.call("POST", "/v1/nodes", {"node": node, "boot": "b", "protocol": protocol})

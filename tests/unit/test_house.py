@@ -27,8 +27,8 @@ OLD_CIRCLES = {
         "wattflow.lab.compare.comparison",
         "wattflow.lab.compare.real",
         "wattflow.lab.show.answer",
-        "wattflow.lab.show.frames",
-        "wattflow.lab.show.tables",
+        "wattflow.lab.show.data_frames",
+        "wattflow.lab.show.result_tables",
     ),
 }
 OLD_PRIVATE = (

@@ -1,4 +1,4 @@
-"""`wattflow agent`: this machine joins a server."""
+"""`wattflow server agent`: this machine joins a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def agent(
 ) -> None:
     """Run work of a server on this machine until stopped.
 
-    Example: wattflow agent --server https://head:8765 --token-file node7.token
+    Example: wattflow server agent --server https://head:8765 --token-file node7.token
     """
     place = home_of(None)
     from wattflow.runtime.executors.gpu import Sharing

@@ -13,7 +13,7 @@ from wattflow.cli.screen import chosen_form, deliver, print_tables
 from wattflow.model.errors import MissingData
 
 if TYPE_CHECKING:
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
     from wattflow.model.cluster import Cluster
 
 

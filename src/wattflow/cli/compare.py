@@ -84,7 +84,7 @@ def compare(
     """
     from wattflow.lab.compare.slo import Slo
     from wattflow.lab.compare.study import Study, read_study, shaken
-    from wattflow.lab.show.tables import metric_names
+    from wattflow.lab.show.result_tables import metric_names
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)
     if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out,
@@ -128,7 +128,7 @@ def real_run(
 
     from wattflow.lab.compare.real import beside_simulated, real_comparison
     from wattflow.lab.run.run_file import is_run, read_run
-    from wattflow.lab.show.tables import beside_table
+    from wattflow.lab.show.result_tables import beside_table
 
     if not is_run(path):
         return False
@@ -164,7 +164,7 @@ def _nothing_beside(ctx: typer.Context) -> None:
 
 
 def _typed(workflows: Sequence[str], clusters: Sequence[str], policies: str, estimates: Path | None) -> Study:
-    from wattflow.cli.inputs import estimated
+    from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.study import Study
     from wattflow.sim.inputs import source_of
@@ -192,7 +192,7 @@ def show(
 ) -> None:  # fmt: skip
     """The answer and tables for people; every figure for programs."""
     from wattflow.lab.show.overall import clusters_table
-    from wattflow.lab.show.tables import comparison_about, comparison_rows
+    from wattflow.lab.show.result_tables import comparison_about, comparison_rows
 
     if output is not o.Form.table:
         about = comparison_about(found[0]) | {"cluster": ", ".join(each.cluster.name for each in found)}
@@ -209,7 +209,7 @@ def show(
 def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos: Sequence[Slo]) -> None:
     from wattflow.lab.figures.metrics import HEADLINE
     from wattflow.lab.show import answer, overall
-    from wattflow.lab.show.tables import comparison_tables, explanation
+    from wattflow.lab.show.result_tables import comparison_tables, explanation
 
     lines = [line for slo in slos for line in overall.slo_lines(comparison, slo)]
     if metrics != HEADLINE:
@@ -228,7 +228,7 @@ def _may_be_bounded(study: Study, form: o.Form) -> None:
     if study.setup.options is not None and study.setup.options.power_error > 0:
         raise InvalidInput("--bounds", "do not hold where true watts are not those of the cluster: drop --power-error")
     if form is not o.Form.table:
-        raise InvalidInput("--bounds", "are shown as a table; `wattflow bounds` has them for programs")
+        raise InvalidInput("--bounds", "are shown as a table; `wattflow workload bounds` has them for programs")
 
 
 def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""`wattflow convert`: from one trace format to another."""
+"""`wattflow workload convert`: from one trace format to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def convert(
     The target appears whole or not at all.
     Its name says the format: .json is WfFormat, .swf is SWF, no ending is a folder of the Workflow Trace Archive.
 
-    Example: wattflow convert workflow.json trace.swf
+    Example: wattflow workload convert workflow.json trace.swf
     """
     from wattflow import traces
 

@@ -1,4 +1,4 @@
-"""`wattflow explore`: every point of a design, wherever it was left; one parquet and one report."""
+"""`wattflow lab explore`: every point of a design, wherever it was left; one parquet and one report."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def explore(
     Finished points are kept in the folder, so a second call runs only what is missing. Writes results.parquet and
     report.html there.
 
-    Example: wattflow explore experiments/explore_small.toml --workers 2
+    Example: wattflow lab explore experiments/explore_small.toml --workers 2
     """
     from wattflow.lab.experiments.experiment import design as bundled
     from wattflow.lab.explore.design import read_design
     from wattflow.lab.explore.exploration import explore as run
-    from wattflow.lab.explore.report import write_exploration
+    from wattflow.lab.explore.explore_page import write_exploration
     from wattflow.lab.explore.store import Store
 
     chosen = o.workers_of(workers)
@@ -63,7 +63,7 @@ def explore(
 
 
 def _show(found: Exploration) -> None:
-    from wattflow.lab.explore.tables import summary_tables
+    from wattflow.lab.explore.explore_tables import summary_tables
 
     print_tables(summary_tables(found))
 

@@ -1,4 +1,4 @@
-"""`wattflow generate`: workloads of our own making."""
+"""`wattflow workload generate`: workloads of our own making."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def generate(
 
     From a parametric family of DAGs with heavy-tailed runtimes and arrivals; the same seed gives the same bytes.
 
-    Example: wattflow generate montage:tasks=200,runtime=pareto,mean=30s --seed 1 --out montage.json
+    Example: wattflow workload generate montage:tasks=200,runtime=pareto,mean=30s --seed 1 --out montage.json
     """
     if list_all or recipe is None:
         print_tables(list(_catalogue()))
@@ -52,7 +52,7 @@ def generate(
         raise InvalidInput(recipe, "is a file; give a family, as in montage:tasks=200")
     if out is None:
         raise InvalidInput(
-            "generate", "needs a file to write: add --out FILE; `wattflow describe` looks without writing"
+            "generate", "needs a file to write: add --out FILE; `wattflow workload describe` looks without writing"
         )
     check_outputs(force, out)
     workload = source.draw(seed)
@@ -63,7 +63,7 @@ def generate(
 
 
 def _catalogue() -> Iterator[Table]:
-    """What may be generated, as tables."""
+    """List what may be generated, as tables."""
     from rich import box
     from rich.table import Table
 

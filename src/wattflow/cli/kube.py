@@ -45,7 +45,7 @@ def scheduler(
     policy: Annotated[str, typer.Option("--policy", help="Instead of the file's.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Check configuration and permissions, then leave.")] = False,
     frame: Annotated[
-        str, typer.Option("--frame", help="Several placers: a frame's name or TOML file; `wattflow frames` lists them.")
+        str, typer.Option("--frame", help="Several placers: a frame's name or file; `wattflow lab frames` lists them.")
     ] = "",
     placer: Annotated[
         int,

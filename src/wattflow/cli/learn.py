@@ -1,4 +1,4 @@
-"""`wattflow learn`: fine-tune the learned policy's weights on what was recorded."""
+"""`wattflow model learn`: fine-tune the learned policy's weights on what was recorded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def learn(
     With --store the finished workflows of a server are the record; it may be running. `wattflow up -p learned --learn`
     does all of this by itself.
 
-    Example: wattflow learn trace.json --attempts run.parquet -c mixed --out candidate.npz
+    Example: wattflow model learn trace.json --attempts run.parquet -c mixed --out candidate.npz
     """
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the commands of the runtime share: reaching the server, and its options."""
+"""Parts that the commands of the runtime share: reaching the server, and its options."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -33,7 +34,7 @@ def home_of(folder: Path | None) -> Home:
     """The folder of the server. Says which extra is missing where the runtime is not installed."""
     for needed in ("aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"):
         if find_spec(needed) is None:  # loading them takes longer than most commands
-            raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[serve]'")
+            raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[run]'")
     from wattflow.runtime.home import Home
 
     return Home.of(folder)
@@ -86,6 +87,16 @@ def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, o
     print_tables([table])
 
 
+def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:
+    """All rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
+    rows: list[dict[str, Any]] = []
+    after = 0
+    while page := connection.call("GET", f"{path}?after={after}"):
+        rows += page
+        after = page[-1][column]
+    return rows
+
+
 def find_task(connection: Connection, name: str) -> dict[str, Any]:
     """A task by number, or as WORKFLOW/KEY."""
     from wattflow.model.errors import InvalidInput
@@ -95,7 +106,6 @@ def find_task(connection: Connection, name: str) -> dict[str, Any]:
         return found
     workflow, _, key = name.rpartition("/")
     if workflow:
-        for task in connection.call("GET", f"/v1/workflows/{workflow}/tasks?most=10000"):
-            if task["key"] == key:
-                return dict(task)
+        for task in connection.call("GET", f"/v1/workflows/{quote(workflow, safe='')}/tasks?key={quote(key)}"):
+            return dict(task)
     raise InvalidInput(name, "is not a task: give its number (`wattflow ps WORKFLOW` shows them) or WORKFLOW/KEY")

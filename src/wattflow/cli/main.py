@@ -11,33 +11,33 @@ from wattflow import __version__
 from wattflow.cli import (
     account,
     agent,
-    bounds,
+    bounds_command,
     clusters,
     compare,
     completion,
     convert,
-    demo,
-    describe,
-    enrich,
-    experiment,
+    demo_command,
+    describe_command,
+    enrich_command,
+    experiment_command,
     explore,
-    fit,
-    frames,
+    fit_command,
+    frames_command,
     generate,
     kube,
     learn,
     meters,
-    policies,
+    policies_command,
     predict,
-    profile,
-    profiles,
+    profile_command,
+    profiles_command,
     run,
-    simulate,
+    simulate_command,
     store,
     token,
     up,
     view,
-    warm,
+    warm_command,
     watch,
 )
 from wattflow.cli.guard import guarded
@@ -53,23 +53,23 @@ app = typer.Typer(
 )
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo.demo,
+    "demo": demo_command.demo,
     "compare": compare.compare,
-    "simulate": simulate.simulate,
-    "bounds": bounds.bounds,
-    "describe": describe.describe,
+    "simulate": simulate_command.simulate,
+    "bounds": bounds_command.bounds,
+    "describe": describe_command.describe,
     "generate": generate.generate,
     "convert": convert.convert,
-    "policies": policies.policies,
+    "policies": policies_command.policies,
     "clusters": clusters.clusters,
-    "experiment": experiment.experiment,
-    "frames": frames.frames,
+    "experiment": experiment_command.experiment,
+    "frames": frames_command.frames,
     "explore": explore.explore,
     "meters": meters.meters,
-    "profile": profile.profile,
-    "profiles": profiles.profiles,
-    "enrich": enrich.enrich,
-    "fit": fit.fit,
+    "profile": profile_command.profile,
+    "profiles": profiles_command.profiles,
+    "enrich": enrich_command.enrich,
+    "fit": fit_command.fit,
     "predict": predict.predict,
     "learn": learn.learn,
     "up": up.up,
@@ -85,12 +85,32 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": account.report,
     "audit": account.audit,
     "agent": agent.agent,
-    "warm": warm.warm,
+    "warm": warm_command.warm,
     "completion": completion.completion,
 }
 
-for _name, _command in COMMANDS.items():
-    app.command(_name)(guarded(_command))
+FIRST = ("demo", "compare", "simulate", "policies", "clusters", "up", "run", "ps", "why", "down")
+"""What a user needs first, on top of the list."""
+NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "workload": (
+        "Workloads: make, read, change and look at them.", ("generate", "convert", "describe", "enrich", "bounds"),
+    ),
+    "machine": ("This machine's watts: meters and power profiles.", ("meters", "profile", "profiles")),
+    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
+               "warm")),
+    "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
+    "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
+}  # fmt: skip
+"""Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
+_BELOW = {name for _, some in NOUNS.values() for name in some} | {"completion"}
+
+for _name in (*FIRST, *(name for name in COMMANDS if name not in FIRST)):
+    app.command(_name, hidden=_name in _BELOW)(guarded(COMMANDS[_name]))
+for _noun, (_about, _names) in NOUNS.items():
+    _group = typer.Typer(help=_about, no_args_is_help=True, rich_markup_mode=None)
+    for _name in _names:
+        _group.command(_name)(guarded(COMMANDS[_name]))
+    app.add_typer(_group, name=_noun)
 app.add_typer(kube.app, name="kube")
 app.add_typer(store.app, name="store")
 app.add_typer(account.app, name="account")

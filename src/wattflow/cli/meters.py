@@ -1,4 +1,4 @@
-"""`wattflow meters`: what can read energy here, and why the rest cannot."""
+"""`wattflow machine meters`: what can read energy here, and why the rest cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wattflow.cli.screen import chosen_form, deliver, print_tables
 
 if TYPE_CHECKING:
     from wattflow.energy.meters.probe import Finding
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
 
 
 def meters(

@@ -27,14 +27,14 @@ class Form(StrEnum):
 
 
 class Queue(StrEnum):
-    """What happens when the first task of the queue fits nowhere."""
+    """Rules for when the first task of the queue fits nowhere."""
 
     skip = "skip"
     strict = "strict"
     easy_backfill = "easy-backfill"
 
 
-_KINDS = "such as montage:tasks=200; `wattflow generate --list` shows what can be made"
+_KINDS = "such as montage:tasks=200; `wattflow workload generate --list` shows what can be made"
 Workflows = Annotated[
     list[str],
     typer.Argument(
@@ -112,7 +112,7 @@ Estimates = Annotated[
     typer.Option(
         "--estimates",
         metavar="MODEL",
-        help="Policies see the runtimes this model predicts (`wattflow fit`), not the recorded ones.",
+        help="Policies see the runtimes this model predicts (`wattflow model fit`), not the recorded ones.",
     ),
 ]
 QueueRule = Annotated[
@@ -152,7 +152,7 @@ def seed(value: int) -> int:
 
 def workers_of(text: str) -> int | str | None:
     """Processes or the address of a Dask scheduler as typed; None where nothing was."""
-    from wattflow.lab.run.crew import DASK
+    from wattflow.lab.run.work import DASK
 
     if not text:
         return None

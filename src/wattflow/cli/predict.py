@@ -1,4 +1,4 @@
-"""`wattflow predict`: runtime, needs, watts and joules, each with its interval and provenance."""
+"""`wattflow model predict`: runtime, needs, watts and joules, each with its interval and provenance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Answer:
 def predict(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="Model file that `wattflow fit` wrote, or a packaged one by name."),
+        typer.Argument(metavar="MODEL", help="Model file that `wattflow model fit` wrote, or a packaged one by name."),
     ],
     source: Annotated[
         str,
@@ -57,8 +57,8 @@ def predict(
     Unknown stays empty: a task that was never profiled has no runtime, only a wide interval. Where the source holds
     the truth, the errors are printed on stderr.
 
-    Example: wattflow predict runtimes.model tasks.csv --out predicted.csv
-    Example: wattflow predict kepler-nx12-platform counters.csv
+    Example: wattflow model predict runtimes.model tasks.csv --out predicted.csv
+    Example: wattflow model predict kepler-nx12-platform counters.csv
     """
     from wattflow.files.whole import whole_file
     from wattflow.predict import modelfile, sources

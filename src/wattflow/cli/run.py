@@ -12,7 +12,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.clean import as_it_is
-from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
 from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
 
@@ -134,7 +134,7 @@ def _wait_for_joules(connection: Connection, workflow: str, for_s: float = 5.0) 
     """The last attempts' joules come a second or two after their end."""
     end_s = time.monotonic() + for_s
     while time.monotonic() < end_s:
-        rows = connection.call("GET", f"/v1/workflows/{workflow}/attempts")
+        rows = pages(connection, f"/v1/workflows/{workflow}/attempts", "task")
         if all(row["energy_j"] is not None for row in rows if row["outcome"] not in ("node_lost", "refused")):
             return
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""What people see: results on stdout, progress and remarks on stderr."""
+"""Output for people: results on stdout, progress and remarks on stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
 
 LONG_S = 0.7
 """Work shorter than this shows no bar."""
@@ -155,7 +155,7 @@ def check_target(force: bool, path: Path) -> None:
 
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
-    """What is read is never written over."""
+    """Refuse to write over what is read."""
     read = {Path(source).resolve() for source in inputs if Path(source).exists()}
     for path in outputs:
         if path is not None and path.resolve() in read:
@@ -164,7 +164,7 @@ def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
 
 def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
     """Rows as JSON, CSV or parquet, to the file or to stdout."""
-    from wattflow.lab.show.tables import as_text, write_rows
+    from wattflow.lab.show.result_tables import as_text, write_rows
 
     if out is not None:
         write_rows(out, rows, form.value, about)

@@ -107,13 +107,17 @@ def restore(
     """
     place = home_of(home)
     place.make()
-    from wattflow.server.known_store import epoch_of
+    from wattflow.server.known_store import epoch_of, forget_later_output
     from wattflow.store.backup import put_back
+    from wattflow.store.database import read_store
     from wattflow.store.objects import open_objects
 
     where = store or place.store
     made = put_back(folder, where, open_objects(objects or place.objects), replace, epoch_of(place))
     place.store_note.unlink(missing_ok=True)  # the next start notes this one
+    database = read_store(where)
+    forget_later_output(place, database)
+    database.dispose()
     for name in made.missing:
         typer.echo(f"object {name} was missing when the backup was made")
     remark(f"{sum(made.rows.values())} rows and {made.objects} objects are back; `wattflow up` starts with them", quiet)

@@ -253,7 +253,7 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
 
 
 def _why_silent(folder: Path) -> str:
-    """What kept a server from saying anything: its log lies in its folder, too."""
+    """Say what kept a server from saying anything: its log lies in its folder, too."""
     free = shutil.disk_usage(folder).free
     return (
         f"the disk of {folder} is full ({free} bytes are free); nothing was lost"

@@ -10,7 +10,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.clean import console
-from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, find_task, show
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, find_task, pages, show
 from wattflow.cli.screen import chosen_form, remark
 from wattflow.model import units
 
@@ -48,10 +48,7 @@ def ps(
             "no workflows",
         )
         return
-    rows, after = [], 0
-    while page := connection.call("GET", f"/v1/workflows/{workflow}/tasks?after={after}"):
-        rows += page
-        after = page[-1]["id"]
+    rows = pages(connection, f"/v1/workflows/{workflow}/tasks", "id")
     shown = [row | {"energy": _energy(row)} for row in rows] if form is o.Form.table else rows
     show(shown, ("id", "key", "name", "state", "attempts", "energy", "reason"), form, out, "no tasks")
 

@@ -383,7 +383,7 @@ def _better_pair(state, cost, best, task, best_task):
 def decide(state, hand, priority, score):
     """Try the queue once. MORE: attempt rows ran out; start what is placed, then call again. ASKED: the hand's turn.
 
-    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.wanting`).
+    ``hand`` is None, or tables by which somebody answers in the policy's place (`live.hand`).
     """
     choice = state.choice[0]
     if begins(state, hand):

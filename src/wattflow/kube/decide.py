@@ -15,7 +15,7 @@ from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
-from wattflow.live import Engine, protocol, wanting
+from wattflow.live import Engine, candidate_rows, protocol
 from wattflow.live.rehearsing import Rehearsing
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
@@ -376,7 +376,7 @@ class EngineDecider:
         hand.open(now_s)
         found, rows = hand.wanted()
         groups = self.engine.state.nodes.group
-        shown = rows[rows["kind"] == wanting.PLACE] if found == task else rows[:0]
+        shown = rows[rows["kind"] == candidate_rows.PLACE] if found == task else rows[:0]
         by_group = dict(zip(groups[shown["node_row"]].tolist(), shown["cost"].tolist(), strict=True))
         while found >= 0:
             found, _ = hand.wanted()

@@ -14,7 +14,7 @@ from wattflow.policy import pricing
 ASK = np.dtype([
     *wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8"), ("joules", "f8"),
 ])  # fmt: skip
-"""As of `wanted`; ``slow``: a queue that is not known here and left to `wanting`; ``apart``: tasks of closed shapes
+"""As of `wanted`; ``slow``: a queue that is not known here and left to `live.hand`; ``apart``: tasks of closed shapes
 that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last;
 ``joules``: drawn so far."""
 

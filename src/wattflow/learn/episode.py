@@ -1,7 +1,7 @@
 """The compiled half of the environment: the simulator's own `run`, with the environment as its hand.
 
-`asking` gives the hand's bodies; the simulator's physics carries out what was chosen, so an episode in which the first
-row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's own encoder.
+`environment_hand` gives the hand's bodies; the simulator's physics carries out what was chosen, so an episode in which
+the first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's encoder.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numba import types
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import claim, tables_at
-from wattflow.learn import asking, renewing
-from wattflow.live.wanting import NONE, PLACE, WAIT
+from wattflow.learn import environment_hand, renewing
+from wattflow.live.candidate_rows import NONE, PLACE, WAIT
 from wattflow.policy import bind, learned, placing, pricing, view, wattflow
 from wattflow.sim import kernel
 
 DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
-SOURCES = tuple(f"learn/{name}.py" for name in ("asking", "offers", "openings", "renewing", "episode"))
+SOURCES = tuple(f"learn/{name}.py" for name in ("environment_hand", "offers", "open_shapes", "renewing", "episode"))
 AT_ONCE = 4
 """Episodes that a thread takes at a time: so many share half a line of the cache in the tables of results."""
 KINDS = 4
@@ -36,7 +36,7 @@ def step_one(state, world, ask, functions, chosen, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
     asked = ask.ask[0]
     asked.joules = joules[0]
-    status = asking.run(state, world, ask, functions, chosen)
+    status = environment_hand.run(state, world, ask, functions, chosen)
     joules[0] = asked.joules
     if status == kernel.ASKED:
         return np.int64(asked.n)
@@ -201,7 +201,7 @@ def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
     whole, functions = types.int64, bind.functions_type(state)
     some = types.int64[::1]
     reals, table, cube = types.float64[::1], types.float32[:, ::1], types.float32[:, :, ::1]
-    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/wanting.py", *SOURCES)
+    folder = jit.cache_folder("kernel", "engine", "sim", "policy", "live/hand.py", "live/candidate_rows.py", *SOURCES)
     single = whole(state, world, ask, functions, whole, reals, table)
     many = types.void(
         state, world, ask, functions, course, types.int64[:, ::1], some, some, some, some, reals, reals, some,

@@ -131,7 +131,7 @@ class Trainer:
         chosen = self.drawn(rng)
 
         def pair(i: int) -> Floats:
-            """What both ways won and were fined, for each scenario."""
+            """Try both ways; return what they won and were fined, for each scenario."""
             some = [self.scenarios[s] for s in chosen[i].tolist()]
             ahead, back = (now.theta + sign * settings.sigma * ways[i] for sign in (1.0, -1.0))
             return np.array([(one.parts(ahead), one.parts(back)) for one in some])

@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def alarm(self) -> bool:
-        """Whether weights that are in use should go: more joules or longer waits for sure, or somebody newly late.
+        """Tell whether weights that are in use should go: more joules or longer waits for sure, or somebody newly late.
 
         What was promoted at just the wait that is allowed does not go for a little more of it.
         """
@@ -151,7 +151,7 @@ class FineTuner(Trainer):
 
 
 def card(tuner: FineTuner, verdict: Verdict, sources: Sequence[str], base: str) -> dict[str, Any]:
-    """What the candidate was made from, for its file."""
+    """Say what the candidate was made from, for its file."""
     now = tuner.progress
     return {
         "trainer": "evolution strategies, fine-tuning",

@@ -12,8 +12,8 @@ import numpy as np
 from wattflow.engine import fit, tallies
 from wattflow.kernel.jit import inner
 from wattflow.learn.desk import NODE, SLOWER, VARIANT
-from wattflow.live import wanting
-from wattflow.live.wanting import BAD, PLACE
+from wattflow.live import candidate_rows
+from wattflow.live.candidate_rows import BAD, PLACE
 from wattflow.policy import learned, patient, pricing, view, wattflow
 
 _BAD = np.int64(BAD)
@@ -118,7 +118,7 @@ def _keep_parts(state, ask, r, c):
 
 @inner
 def _swap(ask, a, b):
-    wanting.swap(ask, a, b)
+    candidate_rows.swap(ask, a, b)
     for i in range(pricing.WIDTH):
         ask.parts[a, i], ask.parts[b, i] = ask.parts[b, i], ask.parts[a, i]
 

@@ -1,4 +1,4 @@
-"""What was recorded as scenarios to learn from: journals of a live engine, and attempts of finished runs.
+"""Records as scenarios to learn from: journals of a live engine, and attempts of finished runs.
 
 A journal (`wattflow.live.journal`) is replayed: the engine is deterministic, so its steps say where every attempt ran,
 and reports say when. Seconds on a node become seconds on a node of speed 1 by what the engine knew of the node; how
@@ -188,7 +188,7 @@ class _Tape:
 def from_journal(
     folder: str | os.PathLike[str], policies: Mapping[str, Policy] | None = None
 ) -> tuple[Workload, Cluster]:
-    """What an engine was told since its last snapshot, as a workload, and the cluster as it is at the end.
+    """Read what an engine was told since its last snapshot as a workload, and the cluster as it is at the end.
 
     Raises:
         InvalidInput: No journal is there, or nothing of it ended.

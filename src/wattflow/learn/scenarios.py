@@ -1,4 +1,4 @@
-"""What is trained and judged on: a stream of recorded workflows on a cluster, with errors in what is known.
+"""Scenarios to train and judge on: a stream of recorded workflows on a cluster, with errors in what is known.
 
 Random clusters have 2–64 nodes of 1–6 types; every number is drawn, within the ranges of servers that docs/clusters.md
 lists. Seeds below 1000 are for judging, from 1000 on for training, as everywhere.

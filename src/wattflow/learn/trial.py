@@ -69,7 +69,7 @@ class Trial:
             return self.result()
 
     def result(self) -> Result:
-        """What the run cost, its intervals being settled."""
+        """Sum up the run, its intervals being settled."""
         sim = self.simulation
         pulse = sim.world.pulse[0]
         rows = sim.world.records[: int(pulse.record_n)]
@@ -88,7 +88,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What counts in a trial: shares of response and makespan beside energy, and the flagship's dial."""
+    """Weights of a trial: shares of response and makespan beside energy, and the flagship's dial."""
 
     response: float = 0.0
     makespan: float = 0.0
@@ -101,7 +101,7 @@ class Wish:
 
 
 class Drawn(Protocol):
-    """What can be judged: a cluster, the errors of what is known there, and the workload of a seed."""
+    """A scenario that can be judged: a cluster, errors of what is known there, and the workload of a seed."""
 
     @property
     def cluster(self) -> Cluster: ...
@@ -148,7 +148,7 @@ class Judge:
         self.fined = self.penalty(self.reference)
 
     def parts(self, theta: Floats) -> tuple[float, float]:
-        """What the weights win and what they are fined in the scenario."""
+        """Run the weights; return what they win and what they are fined in the scenario."""
         found = self.trial.run(theta)
         return self.gain(found), self.penalty(found)
 
@@ -160,7 +160,7 @@ class Judge:
         return gain + wish.makespan * math.log(self.reference.makespan_s / found.makespan_s)
 
     def penalty(self, found: Result) -> float:
-        """What seconds beyond those of the baseline (and the dial) and newly missed deadlines cost."""
+        """Price seconds beyond those of the baseline (and the dial) and newly missed deadlines."""
         slower = max(
             getattr(found, name) / max(1e-9, getattr(self.baseline, name))
             for name in ("mean_s", "tail_s", "makespan_s")
@@ -171,14 +171,14 @@ class Judge:
         return late + (self.STEP if missed else 0.0) + missed / max(1, len(self.trial.workload.workflow_names))
 
     def keeps(self, found: Result) -> bool:
-        """Whether the bound holds in this seed, and nobody is late who was not under `eft:sleep=120`."""
+        """Tell whether the bound holds in this seed, and nobody is late who was not under `eft:sleep=120`."""
         return not found.missed - self.punctual.missed and all(
             getattr(found, name) <= BOUND * getattr(self.baseline, name) for name in ("mean_s", "p95_s", "makespan_s")
         )
 
 
 def beyond(pairs: Sequence[tuple[Judge, Result]]) -> tuple[float, float, float]:
-    """What checkpoints are compared by, from what they did in each scenario: gain, log-ratio of joules, share kept.
+    """Compare checkpoints by what they did in each scenario: gain, log-ratio of joules, share kept.
 
     The gain is beyond the reference's, and a hundredth of the scenarios more within the bound is worth a per cent of
     joules in it, as in the portfolio.

@@ -346,19 +346,16 @@ class Engine:
         if self._nodes.changed or self._timers + count > self._timer_room:
             self.prepare()
         self._inbox.count, self._told_last = 0, count
-        run = self._kernels.run_step
-        status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
-        while status == stepping.GROW_EDGES:
+        run, told = self._kernels.run_step, (self._functions, now_s, count)
+        while (status := run(self.state.handle(), self._desk.handle(), *told)) == stepping.GROW_EDGES:
             growth.double_edges(self.state)
-            status = run(self.state.handle(), self._desk.handle(), self._functions, now_s, count)
         if status != stepping.OK:
             self._recover(status)
             self._decide()
         return self._results()
 
     def step_on(self, policy: str | Policy) -> p.Step:
-        """Finish, by another policy, a step in which the one in use broke its contract (`BrokenPolicy`): what had been
-        placed by then stays placed."""
+        """Finish, by another policy, a step that the one in use broke (`BrokenPolicy`); what is placed stays placed."""
         self.use(policy)
         with _quiet():
             self._decide()

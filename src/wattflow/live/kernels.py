@@ -29,9 +29,14 @@ class Kernels:
     recheck: Any
 
 
+SOURCES = (
+    "kernel", "engine", "live/folding.py", "live/stepping.py", "live/hand.py", "live/candidate_rows.py",
+)  # fmt: skip
+
+
 def cache_folder() -> str:
     """Where the compiled code of a live engine belongs."""
-    return jit.cache_folder("kernel", "engine", "live/folding.py", "live/stepping.py", "live/wanting.py")
+    return jit.cache_folder(*SOURCES)
 
 
 @functools.cache

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
-from wattflow.live import kernels, stepping, wanting
+from wattflow.live import hand, kernels, stepping
 from wattflow.live import protocol as p
-from wattflow.live.wanting import ASK, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
+from wattflow.live.candidate_rows import ASK, BAD, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
 
@@ -38,17 +38,17 @@ def _compiled(state: Any, desk: Any, ask: Any) -> tuple[Any, Any, Any, Any]:
         return jit.direct(jit.compiled(signature, function, folder=folder))
 
     return (
-        entry(whole(state, desk, ask, functions, whole), wanting.open_instant),
-        entry(pair(state, ask, functions, whole), wanting.want),
-        entry(whole(state, desk, ask, functions), wanting.close_instant),
-        entry(types.void(state, ask, functions, many, many, many, many, many, many), wanting.want_many),
+        entry(whole(state, desk, ask, functions, whole), hand.open_instant),
+        entry(pair(state, ask, functions, whole), hand.want),
+        entry(whole(state, desk, ask, functions), hand.close_instant),
+        entry(types.void(state, ask, functions, many, many, many, many, many, many), hand.want_many),
     )
 
 
 def _kernels(engine: Engine, ask: Ask) -> tuple[Any, Any, Any, Any]:
     if not jit.COMPILED:
         quiet = np.errstate(over="ignore")  # the hashes of groups overflow as they should
-        return quiet(wanting.open_instant), quiet(wanting.want), quiet(wanting.close_instant), None
+        return quiet(hand.open_instant), quiet(hand.want), quiet(hand.close_instant), None
     return _compiled(engine.state.kind, engine._desk.kind, ask.kind)
 
 
@@ -81,13 +81,13 @@ class Wanted:
         """
         while True:
             task, n = self._want(self.engine.state.handle(), self.ask.handle(), self.engine._functions, choice)
-            if task >= 0 or task == wanting.NOTHING:
+            if task >= 0 or task == hand.NOTHING:
                 return task, self._rows[:n]
             self.make_room(task)
 
     def make_room(self, status: int) -> None:
         """More attempt rows, where there are too few; a cost that is no number is an error."""
-        if status == wanting.BAD:
+        if status == BAD:
             raise BrokenPolicy(f"policy {self.engine.policy.name!r} returned NaN")
         self.engine._grow_attempts()
 
@@ -161,7 +161,7 @@ class WantedMany:
             self._part(first, choices)
             for one in waiting:
                 one.result()
-        if self.tasks.min() < wanting.NOTHING:
+        if self.tasks.min() < hand.NOTHING:
             self._mend()
         return self.tasks, self.shown
 
@@ -173,7 +173,7 @@ class WantedMany:
 
     def _mend(self) -> None:
         """Engines that ran out of rows get more and go on."""
-        for i in np.flatnonzero(self.tasks < wanting.NOTHING).tolist():
+        for i in np.flatnonzero(self.tasks < hand.NOTHING).tolist():
             self.each[i].make_room(int(self.tasks[i]))
             self.tasks[i], rows = self.each[i].wanted(NONE)
             self.shown[i] = len(rows)

@@ -1,1 +1,1 @@
-"""What must simulate to decide: evolutionary search, and bounds to judge plans by."""
+"""Planners that must simulate to decide: evolutionary search, and bounds to judge plans by."""

@@ -24,8 +24,8 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.plan import anneal_core, offers, sleeping
-from wattflow.plan.offers import Floats, Longs, Offers
+from wattflow.plan import anneal_core, node_offers, sleeps
+from wattflow.plan.node_offers import Floats, Longs, Offers
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
 from wattflow.policy.planning import reclaim
@@ -159,7 +159,7 @@ class Game:
     ) -> None:
         self.workload, self.cluster, self.standing = workload, cluster, standing
         self.gaps = len(workload.workflow_names) > 1 if gaps is None else gaps
-        self.offered = offers.offers(workload, cluster, alone=alone)
+        self.offered = node_offers.offers(workload, cluster, alone=alone)
         params = {**planning.PARAMS, "smt": 0.0}
         self.problem = planning.problem(workload, cluster, params, self.offered.settings)
         facts = self.problem.facts
@@ -276,7 +276,7 @@ class Game:
         )  # fmt: skip
 
     def plan(self, schedule: Schedule) -> Plan:
-        """What the engine follows."""
+        """Turn the schedule into a plan that the engine follows."""
         slots = empty_slots(self.problem.facts)
         slots.node[:], slots.offer[:] = schedule.node, schedule.option
         # Equal starts keep the walk's order, which is the order in which lanes were taken.
@@ -287,16 +287,16 @@ class Game:
     def policy(self, schedule: Schedule) -> Policy:
         """A policy that follows the schedule, sleep included."""
         busy = np.column_stack([schedule.start_s, schedule.end_s]) + self.begin_s
-        rows = sleeping.orders(schedule.node, busy, self.cluster, self.gaps)
-        return sleeping.follower("annealing", self.plan(schedule), rows, self.offered.settings)
+        rows = sleeps.orders(schedule.node, busy, self.cluster, self.gaps)
+        return sleeps.follower("annealing", self.plan(schedule), rows, self.offered.settings)
 
     def listed(self, limit_s: float, best: Annealed) -> Annealed:
         """The better of the starts as they were planned, sleep added, where the walk found nothing in time."""
         for made in self.lists:
             busy = np.column_stack([made.start_s, made.end_s])
-            rows = sleeping.orders(made.node, busy, self.cluster, False)
+            rows = sleeps.orders(made.node, busy, self.cluster, False)
             plan = planning.to_plan(self.problem, made)
-            run = simulate(self.workload, self.cluster, sleeping.follower("listed", plan, rows, self.offered.settings))
+            run = simulate(self.workload, self.cluster, sleeps.follower("listed", plan, rows, self.offered.settings))
             if run.makespan_s <= limit_s * (1 + 1e-6) and run.total_j < best.energy_j:
                 best = replace(best, energy_j=run.total_j, makespan_s=run.makespan_s, run=run)
         return best
@@ -308,12 +308,12 @@ class Game:
 
 def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
-    still = np.array([sleeping.still_w(node) for node in kinds])
+    still = np.array([sleeps.still_w(node) for node in kinds])
     share = float(offered.device.max(initial=0.0))
     slots = max(1, int(1.0 / share + 1e-9)) if share > 0 else 1
     shared = [all(d.sharing in ("mps", "mig") for d in node.devices) for node in kinds]
     slices = offered.devices * np.where(shared, slots, 1)
-    costs = [(sleeping.enter_j(node), sleeping.cycle_j(node), sleeping.worth_s(node)) for node in kinds]
+    costs = [(sleeps.enter_j(node), sleeps.cycle_j(node), sleeps.worth_s(node)) for node in kinds]
     return (
         np.where(np.isfinite(offered.seconds), offered.seconds, 0.0), np.ceil(offered.cores).astype(np.int64),
         np.where(np.isfinite(offered.joules_with_devices), offered.joules_with_devices, 0.0),

@@ -17,7 +17,7 @@ from wattflow.engine.build import why_not
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan.offers import Floats, least_by_task, offers
+from wattflow.plan.node_offers import Floats, least_by_task, offers
 
 
 def quickest_s(workload: Workload, cluster: Cluster) -> Floats:

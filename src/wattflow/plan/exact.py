@@ -17,7 +17,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workload import Workload
 from wattflow.plan import annealing, bounds, relaxation
-from wattflow.plan.offers import least_by_task
+from wattflow.plan.node_offers import least_by_task
 
 MOST_TASKS = 50
 _MS, _UJ = 1000, 1_000_000
@@ -25,7 +25,7 @@ _MS, _UJ = 1000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What the solver knows.
+    """The solver's answer.
 
     Attributes:
         energy_j: The best found; inf without one.

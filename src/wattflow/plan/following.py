@@ -19,8 +19,8 @@ import numpy as np
 
 from wattflow.engine.tables import PLACED
 from wattflow.model.cluster import Cluster
-from wattflow.plan import offers, sleeping
-from wattflow.plan.offers import Floats, Longs
+from wattflow.plan import node_offers, sleeps
+from wattflow.plan.node_offers import Floats, Longs
 from wattflow.policy import effects, patient, view, wattflow
 from wattflow.policy.jit import jit
 
@@ -31,7 +31,7 @@ Row = tuple[float, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is to be done with the open tasks: by settings alone, or by a plan.
+    """A course for the open tasks: by settings alone, or by a plan.
 
     Attributes:
         dials: The flagship's numbers, for tasks without a plan.
@@ -58,15 +58,16 @@ def by_settings(dials: Mapping[str, float]) -> Course:
 @jit
 def planned_s(state, task):
     """When a task should start; −1 without a plan."""
-    if task >= view.recall(state, sleeping.NOTES.planned, 0):
+    if task >= view.recall(state, sleeps.NOTES.planned, 0):
         return -1.0
-    return view.recall(state, sleeping.NOTES.planned, 1 + task)
+    return view.recall(state, sleeps.NOTES.planned, 1 + task)
 
 
 @jit
 def its_turn(state, task, variant, node):
-    """Whether a task may go before its time: the one before it on the node has begun, and a core of its own is free."""
-    before = int(view.recall(state, sleeping.NOTES.before, task))
+    """Tell whether a task may go before its time: the one before it on the node has begun, and a core of its own is
+    free."""
+    before = int(view.recall(state, sleeps.NOTES.before, task))
     if before >= 0 and state.tasks[before].state < PLACED:
         return False
     kind = state.classes[state.nodes[node].cls]
@@ -111,13 +112,13 @@ def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s
     idle_w = float((classes.idle_w * classes["count"]).sum())
     if not len(course.task):
         wattflow.prepare(state, cluster)
-        sleeping.lay_out(state, [], np.full(len(state.nodes), -1.0), idle_w)
+        sleeps.lay_out(state, [], np.full(len(state.nodes), -1.0), idle_w)
         return
     planned, wanted = np.full(len(state.tasks), -1.0), np.ones(len(state.nodes))
     planned[course.task] = np.maximum(course.start_s, 0.0)
     wanted[list(course.asleep)] = 0.0
     state.tasks.pinned[course.task], state.tasks.pinned_variant[course.task] = course.node, course.variant
-    sleeping.lay_out(state, list(course.orders), wanted, idle_w, planned, _before(course, len(state.tasks)))
+    sleeps.lay_out(state, list(course.orders), wanted, idle_w, planned, _before(course, len(state.tasks)))
 
 
 def _before(course: Course, tasks: int) -> Floats:
@@ -138,20 +139,20 @@ def orders(spans: Mapping[int, Floats], cluster: Cluster, now_s: float, asleep: 
     found: list[Row] = []
     last_s = max((float(busy[:, 1].max()) for busy in spans.values()), default=now_s)
     for number, machine in enumerate(cluster.nodes):
-        above_w = offers.idle_w(machine) - sleeping.still_w(machine)
+        above_w = node_offers.idle_w(machine) - sleeps.still_w(machine)
         if above_w <= 0 or machine.sleep is None:
             continue
         free_s, lies = now_s, number in asleep
-        for start_s, stop_s in sleeping.merged(spans[number]) if number in spans else ():
+        for start_s, stop_s in sleeps.merged(spans[number]) if number in spans else ():
             idle_s = start_s - free_s
-            if not lies and idle_s > sleeping.worth_s(machine) and above_w * idle_s > sleeping.cycle_j(machine):
+            if not lies and idle_s > sleeps.worth_s(machine) and above_w * idle_s > sleeps.cycle_j(machine):
                 found.append((free_s, number, 0))
                 lies = True
             if lies:
                 found.append((start_s - machine.sleep.wake_s, number, 1))
             free_s, lies = stop_s, False
-        if above_w * (last_s - free_s) <= sleeping.enter_j(machine):
-            free_s += sleeping.cycle_j(machine) / above_w
+        if above_w * (last_s - free_s) <= sleeps.enter_j(machine):
+            free_s += sleeps.cycle_j(machine) / above_w
         if not lies:
             found.append((free_s, number, 0))
     return sorted(found)

@@ -54,7 +54,7 @@ def measure(
 
 
 def result_of(run: Run) -> Result:
-    """What counts of a run."""
+    """Reduce a run to what counts."""
     workload = run.workload
     end_s = np.zeros(len(workload.workflow_names))
     # A task that was given up (a time limit, its tries) ends with the run, and its workflow is late.

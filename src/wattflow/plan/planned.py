@@ -31,10 +31,10 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
-from wattflow.plan import following, rehearsal, sleeping
+from wattflow.plan import following, rehearsal, sleeps
 from wattflow.plan.annealing import Game, Schedule, Standing
 from wattflow.plan.following import Course
-from wattflow.plan.offers import Floats, Longs
+from wattflow.plan.node_offers import Floats, Longs
 from wattflow.plan.scene import Scene, rows_of, scene, standing
 from wattflow.policy import wattflow
 from wattflow.policy.base import Policy, beforehand
@@ -54,7 +54,7 @@ LEVELS = len(wattflow.WATTFLOW.settings.frequencies)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the portfolio's setting would do with what is known.
+    """Ends that the portfolio's setting would reach with what is known.
 
     Attributes:
         run: Its run.
@@ -92,7 +92,7 @@ class Planner:
         self.standing = standing(state, seen, bare, going.end_s, self.limit.end_s[seen.workload.workflow])
 
     def look(self, course: Course, left_s: Floats) -> Seen:
-        """What would become of a course."""
+        """Simulate a course from here on."""
 
         def put(state: Any) -> None:
             following.put(state, self.cluster, self.seen.rows, course, self.sleep_after_s)
@@ -141,7 +141,7 @@ class Planner:
         node[run.attempts["task"]], start_s[run.attempts["task"]] = run.attempts["node"], run.attempts["start_s"]
         option = game.offered.first[self.seen.workload.shape].copy()
         game.add_start(node, option, start_s)
-        before = int(self.state.memory[sleeping.NOTES.planned]) if len(self.state.memory) > len(sleeping.NOTES) else 0
+        before = int(self.state.memory[sleeps.NOTES.planned]) if len(self.state.memory) > len(sleeps.NOTES) else 0
         block = self.state.memory[before : before + 1 + len(self.state.tasks)]
         if not before or int(block[0]) != len(self.state.tasks):
             return
@@ -279,7 +279,7 @@ PLANNED = replace(
     summary="open tasks planned by annealing at each arrival, where that is better than any setting of the flagship",
     score=following.score,
     priority=following.priority,
-    act=sleeping.act,
+    act=sleeps.act,
     params={**wattflow.DIAL.defaults, "load": rehearsal.LOAD, "search": 8_000.0, "spread": 0.2},
     prepare=_unplanned,
     tailor=tailored,

@@ -105,7 +105,7 @@ class Tried:
     worst: float = math.inf
 
     def is_sure(self, sure: float) -> bool:
-        """Whether it is better than what it was compared with, everywhere and by far enough."""
+        """Tell whether it is better than what it was compared with, everywhere and by far enough."""
         return self.worst < 0.0 and self.slower <= 1.0 and self.cost + sure * self.error < -WORTH
 
 
@@ -194,7 +194,7 @@ def compared(each: NDArray[np.float64], with_risk: bool) -> float:
 
 
 def _judge(trial: Repeated, base: Policy, beside: Dials | None) -> Callable[[Result], tuple[float, float, float]]:
-    """What a result on a stream costs."""
+    """Make the function that prices a result on a stream."""
     if beside is not None:
         theirs = measured.result_of(trial.again(base.with_params(**beside)))
         return lambda ours: harm(ours, theirs)
@@ -214,7 +214,8 @@ def harm(ours: Result, theirs: Result) -> tuple[float, float, float]:
 
 
 def cost(ours: Result, usual: Result, punctual: Result) -> tuple[float, float, float]:
-    """What is compared, the logarithm of joules over the baseline's, and the largest of the three ratios of waiting."""
+    """Return what is compared, the logarithm of joules over the baseline's, and the largest of the three ratios of
+    waiting."""
     energy = math.log(max(1e-9, ours.energy_j) / max(1e-9, usual.energy_j))
     ratio = measured.ratios(ours, usual)
     over = max(ratio["mean_s"] - PATIENCE, ratio["p95_s"] - PATIENCE, ratio["makespan_s"] - ON_TIME)
@@ -223,7 +224,7 @@ def cost(ours: Result, usual: Result, punctual: Result) -> tuple[float, float, f
 
 
 def fine(over: float) -> float:
-    """What waiting costs: steep at first, then flat, lest one bad stream outweigh all others."""
+    """Price waiting: steep at first, then flat, lest one bad stream outweigh all others."""
     return min(1.0, max(0.0, over) / WIDTH) + min(0.5, 0.5 * max(0.0, over - WIDTH))
 
 

@@ -21,7 +21,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workload import Workload
 from wattflow.plan import bounds
-from wattflow.plan.offers import Floats, Longs, Offers, least_by_task, offers
+from wattflow.plan.node_offers import Floats, Longs, Offers, least_by_task, offers
 
 LIMIT_S = 60.0
 WINDOWS = 4
@@ -34,7 +34,7 @@ _INFEASIBLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """What no schedule within the limit can undercut.
+    """A lower bound: no schedule within the limit can undercut it.
 
     Attributes:
         energy_j: All nodes from the first release to the last end, PUE not included; inf when the limit cannot be kept.
@@ -282,7 +282,7 @@ def _undominated(offered: Offers, first: int, count: int) -> Longs:
 
 
 def _beats(offered: Offers, one: int, other: int, cls: int) -> bool:
-    """Whether the first is no worse in seconds, joules, work and device time."""
+    """Tell whether the first is no worse in seconds, joules, work and device time."""
 
     def facts(option: int) -> tuple[float, float, float, float]:
         seconds = float(offered.seconds[option, cls])

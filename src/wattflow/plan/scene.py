@@ -1,4 +1,4 @@
-"""What a planner sees when a workflow arrives in the middle of a run: open workflows, and how far they have come.
+"""A planner's view when a workflow arrives in the middle of a run: open workflows, and how far they have come.
 
 Read from the State and from the workflows as they were estimated at their arrival. Of tasks that are done it is known
 where they ran; of those that run, when they are expected to end.
@@ -17,7 +17,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, rehearsal
 from wattflow.plan.annealing import Game, Standing
-from wattflow.plan.offers import Floats, Longs
+from wattflow.plan.node_offers import Floats, Longs
 
 MOST_FLOWS, MOST_TASKS = 16, 600
 """Open workflows and their tasks, up to which all are planned together."""

@@ -35,7 +35,7 @@ SHARES = (0.02, 0.1, 0.3, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What the search found.
+    """Findings of the search.
 
     Attributes:
         results: Points of the front as simulated, by rising mean response of the model; none dominates another there.

@@ -1,4 +1,4 @@
-"""What happens to a policy when workflows arrive: its ranks, its plans, and each task's place on its DAG.
+"""A policy's work when workflows arrive: its ranks, its plans, and each task's place on its DAG.
 
 A driver calls these with what it knows. Nothing here looks beyond the workflow that arrives: `ranks` asks for one
 workflow at a time (or for many at once where the function is `vectorised`, which means the same), and `plans` goes

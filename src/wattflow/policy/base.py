@@ -1,4 +1,4 @@
-"""What a policy is: functions without effects plus a few settings.
+"""A policy: functions without effects plus a few settings.
 
 @policy("greenest")
 def greenest(state, task, variant, out):
@@ -56,7 +56,7 @@ def beforehand(tailor: Any) -> Any:
 
 @dataclass(slots=True)
 class Committed:
-    """What a planner may know beside the workflow that arrives.
+    """Facts that a planner may know beside the workflow that arrives.
 
     Attributes:
         now_s: The time of the arrival.
@@ -94,7 +94,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a score looks at and how far each of it moved a cost, for `Engine.explain`.
+    """Facts that a score looks at and how far each of them moved a cost, for `Engine.explain`.
 
     Attributes:
         size: Facts of a candidate.

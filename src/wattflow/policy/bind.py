@@ -116,7 +116,7 @@ def terms(policy: Policy, state: State) -> dict[str, Any]:
 
 
 def facts(policy: Policy, state: State) -> Any:
-    """What writes the facts that a policy's score looks at; None where it names none."""
+    """Compile what writes the facts that a policy's score looks at; None where it names none."""
     if policy.facts is None or not jit.COMPILED:
         return policy.facts and policy.facts.write
     signature = dict(functions_type(state.kind).signatures)["score"]

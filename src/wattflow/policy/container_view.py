@@ -1,4 +1,4 @@
-"""What a policy may ask about functions and their containers: that part of the public page `view`."""
+"""Questions of a policy about functions and their containers: that part of the public page `view`."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations

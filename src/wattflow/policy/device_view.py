@@ -1,4 +1,4 @@
-"""What a policy may ask about devices and what variants ask of them: that part of the public page `view`.
+"""Questions of a policy about devices and what variants ask of them: that part of the public page `view`.
 
 Shares of devices and cores are told in whole millionths (``_u``), as they are counted, so that sums are exact.
 """
@@ -15,7 +15,7 @@ WHOLE_U = MICRO
 
 @jit
 def is_gpu(state, device):
-    """Whether a device is a GPU."""
+    """Tell whether a device is a GPU."""
     return state.device_classes[state.devices[device].cls].kind == GPU
 
 
@@ -61,7 +61,7 @@ def variant_devices(state, variant):
 
 @jit
 def wants_gpu(state, variant):
-    """Whether the variant runs on GPUs."""
+    """Tell whether the variant runs on GPUs."""
     return state.variants[variant].device == GPU
 
 

@@ -1,4 +1,4 @@
-"""What a policy may do beside answering: each of these changes the State, and is named for it.
+"""Effects that a policy may have beside answering: each of these changes the State, and is named for it.
 
 A score may hold a task and draw random numbers; an ``act`` may order sleep, waking, containers, frequencies and
 timers, and keep notes. Orders are carried out by the driver after the instant; it ignores one that no longer applies

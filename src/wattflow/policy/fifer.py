@@ -46,7 +46,7 @@ def stage_slack_s(state, task):
 
 @jit
 def waits(state, task):
-    """Whether the task should wait for a busy container of its function."""
+    """Tell whether the task should wait for a busy container of its function."""
     estimate = view.estimate_s(state, task)
     fn = view.function_of(state, task)
     if not view.has_estimate(state, task) or estimate <= 0.0 or view.container_start_s(state, fn) <= 0.0:

@@ -24,7 +24,7 @@ def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planni
 
 
 def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
-    """What the engine follows."""
+    """Plan a workflow at its arrival."""
     return planning.follow(workflow, cluster, committed, fill)
 
 

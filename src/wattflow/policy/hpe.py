@@ -25,7 +25,7 @@ DIAL = view.dials(least_guarantee=0.6)
 
 @jit
 def over_budget(state, node, added_w):
-    """Whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
+    """Tell whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
     if view.tasks_on(state, node) == 0:
         return False
     used_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)

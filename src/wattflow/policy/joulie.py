@@ -50,7 +50,7 @@ def points(state, node, added_w, scale):
 
 @jit
 def open_somewhere(state, variant):
-    """Whether a node without a cap could take the variant, now or later."""
+    """Tell whether a node without a cap could take the variant, now or later."""
     for cls in range(view.classes_n(state)):
         if view.recall(state, NOTES.open, cls) > 0.0 and view.class_takes(state, variant, cls):
             return True

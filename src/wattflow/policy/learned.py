@@ -300,7 +300,7 @@ def use(state: Any, theta: Any) -> None:
 
 
 def watched_before(state: Any) -> Any:
-    """What was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
+    """Keep what was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
     first = int(state.memory[NOTES.watched]) if state.memory[0] == len(NOTES) else 0
     return state.memory[first : first + placing.TIMER].copy() if first else np.zeros(placing.TIMER)
 
@@ -335,7 +335,7 @@ def kept_awake(state, task, variant, out):
 
 
 def correction(state, task, variant, out):
-    """What was learned makes of the flagship's price."""
+    """The correction of the flagship's price by what was learned."""
     longest = view.recall(state, NOTES.longest, 0)
     wattflow.fill_prices(state, task, variant, out)
     usual_time_outs(state, variant, longest, out)

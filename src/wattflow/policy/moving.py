@@ -29,12 +29,12 @@ def place_rows(theta: Floats) -> Floats:
 
 
 def out_weights(theta: Floats) -> Floats:
-    """What each hidden unit counts for."""
+    """Return the weight of each hidden unit in the sum."""
     return theta[weights.PLACE + (placing.N + 1) * weights.WIDTH :][: weights.HIDDEN]
 
 
 def is_sum(theta: Floats) -> bool:
-    """Whether the place head is no more than a weighted sum."""
+    """Tell whether the place head is no more than a weighted sum."""
     return not out_weights(theta).any()
 
 

@@ -1,4 +1,4 @@
-"""What a policy may ask about nodes and classes of nodes: the part of the public page `view` that speaks of them."""
+"""Questions of a policy about nodes and classes of nodes: the part of the public page `view` that speaks of them."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -12,44 +12,44 @@ from wattflow.policy.jit import jit
 
 @jit
 def is_on(state, node):
-    """Whether the node takes tasks at once."""
+    """Tell whether the node takes tasks at once."""
     return state.nodes[node].power_state == ON
 
 
 @jit
 def is_asleep(state, node):
-    """Whether the node sleeps or is falling asleep."""
+    """Tell whether the node sleeps or is falling asleep."""
     power_state = state.nodes[node].power_state
     return power_state in (ASLEEP, FALLING)
 
 
 @jit
 def is_waking(state, node):
-    """Whether the node is on its way up."""
+    """Tell whether the node is on its way up."""
     return state.nodes[node].power_state == WAKING
 
 
 @jit
 def is_gone(state, node):
-    """Whether the node is down or being drained."""
+    """Tell whether the node is down or being drained."""
     return state.nodes[node].power_state >= DOWN
 
 
 @jit
 def can_sleep(state, node):
-    """Whether the node has a sleep state."""
+    """Tell whether the node has a sleep state."""
     return state.classes[state.nodes[node].cls].sleepable == 1
 
 
 @jit
 def has_profile(state, node):
-    """Whether the node's watts are known."""
+    """Tell whether the node's watts are known."""
     return state.classes[state.nodes[node].cls].known_power == 1
 
 
 @jit
 def is_serverless(state, node):
-    """Whether the node is a serverless platform."""
+    """Tell whether the node is a serverless platform."""
     return state.classes[state.nodes[node].cls].serverless == 1
 
 
@@ -85,7 +85,7 @@ def class_node(state, cls, i):
 
 @jit
 def class_takes(state, variant, cls):
-    """Whether an empty node of the class could run the variant."""
+    """Tell whether an empty node of the class could run the variant."""
     return state.class_ok[variant, cls] == 1
 
 
@@ -103,7 +103,7 @@ def node_threads(state, node):
 
 @jit
 def request_cores(state, node):
-    """What guaranteed cores may sum to."""
+    """Return what guaranteed cores may sum to."""
     return state.nodes[node].request_u / MICRO
 
 
@@ -234,7 +234,7 @@ def busy_until_s(state, node):
 
 @jit
 def makes_room(state, variant, node, attempt):
-    """Whether the node would have room and threads for the variant if this attempt of it ended."""
+    """Tell whether the node would have room and threads for the variant if this attempt of it ended."""
     row = state.nodes[node]
     needs = state.variants[variant]
     gone = state.attempts[attempt]
@@ -280,7 +280,7 @@ def expects_end(state, node):
 
 @jit
 def variant_device(state, variant):
-    """Whether the variant runs on a GPU or an FPGA."""
+    """Tell whether the variant runs on a GPU or an FPGA."""
     return state.variants[variant].device != NO_DEVICE
 
 
@@ -317,7 +317,7 @@ def devices_of(state, node):
 
 @jit
 def device_suits(state, variant, device):
-    """Whether a device is of the kind that the variant runs on."""
+    """Tell whether a device is of the kind that the variant runs on."""
     return state.device_classes[state.devices[device].cls].kind == state.variants[variant].device
 
 
@@ -329,19 +329,19 @@ def transfer_j(state, task, node):
 
 @jit
 def asks_cores(state, variant):
-    """Whether the variant requests cores."""
+    """Tell whether the variant requests cores."""
     return state.variants[variant].need_u > 0
 
 
 @jit
 def asks_memory(state, variant):
-    """Whether the variant requests memory: a guarantee of 0 is a pod without any request."""
+    """Tell whether the variant requests memory: a guarantee of 0 is a pod without any request."""
     return state.variants[variant].memory > 0 and state.variants[variant].guarantee > 0.0
 
 
 @jit
 def all_ask(state):
-    """Whether every variant of the workload requests cores and memory."""
+    """Tell whether every variant of the workload requests cores and memory."""
     return state.rules[0].bare == 0
 
 

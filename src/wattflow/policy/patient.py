@@ -1,4 +1,4 @@
-"""What `wattflow` does when waiting costs nobody anything (``wait`` = ∞): fewest joules for the whole cluster.
+"""`wattflow` when waiting costs nobody anything (``wait`` = ∞): fewest joules for the whole cluster.
 
 Every candidate is priced in joules:
 
@@ -61,7 +61,7 @@ def wake_at_s(state, task, candidate):
 
 @jit
 def crowded(state, variant, node):
-    """Whether the task would find no hardware thread of its own on a node that is in use."""
+    """Tell whether the task would find no hardware thread of its own on a node that is in use."""
     beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.node_threads(state, node)
     return view.tasks_on(state, node) > 0 and beyond > 1e-9
 

@@ -1,4 +1,4 @@
-"""What the learned policy looks at: relative facts of a decision, written into the policy's memory. Compiled.
+"""Features of the learned policy: relative facts of a decision, written into the policy's memory. Compiled.
 
 Numbers are ratios, shares, logarithms of ratios or flags, mostly within ±3; seconds are compared with the task, its
 workflow's critical path or the cluster's mean wake time, watts and joules with the cluster's or with the flagship's
@@ -107,7 +107,8 @@ def around(state, task, variant, first, facts):
 
 @jit
 def overrated_j(state, c, longest):
-    """What `view.awake_j` counts too much on a sleeping node whose class has a time-out ``longest`` × the usual one."""
+    """Return what `view.awake_j` counts too much on a sleeping node whose class has a time-out ``longest`` × the usual
+    one."""
     node = view.node_of(state, c)
     after_s = view.sleep_after_s(state, node)
     if longest <= 1.0 or after_s == math.inf or view.wait_s(state, c) <= 0.0:

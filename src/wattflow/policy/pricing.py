@@ -1,4 +1,4 @@
-"""What a candidate's price is made of, computed once for all who ask. Compiled.
+"""Parts of a candidate's price, computed once for all who ask. Compiled.
 
 The flagship's price, its look at places that are about to come and the features of the learned policy need the same
 seconds and joules of a candidate. Those of the first `MOST` candidates of a task and a variant are kept in the policy's

@@ -20,7 +20,7 @@ _AT = view.notes(*BLOCKS)
 
 
 def blocks(found: Sequence[Series]) -> dict[str, Any]:
-    """What `view.lay_out` takes for these series."""
+    """Return what `view.lay_out` takes for these series."""
     sizes = [len(one.values) for one in found]
     return {
         "series_first": np.cumsum([0, *sizes[:-1]]),

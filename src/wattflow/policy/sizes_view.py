@@ -1,4 +1,4 @@
-"""What a policy's ``prepare`` may ask about the State's sizes, to lay out its memory; part of `policy.view`."""
+"""Questions of a policy's ``prepare`` about the State's sizes, to lay out its memory; part of `policy.view`."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ def split(text: str) -> list[str]:
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is a bare name."""
+    """Tell whether the text is a bare name."""
     return ":" not in text
 
 
 def base_of(text: str) -> tuple[str, list[str]]:
-    """What stands before the settings (a name, or ``file.py:name``), and the settings."""
+    """Split into what stands before the settings (a name, or ``file.py:name``), and the settings."""
     first, *rest = text.split(":")
     if first.endswith(".py"):
         if not rest or "=" in rest[0] or not rest[0]:

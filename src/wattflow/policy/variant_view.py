@@ -1,4 +1,4 @@
-"""What a policy may ask about the variants of a task: the part of the public page `view` that speaks of them."""
+"""Questions of a policy about the variants of a task: the part of the public page `view` that speaks of them."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations

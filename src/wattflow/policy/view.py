@@ -270,7 +270,7 @@ def runtime_s(state, task, variant, candidate):
 # --- tasks -----------------------------------------------------------------------------------------------------------
 @jit
 def has_estimate(state, task):
-    """Whether anything is known of the task's runtime."""
+    """Tell whether anything is known of the task's runtime."""
     return not math.isnan(state.tasks[task].estimate)
 
 

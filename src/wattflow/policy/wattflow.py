@@ -162,7 +162,7 @@ def sooner_s(state, task):
 
 @jit
 def holds_out(state, finish_s, soon_s):
-    """Whether a task that would be late leaves a place where it takes so long, for one that is about to come."""
+    """Tell whether a task that would be late leaves a place where it takes so long, for one that is about to come."""
     return finish_s > soon_s * (1.0 + view.param(state, DIAL.spare))
 
 

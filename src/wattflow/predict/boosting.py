@@ -13,7 +13,7 @@ from wattflow.predict.observations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What boosting may vary. ``loss`` is ``l1``, ``l2`` or ``both`` (the mean of one of each); no rounds, no trees."""
+    """Settings of boosting. ``loss`` is ``l1``, ``l2`` or ``both`` (the mean of one of each); no rounds, no trees."""
 
     trainer: str = "lightgbm"
     loss: str = "l1"

@@ -54,7 +54,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was known at each call's start.
+    """Facts known at each call's start.
 
     Attributes:
         table: Columns `LOAD`, then `HISTORY`; NaN where nothing had finished.

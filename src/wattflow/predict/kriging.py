@@ -1,4 +1,4 @@
-"""What the backbone leaves over, smoothed: a Gaussian process per task over machine, size and input data.
+"""The backbone's residuals, smoothed: a Gaussian process per task over machine, size and input data.
 
     k = o²·M + [same data]·(i² + d²·M) + S·(s² + c²·M)
     M = exp(−dist²/2l²) over machines,  S = exp(−Δlog²/2x²) over sizes
@@ -94,7 +94,7 @@ def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: i
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What the covariance of one set of rows is made of, whatever the scales."""
+    """Parts of the covariance of one set of rows, whatever the scales."""
 
     machine: Floats
     same: Floats

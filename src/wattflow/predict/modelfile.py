@@ -54,7 +54,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a model file says about itself.
+    """A model file's words about itself.
 
     Attributes:
         data: One entry per training file: path below the data folder, sha256, rows, licence.

@@ -1,4 +1,4 @@
-"""What a task needs at most: memory or cores to request so that at most a small share of tasks outgrows it.
+"""Peak needs of a task: memory or cores to request so that at most a small share of tasks outgrows it.
 
     request = top so far · times · exp(spread_weight · spread + few / √n) + share · typical need
 
@@ -69,7 +69,7 @@ class NeedModel:
     expected_failures: float
 
     def request(self, task: Texts, asked: Floats) -> Floats:
-        """What to request: the bound, never more than the user asked for; by the user's request for unknown tasks."""
+        """Request the bound, never more than the user asked for; the user's own request for unknown tasks."""
         place = {name: i for i, name in enumerate(self.tasks)}
         number = np.array([place.get(name, -1) for name in task.tolist()], np.int64)
         if not self.tasks:

@@ -94,7 +94,7 @@ class Corrector:
         self.count += 1
 
     def correction(self, task: str, machine: str, size: float = float("nan")) -> float:
-        """What to add to the log prediction; 0 where nothing has finished."""
+        """Return what to add to the log prediction; 0 where nothing has finished."""
         if machine not in self.machines and task not in self.tasks:
             return 0.0
         return float(self._row(task, machine, size) @ self.solver.weight)
@@ -159,7 +159,7 @@ class AdaptiveWidth:
 
 
 def shadow_test(current: Sequence[float], candidate: Sequence[float], least: int = 30, gain: float = 0.02) -> bool:
-    """Whether a refitted model replaces the current one: absolute log errors of both on the same finished tasks.
+    """Tell whether a refitted model replaces the current one: absolute log errors of both on the same finished tasks.
 
     The candidate must win by ``gain`` in the mean and not lose by a paired sign count.
     """

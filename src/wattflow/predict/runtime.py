@@ -48,7 +48,7 @@ class Prediction:
         return [Provenance.GUESSED if kind == NEW_TASK else Provenance.MODELLED for kind in self.novelty.tolist()]
 
     def advice(self) -> list[str]:
-        """What to do about the novelty of each row, one per kind found."""
+        """Say what to do about the novelty of each row, one per kind found."""
         kinds = (NEW_MACHINE, NEW_BOTH, NEW_TASK, BEYOND_SIZES, NO_SIZE)
         return list(dict.fromkeys(ADVICE[kind] for kind in kinds if (self.novelty == kind).any()))
 
@@ -146,7 +146,7 @@ class RuntimeModel:
         return kind
 
     def novelty(self, rows: Rows, kind: Texts) -> Texts:
-        """What is new about each row, for people: its kind, and where task and machine are known, its size."""
+        """Say what is new about each row, for people: its kind, and where task and machine are known, its size."""
         named = kind.copy()
         seen = (kind == KNOWN) | (kind == NEW_SOURCE)
         named[seen & (self.core.stretch(rows) > np.log(BEYOND))] = BEYOND_SIZES

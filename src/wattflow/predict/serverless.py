@@ -106,7 +106,7 @@ Folds = list[tuple[Ints, Ints]]
 
 
 def _left_out(draft: CallModel, calls: Calls, seen: Seen, folds: Folds) -> Floats:
-    """What the blend misses, the medians that stand in made without the fold."""
+    """Return what the blend misses, the medians that stand in made without the fold."""
     missed = np.full(len(calls), np.nan)
     for train, test in folds:
         functions, medians = _medians(calls.take(train))

@@ -1,4 +1,4 @@
-"""What models are trained on by name: the evaluation sets, the user's tables, or traces."""
+"""Training data by name: the evaluation sets, the user's tables, or traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import datasets, serverless, tables, tasks, watts
+from wattflow.predict import columns, datasets, serverless, tasks, watts
 from wattflow.predict.core import INPUTS
 from wattflow.predict.modelfile import Manifest
 from wattflow.predict.observations import Benchmarks, Observations, concatenate, of_workload
@@ -25,13 +25,17 @@ FILES = {
     "kepler-package": (f"{datasets.KEPLER}/rapl_basic.csv.gz",),
 }
 _KINDS = {
-    "lotaru": tables.TASKS,
-    "sizey": tables.TASKS,
-    "greenfaas": tables.CALLS,
-    "kepler-platform": tables.COUNTERS,
-    "kepler-package": tables.COUNTERS,
+    "lotaru": columns.TASKS,
+    "sizey": columns.TASKS,
+    "greenfaas": columns.CALLS,
+    "kepler-platform": columns.COUNTERS,
+    "kepler-package": columns.COUNTERS,
 }
-_ASKED = {tables.TASKS: "tasks or a trace", tables.COUNTERS: "usage counters", tables.CALLS: "function calls"}
+_ASKED = {
+    columns.TASKS: "tasks or a trace",
+    columns.COUNTERS: "usage counters",
+    columns.CALLS: "function calls",
+}
 
 
 def kind_of(source: str) -> str:
@@ -40,8 +44,8 @@ def kind_of(source: str) -> str:
         return _KINDS[source]
     if not Path(source).exists():
         raise InvalidInput(source, f"neither a file nor one of {', '.join(FILES)}")
-    found = tables.kind_of(Path(source))
-    return tables.TASKS if found == tables.TRACE else found
+    found = columns.kind_of(Path(source))
+    return columns.TASKS if found == columns.TRACE else found
 
 
 def need_kind(source: str, kind: str, model: str) -> None:
@@ -56,24 +60,24 @@ def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
         return datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     if source == "sizey":
         return datasets.sizey(data), {}
-    if kind_of(source) != tables.TASKS:
+    if kind_of(source) != columns.TASKS:
         raise InvalidInput(source, f"holds {_ASKED[kind_of(source)]}, not tasks")
     path = Path(source)
-    if tables.kind_of(path) == tables.TASKS:
-        return tables.task_table(path), {}
+    if columns.kind_of(path) == columns.TASKS:
+        return columns.task_table(path), {}
     return of_workload(registry.load(path)), {}
 
 
-def usage_of(source: str, data: Path) -> tables.Usage:
+def usage_of(source: str, data: Path) -> columns.Usage:
     """Usage counters of an evaluation set (``kepler-platform``, ``kepler-package``) or of a CSV."""
     if source in FILES:
-        return tables.counter_table(data / FILES[source][0])
-    return tables.counter_table(Path(source))
+        return columns.counter_table(data / FILES[source][0])
+    return columns.counter_table(Path(source))
 
 
 def calls_of(source: str, data: Path) -> serverless.Calls:
     """Function calls of ``greenfaas`` or of a CSV."""
-    return tables.call_table(data / FILES[source][0] if source in FILES else Path(source))
+    return columns.call_table(data / FILES[source][0] if source in FILES else Path(source))
 
 
 def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Manifest]:
@@ -82,11 +86,11 @@ def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Ma
     for other in also:
         need_kind(other, kind, source)
     files = tuple(entry for name in (source, *also) for entry in describe_files(name, data))
-    if kind != tables.TASKS and also:
+    if kind != columns.TASKS and also:
         raise InvalidInput(also[0], f"several sources are learned together for tasks only, not for {kind}")
-    if kind == tables.CALLS:
+    if kind == columns.CALLS:
         return _train_calls(source, data, files)
-    if kind == tables.COUNTERS:
+    if kind == columns.COUNTERS:
         return _train_watts(source, data, files)
     parts = [rows_of(name, data) for name in (source, *also)]
     rows = concatenate([part for part, _ in parts])

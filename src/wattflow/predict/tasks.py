@@ -83,7 +83,7 @@ def _with_energy(rows: Observations) -> NDArray[np.bool_]:
 
 
 def not_learned(rows: Observations) -> tuple[str, ...]:
-    """What stands in the rows and was not learned, and why, one sentence each."""
+    """Say what stands in the rows and was not learned, and why, one sentence each."""
     count = int(_with_energy(rows).sum())
     if np.isfinite(rows.energy_j).any() and count < _LEAST_POWER_ROWS:
         return (f"energy_j was not learned: {count} rows have joules and a runtime, {_LEAST_POWER_ROWS} are needed",)

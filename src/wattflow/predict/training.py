@@ -42,7 +42,7 @@ _STRETCH_ERROR = 0.3
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What members missed on rows left out of their training: [row, member] log residuals, and how the rows lay."""
+    """Misses of members on rows left out of their training: [row, member] log residuals, and how the rows lay."""
 
     residual: Floats
     regime: Ints
@@ -102,7 +102,7 @@ class Trainer:
         return Core(replace(fitted, offset=offset), ran, process, plain.carried(others, offset))
 
     def left_out(self, kind: str) -> LeftOut:
-        """What members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
+        """Return what members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
         folds = list(self.folds(kind))
         key = tuple(int(part) for _, test, g in folds for part in (g, len(test), test[:50].sum()))
         if key not in self._left_out:
@@ -119,7 +119,8 @@ class Trainer:
         return missed
 
     def beyond(self) -> LeftOut:
-        """What members miss on sizes beyond those they were fitted on: each task's smaller half predicts the larger."""
+        """Return what members miss on sizes beyond those they were fitted on: each task's smaller half predicts the
+        larger."""
         size = np.where(np.isfinite(self.size), self.size, 0.0)
         middle = lines.medians(size, self.task, self.counts[0])[self.task]
         small, large = np.flatnonzero(size <= middle), np.flatnonzero(size > BEYOND * np.maximum(middle, 1.0))
@@ -213,7 +214,7 @@ class Trainer:
 
     @property
     def one_run(self) -> bool:
-        """Whether all rows are of one run, so that none can be left out."""
+        """Tell whether all rows are of one run, so that none can be left out."""
         return len(np.unique(self.observations.run)) < 2
 
     @property

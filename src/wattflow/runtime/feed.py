@@ -45,12 +45,12 @@ class Feed:
 
     Attributes:
         next: Number of the next entry.
-        listener: Called with the number and the events of each entry that is handed to the writer.
+        listener: Called with the number and the bytes of each entry that is handed to the writer.
     """
 
     def __init__(self, tasks: Mapping[int, TaskRecord], workflows: Mapping[str, WorkflowRecord]) -> None:
         self.next = 1
-        self.listener: Callable[[int, list[Event]], None] | None = None
+        self.listener: Callable[[int, bytes], None] | None = None
         self._tasks, self._workflows = tasks, workflows
         self._states: dict[str, str] = {}
 
@@ -68,10 +68,10 @@ class Feed:
         if not events:
             return rows
         number, self.next = self.next, self.next + 1
+        entry = msgspec.msgpack.encode(events)
         if self.listener is not None:
-            self.listener(number, events)
-        entry = {"slot": number % RING, "sequence": number, "entry": msgspec.msgpack.encode(events)}
-        return [*rows, (Change.EVENT, entry)]
+            self.listener(number, entry)
+        return [*rows, (Change.EVENT, {"slot": number % RING, "sequence": number, "entry": entry})]
 
     def _event(self, change: Change, row: Row) -> Event | None:
         kind = _FIELDS.get(change)

@@ -1,29 +1,34 @@
 """Who may start now: budgets, quotas, priorities and fair shares, asked for each placement of the engine's.
 
-The engine decides where; the gate may say *not yet*. What it holds comes back to the engine after a second or more. An
-owner is held for another only while that one wants to run and has less than its share, and only while holding helps:
-where the other's tasks are not placed within `HELP_S` (they wait for their parents, or for a GPU), nobody waits for it.
+The engine decides where; the gate may say *not yet*. What it holds comes back to the engine after a second or more, and
+the engine decides again at once, so that whoever goes first is reached behind thousands of others' tasks. An owner is
+held for another only while that one wants to run and has less than its share, and only while holding helps: where
+nothing is placed in the room that was kept free (the other's tasks wait for their parents, or for a GPU), nobody waits
+for it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wattflow.live import FAILED, REFUSED
-from wattflow.live.protocol import Placement
+from wattflow.live.protocol import Placement, Step
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import NONE, Account, Accounts, Limits
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, TaskRecord
+from wattflow.runtime.turns import UnderWay
 
-HOLD_S = 1.0
-HELD_A_SECOND = 1000
-"""Tasks that come back from being held in a second, at most: the engine looks at each anew."""
-HELP_S, IGNORE_S = 2.0, 10.0
+HOLD_S = 0.25
+HELD_A_SECOND = 250
+"""A party's tasks that come back from being held in a second, at most: the engine looks at each anew."""
+STEPS = 256
+"""Steps of the engine in one turn, at most: others wait for its commit."""
+IGNORE_S = 10.0
 RECKON_S = 0.1
 LEAST_J = 1e-6
 """What any task uses."""
@@ -31,26 +36,33 @@ LEAST_J = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a placement is not begun: for a while, or (``for_s`` None) for good."""
+    """Why a placement is not begun: not now, or (``for_good``) not at all."""
 
     reason: str
-    for_s: float | None = HOLD_S
+    for_good: bool = False
 
 
 @dataclass(slots=True)
 class _Party:
-    """Who shares the nodes with others: a project, or a user without one. ``since_s`` is since when others are held
-    for it in vain."""
+    """Who shares the nodes with others: a project, or a user without one. Until ``ignored_until_s`` nobody is held for
+    it: it has nothing that could be placed."""
 
     open: int = 0
     running: int = 0
     cpus: float = 0.0
-    since_s: float | None = None
     ignored_until_s: float = 0.0
+    back_s: deque[float] = field(default_factory=deque)
 
-    @property
-    def waits(self) -> bool:
-        return self.open > self.running
+    def waits(self, now_s: float) -> bool:
+        """Say whether it has tasks that wait and are not held."""
+        while self.back_s and self.back_s[0] <= now_s:
+            self.back_s.popleft()
+        return self.open > self.running + len(self.back_s)
+
+    def held_until_s(self, now_s: float) -> float:
+        """Hold one more: they come back one after the other, so that room that is free then finds some."""
+        self.back_s.append(max(now_s + HOLD_S, (self.back_s[-1] if self.back_s else 0.0) + 1 / HELD_A_SECOND))
+        return self.back_s[-1]
 
 
 class Gate:
@@ -68,13 +80,17 @@ class Gate:
         self._parties: defaultdict[Account, _Party] = defaultdict(_Party)
         self._running: defaultdict[Account, int] = defaultdict(int)
         self._open: defaultdict[Account, int] = defaultdict(int)
+        self._just_held: set[Account] = set()
+        self._held = False
+        self._steps = 0
         self._fair: tuple[float, dict[Account, float]] = (-1.0, {})
 
     # ---- what happens
 
     def opened(self, task: TaskRecord) -> None:
         """A task is taken."""
-        self._parties[_party(task)].open += 1
+        party = self._parties[_party(task)]
+        party.open, party.ignored_until_s = party.open + 1, 0.0
         for account, _ in self._accounts.of(*_whose(task)):
             self._open[account] += 1
 
@@ -91,7 +107,7 @@ class Gate:
         """An attempt is placed; what it will probably use is reserved."""
         task, node = attempt.task, self._nodes[attempt.node].spec
         party = self._parties[_party(task)]
-        party.running, party.cpus, party.since_s = party.running + 1, party.cpus + _cpus(attempt), None
+        party.running, party.cpus = party.running + 1, party.cpus + _cpus(attempt)
         for account, _ in self._accounts.of(*_whose(task)):
             self._running[account] += 1
         self._accounts.reserve(attempt.trace, self._predicted_j(task, attempt.lease.variant, node))
@@ -99,7 +115,7 @@ class Gate:
     def ended(self, attempt: AttemptRecord) -> None:
         """An attempt is over."""
         party = self._parties[_party(attempt.task)]
-        party.running, party.cpus = party.running - 1, party.cpus - _cpus(attempt)
+        party.running, party.cpus, party.ignored_until_s = party.running - 1, party.cpus - _cpus(attempt), 0.0
         for account, _ in self._accounts.of(*_whose(attempt.task)):
             self._running[account] -= 1
         self._accounts.ended(attempt.trace)
@@ -116,19 +132,34 @@ class Gate:
             if limits.mode == "hard" and not later:
                 raise InvalidInput("budget", f"{said}; its owner or an operator can raise it, or wait for next month")
 
-    def keeps(self, task: TaskRecord, placement: Placement) -> bool:
+    def keeps(self, task: TaskRecord, placement: Placement, turn: UnderWay) -> bool:
         """Keep a placement from being begun, where it must not be: its task comes back later, or has failed."""
         node = self._nodes.by_engine(placement.node)
         held = None if node is None else self.holds(task, placement.variant, node.spec)
         task.held = None if held is None else held.reason
         if held is None:
             return False
-        if held.for_s is None:
+        self._held, turn.wake_at = True, turn.now_s
+        if held.for_good:
             task.reason = held.reason
             self._decider.put(FAILED, placement.attempt, retry=False)
         else:
-            self._decider.put(REFUSED, placement.attempt, until_s=self._now() + held.for_s)
+            until_s = self._parties[_party(task)].held_until_s(self._now())
+            self._decider.put(REFUSED, placement.attempt, until_s=until_s)
         return True
+
+    def step_again(self, now_s: float) -> Step | None:
+        """Let the engine decide again where something was held; None where nothing was, or often enough in a turn."""
+        if not self._held or self._steps >= STEPS:
+            self._held, self._steps = False, 0
+            return None
+        self._held, self._steps = False, self._steps + 1
+        just, self._just_held = self._just_held, set()
+        step = self._decider.step(now_s)
+        if not step.placements:  # there is room, and those who go first have nothing for it
+            for account in just:
+                self._parties[account].ignored_until_s = now_s + IGNORE_S
+        return step
 
     def holds(self, task: TaskRecord, variant: int, node: m.Node) -> Held | None:
         """Say why a placement must not be begun now; None where it may."""
@@ -137,11 +168,11 @@ class Gate:
         predicted_j = self._predicted_j(task, variant, node)
         for said, limits, later in self._accounts.beyond(owner, project, predicted_j):
             if limits.mode == "hard":
-                return Held(said, self._pause_s(task) if later else None)
+                return Held(said, for_good=not later)
             weakest = min(weakest, -2000 if limits.mode == "soft" else 0)
         for account, limits in self._accounts.of(owner, project):
             if limits.running is not None and self._running[account] >= limits.running:
-                return Held(f"{' '.join(account)} may run {limits.running} at a time", self._pause_s(task))
+                return Held(f"{' '.join(account)} may run {limits.running} at a time")
         return self._for_others(task, task.spec.variants[variant].cpus, weakest)
 
     def _for_others(self, task: TaskRecord, cpus: float, weakest: int) -> Held | None:
@@ -154,16 +185,12 @@ class Gate:
         over = self._parties[mine].cpus + cpus > max(fair[mine], cpus)
         priority = self._priority(mine) + weakest
         for other, party in self._parties.items():
-            if other == mine or not party.waits or now_s < party.ignored_until_s:
+            if other == mine or now_s < party.ignored_until_s or not party.waits(now_s):
                 continue
             theirs = self._priority(other)
             if theirs > priority or (theirs == priority and over and party.cpus < fair[other]):
-                if party.since_s is None:
-                    party.since_s = now_s
-                elif now_s - party.since_s > HELP_S:
-                    party.since_s, party.ignored_until_s = None, now_s + IGNORE_S
-                    continue
-                return Held(f"{' '.join(other)} goes first", self._pause_s(task))
+                self._just_held.add(other)
+                return Held(f"{' '.join(other)} goes first")
         return None
 
     def _fair_cpus(self) -> dict[Account, float]:
@@ -181,10 +208,6 @@ class Gate:
 
     def _priority(self, party: Account) -> int:
         return self._limits(party).priority
-
-    def _pause_s(self, task: TaskRecord) -> float:
-        """Longer where many are held, so that the engine is not busy with them alone."""
-        return max(HOLD_S, self._parties[_party(task)].open / HELD_A_SECOND)
 
     def _predicted_j(self, task: TaskRecord, variant: int, node: m.Node) -> float:
         return self._accounts.predicted_j(task.spec, variant, node, self._runtime_s(task.spec.function_name))

@@ -101,9 +101,8 @@ class Service:
         await self.driver.start(self)
         here = [node.spec.name for node in self.nodes if node.state == "on"]
         self.driver.resume(here, [attempt.lease for attempt in self.attempts.values()])
-        for node in self.nodes:
-            if node.state == "waking":
-                self.waking.order(node.spec.name, node.spec.wake_s)
+        for node in (one.spec for one in self.nodes if one.state == "waking"):
+            self.waking.order(node.name, node.wake_s)
         self._soon()
 
     async def stop(self) -> None:
@@ -132,8 +131,7 @@ class Service:
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
         others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        policy = self.decider.policy if others else None
-        check_submission(submission, new, workflow, owner, policy, self.nodes.specs)
+        check_submission(submission, new, workflow, owner, self.decider.policy if others else None, self.nodes.specs)
         self.gate.check(owner, project, len(new))
         self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
         self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
@@ -195,8 +193,7 @@ class Service:
         """A node is here, changed, or on again."""
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
-            identity = self.decider.node(self.learning.as_learned(node))
-            known = self.nodes.add(node, identity)
+            known = self.nodes.add(node, self.decider.node(self.learning.as_learned(node)))
         self.learning.woke(known, self.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
@@ -364,6 +361,8 @@ class Service:
             return
         with guarded(self._failed):
             self._make_leases(turn, most)
+            if turn.all_placed and (more := self.gate.step_again(turn.now_s)) is not None:
+                turn.add(more)
             if turn.all_placed:
                 self._under_way, self._turn_planned = None, False
                 self._end_turn(turn)
@@ -422,9 +421,7 @@ class Service:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
         for placement in turn.next_placements(most):
             try:
-                if self.gate.keeps(self.tasks[placement.tag], placement):
-                    turn.wake_at = turn.now_s
-                else:
+                if not self.gate.keeps(self.tasks[placement.tag], placement, turn):
                     turn.leases.append(self._place(placement, turn.now_s))
             except Exception as error:
                 reason = self.aside.put("placement of task", placement.tag, error)

@@ -44,6 +44,15 @@ class UnderWay:
         taken, self.taken = self.taken, self.taken + most
         return self.step.placements[taken : taken + most]
 
+    def add(self, step: Step) -> None:
+        """Take a further step of the engine's into the turn."""
+        before, self.wake_at = self.step, step.wake_at
+        self.taken = min(self.taken, len(before.placements))
+        self.step = Step(
+            [*before.placements, *step.placements], [*before.actions, *step.actions], step.wake_at,
+            [*before.ended, *step.ended], [*before.rejected, *step.rejected],
+        )  # fmt: skip
+
 
 def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:
     """Let those go on who waited, or tell them that it was in vain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import hashlib
 import logging
 import os
 import socket
@@ -97,7 +98,8 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
         apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
         logging.getLogger(__name__).warning("%s", apart.about)
         folder = settings.home.folder / "agent"
-        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart))
+        lineage = f"local-{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]}"
+        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart, lineage=lineage))
     if name == "simulated":
         from wattflow.clusters import load_cluster
         from wattflow.runtime.drivers.simulated import SimulatedDriver

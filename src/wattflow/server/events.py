@@ -28,10 +28,10 @@ ALIVE_S = 15.0
 MOST_VIEWERS, MOST_OF_ONE = 256, 128
 MOST_BYTES, MOST_FRAMES = 4 << 20, 120
 """So much may wait for one viewer; one that leaves more lying is dropped."""
-PIECE = 500
-"""Events that are encoded before others have a turn of the loop."""
+PIECE, PIECE_BYTES = 500, 64 << 10
+"""Entries that are read at once, and bytes of them that are told before others have a turn of the loop."""
 LISTS = ("workflows", "tasks", "attempts", "nodes", "windows")
-Entry = tuple[int, Sequence[Event]]
+Entry = tuple[int, bytes]
 SLOW = "this viewer reads too slowly: more than {} were waiting for it; load the view anew"
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -149,15 +149,17 @@ class Events:
             if not found:
                 return
             after = found[-1][0]
-            frame = self._batch([(number, decoded(entry)) for number, entry in found], owner)
-            if frame is not None:
-                yield frame
-            await asyncio.sleep(0)
+            for piece in _pieces(found):
+                frame = self._batch(_events(piece), owner, piece[-1][0])
+                if frame is not None:
+                    yield frame
+                await asyncio.sleep(0)
 
-    def _gather(self, number: int, told: list[Event]) -> None:
+    def _gather(self, number: int, entry: bytes) -> None:
+        """Keep an entry until it is told: as bytes, for thousands of small objects would keep the collector busy."""
         if not self._viewers:
             return
-        self._gathered.append((number, told))
+        self._gathered.append((number, entry))
         if self._planned is None:
             self._planned = asyncio.get_running_loop().call_later(EVERY_S, self._flush)
 
@@ -181,24 +183,23 @@ class Events:
         async with self._publishing:  # in order, though one of many events is told in pieces
             for piece in _pieces(gathered):
                 made: dict[str | None, bytes | None] = {}
+                told = _events(piece)
                 for viewer in viewers:
                     if viewer.owner not in made:
-                        made[viewer.owner] = self._batch(piece, viewer.owner)
+                        made[viewer.owner] = self._batch(told, viewer.owner, piece[-1][0])
                     frame = made[viewer.owner]
                     if frame is not None:
                         viewer.put(frame)
                 await asyncio.sleep(0)
 
-    def _batch(self, entries: Sequence[Entry], owner: str | None) -> bytes | None:
-        """The entries as an owner sees them; None where there is nothing for it."""
+    def _batch(self, told: Sequence[Event], owner: str | None, last: int) -> bytes | None:
+        """The events as an owner sees them; None where there is nothing for it."""
         lists: dict[str, list[Any]] = {}
-        for _, told in entries:
-            for name, whose, fields in told:
-                if owner is None or whose in ("", owner):
-                    lists.setdefault(name, []).append(fields)
+        for name, whose, fields in told:
+            if owner is None or whose in ("", owner):
+                lists.setdefault(name, []).append(fields)
         if not lists:
             return None
-        last = entries[-1][0]
         body = {"sequence": last, "now_s": self._service.now()} | {n: lists[n] for n in LISTS if n in lists}
         return _frame("batch", body, last)
 
@@ -245,16 +246,20 @@ async def _wait_until_gone(receive: Any, viewer: Viewer) -> None:
     viewer.end()
 
 
+def _events(entries: Sequence[Entry]) -> list[Event]:
+    return [event for _, entry in entries for event in decoded(entry)]
+
+
 def _pieces(entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
     """The entries in pieces of some hundred events; an entry is never cut."""
     piece: list[Entry] = []
-    count = 0
+    size = 0
     for entry in entries:
         piece.append(entry)
-        count += len(entry[1])
-        if count >= PIECE:
+        size += len(entry[1])
+        if size >= PIECE_BYTES:
             yield piece
-            piece, count = [], 0
+            piece, size = [], 0
     if piece:
         yield piece
 

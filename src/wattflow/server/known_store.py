@@ -55,6 +55,16 @@ def catch_up(home: Home, database: sa.Engine) -> None:
     if epoch_of(home) > found:
         log.warning("the store is older than when it was last seen here: it seems to be put back from a backup")
         epochs.begin(database, epoch_of(home) + 1)
+        forget_later_output(home, database)
+
+
+def forget_later_output(home: Home, database: sa.Engine) -> None:
+    """Delete the output of tasks that an older store does not know: the next ones get their numbers."""
+    last = reads.highest(database)["task"]
+    for path in (home.folder / "logs").glob("*/*.log"):
+        number = path.name.partition(".")[0]
+        if number.isdecimal() and int(number) > last:
+            path.unlink(missing_ok=True)
 
 
 def gone(store: object, home: Home) -> StoreTrouble:

@@ -46,6 +46,12 @@ def _families(house: House) -> Iterator[Family]:
     )
     yield from _work(service)
     yield from _nodes(service)
+    yield (
+        "wattflow_set_aside",
+        "counter",
+        "Items that raised and were set aside.",
+        _counted(service.aside.counts, "kind"),
+    )
     written = service.writer.figures
     yield "wattflow_store_commits", "counter", "Group commits.", [({}, written.commits)]
     yield "wattflow_store_rows", "counter", "Rows written.", [({}, written.rows)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -38,6 +39,7 @@ class _Ways(msgspec.Struct, frozen=True):
 _WAYS = msgspec.msgpack.Decoder(tuple[int, _Ways])
 Wait = Annotated[float, Query(ge=0, le=WAIT_S)]
 Sequence = Annotated[int, Query(ge=0, le=2**62)]
+Page = Annotated[int, Query(ge=1, le=10_000)]
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
@@ -107,20 +109,26 @@ async def one_workflow(request: Request, workflow: str) -> Response:
 
 @router.get("/workflows/{workflow}/tasks")
 async def tasks(
-    request: Request, workflow: str, after: Sequence = 0, most: Annotated[int, Query(ge=1, le=10_000)] = 1000
+    request: Request, workflow: str, after: Sequence = 0, most: Page = 1000, key: str | None = None
 ) -> Response:
-    """Its tasks in order of submission."""
+    """Its tasks in order of submission, beyond one and so many at most; or the one with a key."""
     await _owned(request, workflow)
     database = house_of(request).database
-    found = await asyncio.to_thread(lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most)))
+    found = await asyncio.to_thread(
+        lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most, key))
+    )
     return await answer_rows(request, found, _task)
 
 
 @router.get("/workflows/{workflow}/attempts")
-async def attempts(request: Request, workflow: str, key: str | None = None) -> Response:
-    """Attempts of all its tasks, or of one: where, when, how it ended, joules."""
+async def attempts(
+    request: Request, workflow: str, key: str | None = None, after: Sequence = 0, most: Page = 1000
+) -> Response:
+    """Attempts of its tasks beyond one, so many at most, or of one task: where, when, how it ended, joules."""
     await _owned(request, workflow)
-    found = await asyncio.to_thread(reads.attempts, house_of(request).database, workflow, key, specs=True)
+    database = house_of(request).database
+    asked = partial(reads.attempts, database, workflow, key, specs=True, after=after, most=most)
+    found = await asyncio.to_thread(asked)
     return await answer_rows(request, found, _attempt)
 
 

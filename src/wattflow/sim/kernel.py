@@ -40,7 +40,7 @@ def _next_time(state, world):
 
 @inner
 def _has_room(state, world):
-    """Whether one instant's records and events surely fit."""
+    """Tell whether one instant's records and events surely fit."""
     pulse = world.pulse[0]
     running = state.counts[0].running + 1
     if pulse.record_n + running > world.records.size:
@@ -73,8 +73,8 @@ def _fold(state, world, priority):
     while True:
         domain = pulse.domain_n > 0 and world.domains[world.domain_heap[0]].next_t <= now
         event = state.counts[0].timer_n > 0 and state.timers[0].time <= now
-        order = agenda.order(state.timers[0].what) if event else 99
-        if domain and not (event and order == agenda.FINISH and _event_first(state, world)):
+        # Ends come before all else, those of runs and those of timed stages in the order in which they began.
+        if domain and not (event and state.timers[0].what == agenda.STAGE_END and _event_first(state, world)):
             _finish_domain(state, world, priority)
             count += 1
             continue
@@ -111,7 +111,7 @@ def _fold(state, world, priority):
 
 @optional(RICH, types.boolean)
 def _event_first(state, world):
-    """Whether the first timed stage end was created before the attempt that ends first."""
+    """Tell whether the attempt whose timed stage ends is older than the one whose run or transfer ends first."""
     who = state.timers[0].who
     return state.timers[0].generation < world.domains[world.domain_heap[0]].next_seq and state.attempts[who].task >= 0
 

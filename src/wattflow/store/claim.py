@@ -128,9 +128,10 @@ class Claim:
         return bool(self._connection.execute(sa.select(sa.func.pg_try_advisory_lock(LOCK))).scalar())
 
     def _drop(self) -> None:
+        """Close the connection, and with it the lock."""
         if self._connection is not None:
-            self._connection.invalidate()
-            self._connection.close()
+            with contextlib.suppress(sa.exc.DBAPIError):
+                self._connection.close()
             self._connection = None
 
     def _note(self, *, active: bool) -> _Holder | None:

@@ -67,10 +67,14 @@ def workflow(database: sa.Engine, identity: str) -> Found | None:
     return found[0] if found else None
 
 
-def tasks(database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_000_000) -> list[Found]:
-    """Tasks of a workflow in order of submission."""
+def tasks(
+    database: sa.Engine, workflow_id: str, after: int = 0, most: int = 1_000_000, key: str | None = None
+) -> list[Found]:
+    """Tasks of a workflow in order of submission, or the one with a key."""
     table = schema.tasks
     query = sa.select(table).where((table.c.workflow == workflow_id) & (table.c.id > after))
+    if key is not None:
+        query = query.where(table.c.key == key)
     return rows(database, query.order_by(table.c.id).limit(most))
 
 
@@ -102,14 +106,32 @@ def outcomes(database: sa.Engine, workflow_id: str, after: int, most: int) -> li
     return rows(database, query.order_by(table.c.sequence).limit(most))
 
 
-def attempts(database: sa.Engine, workflow_id: str, key: str | None = None, *, specs: bool = False) -> list[Found]:
-    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key (and its spec)."""
+def attempts(
+    database: sa.Engine,
+    workflow_id: str,
+    key: str | None = None,
+    *,
+    specs: bool = False,
+    after: int = 0,
+    most: int | None = None,
+) -> list[Found]:
+    """Attempts of a workflow's tasks, or of one of them, by task and number, with the task's key (and its spec).
+
+    Args:
+        after: Only those of tasks beyond this one.
+        most: So many at most, and of no task only some, unless it is the only one.
+    """
     columns = [schema.tasks.c.key, *([schema.tasks.c.spec] if specs else [])]
     query = sa.select(schema.attempts, *columns).join(schema.tasks, schema.tasks.c.id == schema.attempts.c.task)
     query = query.where(schema.tasks.c.workflow == workflow_id)
     if key is not None:
         query = query.where(schema.tasks.c.key == key)
-    return rows(database, query.order_by(schema.attempts.c.task, schema.attempts.c.number))
+    if after:
+        query = query.where(schema.attempts.c.task > after)
+    found = rows(database, query.order_by(schema.attempts.c.task, schema.attempts.c.number).limit(most))
+    if most is None or len(found) < most or found[0]["task"] == found[-1]["task"]:
+        return found
+    return [row for row in found if row["task"] != found[-1]["task"]]
 
 
 def open_attempts(database: sa.Engine) -> list[Found]:

@@ -13,6 +13,7 @@ import enum
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -162,9 +163,9 @@ def _window(insert: Any) -> sa.Executable:
     """A window of energy, unless one that is there holds its time: it came before, and may be merged with others."""
     given = {column.name: sa.bindparam(column.name, type_=column.type) for column in energy.columns}
     last = sa.select(energy.c.ended_s).where(energy.c.node == given["node"], energy.c.began_s <= given["began_s"])
-    one, none, before = (sa.literal_column(text) for text in ("1", "0", "-1.0"))  # not values: a driver brings those
-    held_s = last.order_by(energy.c.began_s.desc()).limit(one).offset(none).scalar_subquery()
-    new = sa.select(*given.values()).where(sa.func.coalesce(held_s, before) < given["ended_s"])
+    number = partial(sa.literal_column, type_=sa.Float())  # in the text: values are the driver's to bring
+    held_s = last.order_by(energy.c.began_s.desc()).limit(number("1")).offset(number("0")).scalar_subquery()
+    new = sa.select(*given.values()).where(sa.func.coalesce(held_s, number("-1.0")) < given["ended_s"])
     made: sa.Executable = insert(energy).from_select(list(given), new).on_conflict_do_nothing()
     return made
 

@@ -76,7 +76,7 @@ class HearingSink:
         """Joules of a node."""
 
     def load(self, node: str, load: m.Load) -> None:
-        """What a node looks like."""
+        """Describe what a node looks like."""
 
     def warmed(self, node: str, told: m.Warmed) -> None:
         """A function is held ready, or cannot be."""

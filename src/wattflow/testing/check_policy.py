@@ -180,7 +180,7 @@ def _check_look(policy: Policy, look: Look) -> Iterator[str]:
 
 
 def _offers(look: Look) -> bool:
-    """Whether the task has further variants, of which another may be the one to take."""
+    """Tell whether the task has further variants, of which another may be the one to take."""
     return int(look.state.shapes.variant_n[look.state.tasks.form[look.task]]) > 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wattflow import generate, traces
-from wattflow.cli.inputs import estimated
+from wattflow.cli.estimated_input import estimated
 from wattflow.cli.main import app
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload

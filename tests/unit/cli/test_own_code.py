@@ -75,7 +75,7 @@ except wattflow.WattflowError as error:
 def test_a_client_without_its_extra_says_which(missing: str) -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED.format(blocked=(missing,))], capture_output=True, text=True,
                           check=False)  # fmt: skip
-    assert done.stdout == f"MissingExtra wattflow.Client needs {missing}: pip install 'wattflow[serve]'\n", done.stderr
+    assert done.stdout == f"MissingExtra wattflow.Client needs {missing}: pip install 'wattflow[run]'\n", done.stderr
 
 
 @pytest.mark.parametrize("missing", ["aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"])

@@ -81,7 +81,7 @@ def test_real_invocations(data_dir: Path) -> None:
 
 
 def test_the_command_lists_explains_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from wattflow.cli.frames import frames
+    from wattflow.cli.frames_command import frames
 
     frames()
     assert "sparrow" in capsys.readouterr().out

@@ -11,7 +11,8 @@ from wattflow.kernel.handle import Tables
 from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner
 from wattflow.kernel.records import record_table
-from wattflow.live.wanting import Ask
+from wattflow.live import hand  # noqa: F401  (it brings the hand's bodies)
+from wattflow.live.candidate_rows import Ask
 from wattflow.sim import kernel  # noqa: F401  (it brings the World's bodies)
 from wattflow.sim.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wattflow.generate import Recipe, workload
-from wattflow.lab.show.describe import describe_workload
+from wattflow.lab.show.workload_facts import describe_workload
 
 
 def test_a_description_counts_levels_widths_and_the_longest_path() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.lab.experiments import fgd
+from wattflow.lab.experiments import fgd_paper
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.units import GIB
 from wattflow.model.workflow import Variant
@@ -40,7 +40,9 @@ def pods(*wanted: tuple[float, int, float]) -> Workload:
 
 def places(arrivals: Workload, nodes: list[Node], policy: str) -> list[tuple[int, int]]:
     """(node, device) of each pod, in order of arrival."""
-    sim = Simulation(fgd.inflated(arrivals, 0.0, None), Cluster("c", tuple(nodes)), fgd.policy_of(policy, arrivals))
+    sim = Simulation(
+        fgd_paper.inflated(arrivals, 0.0, None), Cluster("c", tuple(nodes)), fgd_paper.policy_of(policy, arrivals)
+    )
     sim.advance(float(len(arrivals)))
     rows = sim.state.attempts
     by_task = {int(row["task"]): (int(row["node"]), int(row["device"])) for row in rows[: len(arrivals)]}
@@ -52,30 +54,30 @@ HALF, WHOLE, PLAIN = (1.0, 1, 0.5), (1.0, 1, 1.0), (1.0, 0, 0.0)
 
 def test_arrivals_are_the_list_in_another_order_and_then_more_of_it() -> None:
     listed = pods(HALF, WHOLE, PLAIN, (2.0, 2, 1.0))
-    drawn = fgd.inflated(listed, 9.0, 3)
+    drawn = fgd_paper.inflated(listed, 9.0, 3)
     assert sorted(drawn.shape[:4].tolist()) == sorted(listed.shape.tolist())
-    asked = np.cumsum(fgd.pod_gpus(drawn))
+    asked = np.cumsum(fgd_paper.pod_gpus(drawn))
     assert asked[-1] >= 9.0 > asked[-2]
     assert drawn.release_s.tolist() == list(range(len(drawn)))
-    assert fgd.inflated(listed, 9.0, 3).shape.tolist() == drawn.shape.tolist()
-    assert fgd.inflated(listed, 9.0, None).shape.tolist() == listed.shape.tolist()
+    assert fgd_paper.inflated(listed, 9.0, 3).shape.tolist() == drawn.shape.tolist()
+    assert fgd_paper.inflated(listed, 9.0, None).shape.tolist() == listed.shape.tolist()
 
 
 def test_curve_counts_what_was_placed() -> None:
-    found = fgd.fill(
-        fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
+    found = fgd_paper.fill(
+        fgd_paper.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
         Cluster("c", (gpu_node("a", 2),)),
-        fgd.policy_of("best-fit", pods(HALF, WHOLE)),
+        fgd_paper.policy_of("best-fit", pods(HALF, WHOLE)),
         0,
     )
     # Two GPUs: 0.25 after the first pod, 0.75 after the second, all after the third.
-    at = {round(float(x), 2): float(y) for x, y in zip(fgd.GRID, found.allocated, strict=True)}
+    at = {round(float(x), 2): float(y) for x, y in zip(fgd_paper.GRID, found.allocated, strict=True)}
     assert (at[0.24], at[0.25], at[0.74], at[0.75], at[1.0], at[1.3]) == (0.0, 0.25, 0.25, 0.75, 1.0, 1.0)
     # One GPU: the whole one no longer fits beside the half, and the second half arrives beyond the last share.
-    none = fgd.fill(
-        fgd.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
+    none = fgd_paper.fill(
+        fgd_paper.inflated(pods(HALF, WHOLE, HALF), 0.0, None),
         Cluster("c", (gpu_node("a", 1),)),
-        fgd.policy_of("best-fit", pods(HALF, WHOLE)),
+        fgd_paper.policy_of("best-fit", pods(HALF, WHOLE)),
         0,
     )
     assert float(none.allocated[100]) == 0.5
@@ -83,10 +85,10 @@ def test_curve_counts_what_was_placed() -> None:
 
 
 def test_a_pod_that_fits_nowhere_is_passed_over() -> None:
-    arrivals = fgd.inflated(pods(HALF, (99.0, 1, 1.0), HALF), 0.0, None)
-    found = fgd.fill(arrivals, Cluster("c", (gpu_node("a", 2),)), fgd.policy_of("best-fit", arrivals), 0)
+    arrivals = fgd_paper.inflated(pods(HALF, (99.0, 1, 1.0), HALF), 0.0, None)
+    found = fgd_paper.fill(arrivals, Cluster("c", (gpu_node("a", 2),)), fgd_paper.policy_of("best-fit", arrivals), 0)
     # It arrives (0.25, then 0.75 of two GPUs) and takes nothing.
-    at = {round(float(x), 2): float(y) for x, y in zip(fgd.GRID, found.allocated, strict=True)}
+    at = {round(float(x), 2): float(y) for x, y in zip(fgd_paper.GRID, found.allocated, strict=True)}
     assert (at[0.25], at[0.75], at[1.0]) == (0.25, 0.25, 0.5)
 
 
@@ -125,20 +127,20 @@ def test_gpu_clustering_keeps_equal_requests_together() -> None:
 
 def test_settings_are_read_strictly() -> None:
     problems = Problems()
-    fgd.read(StrictTable({"policies": ["fgd", "nonesuch"], "repeats": 0, "arrived": 2.0}, "", problems))
+    fgd_paper.read(StrictTable({"policies": ["fgd", "nonesuch"], "repeats": 0, "arrived": 2.0}, "", problems))
     text = " ".join(f"{one.where} {one.what}" for one in problems.listed())
     assert "nonesuch" in text
     assert "repeats must be at least 1" in text
     assert "arrived must be above 0" in text
-    fgd.read(StrictTable({"policies": ["fgd", "pwr"]}, "", problems))
+    fgd_paper.read(StrictTable({"policies": ["fgd", "pwr"]}, "", problems))
     assert "must have fgd and a rival" in problems.listed()[-1].what
 
 
 def test_outcome_tells_a_short_figure() -> None:
-    settings = fgd.FillingSettings("c", "l", True, 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
-    low, high = np.minimum(fgd.GRID, 0.8), np.minimum(fgd.GRID, 0.9)
-    found = {"fgd": [fgd.Filling(low, 1.0, 1e-6)], "random": [fgd.Filling(high, 1.0, 1e-6)]}
-    outcome = fgd.outcome(settings, found, (6.0, 10, 2))
+    settings = fgd_paper.FillingSettings("c", "l", True, 1.3, 1, 0, ("fgd", "random", "pwr"), (100.0,))
+    low, high = np.minimum(fgd_paper.GRID, 0.8), np.minimum(fgd_paper.GRID, 0.9)
+    found = {"fgd": [fgd_paper.Filling(low, 1.0, 1e-6)], "random": [fgd_paper.Filling(high, 1.0, 1e-6)]}
+    outcome = fgd_paper.outcome(settings, found, (6.0, 10, 2))
     lines = [str(figure) for figure in outcome.figures]
     assert "figure fgd_ahead_of_best_rival_at_100_pct -10 points goal >0 short" in lines
     assert "figure fgd_fewer_unallocated_than_best_rival -100 % goal none ok" in lines
@@ -147,17 +149,20 @@ def test_outcome_tells_a_short_figure() -> None:
 
 
 def test_picture_is_drawn(tmp_path: Path) -> None:
-    fgd.draw({"fgd": np.minimum(fgd.GRID, 0.9), "random": np.minimum(fgd.GRID, 0.8)}, tmp_path / "a.svg")
+    fgd_paper.draw(
+        {"fgd": np.minimum(fgd_paper.GRID, 0.9), "random": np.minimum(fgd_paper.GRID, 0.8)}, tmp_path / "a.svg"
+    )
     assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_fgd_allocates_more_than_best_fit_on_the_real_lists(data_dir: Path) -> None:
-    cluster, listed = load_cluster("alibaba"), fgd.load_pods("default")
-    assert (len(listed), len(cluster.nodes), fgd.gpus_of(cluster)) == (8152, 1523, 6212)
-    arrivals = fgd.inflated(listed, 1.05 * 6212, 0)
+    cluster, listed = load_cluster("alibaba"), fgd_paper.load_pods("default")
+    assert (len(listed), len(cluster.nodes), fgd_paper.gpus_of(cluster)) == (8152, 1523, 6212)
+    arrivals = fgd_paper.inflated(listed, 1.05 * 6212, 0)
     full = {
-        name: fgd.fill(arrivals, cluster, fgd.policy_of(name, listed), 0).allocated[100] for name in ("fgd", "best-fit")
+        name: fgd_paper.fill(arrivals, cluster, fgd_paper.policy_of(name, listed), 0).allocated[100]
+        for name in ("fgd", "best-fit")
     }
     assert full["fgd"] > full["best-fit"] + 0.01
     assert full["fgd"] > 0.94

@@ -22,8 +22,8 @@ from wattflow.lab.experiments import (
     hpe_table1,
     hpe_table2,
 )
+from wattflow.lab.experiments.findings import Figure
 from wattflow.lab.experiments.hpe_factorial import Effect
-from wattflow.lab.experiments.outcome import Figure
 from wattflow.model.errors import InvalidInput
 
 FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from wattflow.lab.experiments import experiment, hpe_gpu
-from wattflow.lab.experiments.outcome import Outcome, no_progress
+from wattflow.lab.experiments.findings import Findings, no_progress
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> Findings:
     loaded = experiment.load(str(experiment.find("hpe_gpu"))).settings
     assert isinstance(loaded, hpe_gpu.SharingSettings)
     return hpe_gpu.run(loaded, no_progress)
 
 
-def test_reductions_are_plain_and_short_ones_are_said(outcome: Outcome) -> None:
+def test_reductions_are_plain_and_short_ones_are_said(outcome: Findings) -> None:
     by_name = {figure.name: figure for figure in outcome.figures}
     ways = outcome.results["ways"]
     assert isinstance(ways, dict)
@@ -45,7 +45,7 @@ def test_a_job_alone_is_not_stretched() -> None:
     assert hpe_gpu.stretch([{"job_s": {"a": [4.0]}}], alone) == pytest.approx(2.0)
 
 
-def test_pictures_show_three_curves(outcome: Outcome, tmp_path: Path) -> None:
+def test_pictures_show_three_curves(outcome: Findings, tmp_path: Path) -> None:
     path = tmp_path / "power.svg"
     outcome.pictures["power"](path)
     text = path.read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from wattflow.lab.show.columns import run_columns
 from wattflow.lab.show.embed import embedded
 from wattflow.lab.show.report import report, write_report
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.show.timeline import GROUPS, lanes, machine_kinds
+from wattflow.lab.show.task_timeline import GROUPS, lanes, machine_kinds
 from wattflow.model.cluster import Cluster, Sleep
 
 from .comparisons import small_comparison

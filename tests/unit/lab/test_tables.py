@@ -14,7 +14,7 @@ from rich.console import Console
 
 from wattflow.lab.compare.comparison import Comparison, SeedResult
 from wattflow.lab.figures.metrics import METRICS
-from wattflow.lab.show.tables import (
+from wattflow.lab.show.result_tables import (
     as_text,
     comparison_about,
     comparison_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.lab.experiments import experiment, joulie
+from wattflow.lab.experiments import experiment, joulie_paper
 from wattflow.model.cluster import Cluster, Frequency, Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -76,10 +76,10 @@ def test_nodes_that_all_differ_share_the_uncapped_part_and_nobody_waits_for_ever
 @pytest.mark.slow
 def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.JoulieSettings)
+    assert isinstance(found, joulie_paper.JoulieSettings)
     from dataclasses import replace
 
-    outcome = joulie.run(replace(found, scale=0.002, hours=0.5, jobs_per_s=20.0), lambda share, text: None)
+    outcome = joulie_paper.run(replace(found, scale=0.002, hours=0.5, jobs_per_s=20.0), lambda share, text: None)
     assert len(outcome.sheets) == 2 and len(outcome.figures) == 8
     for sheet in outcome.sheets:
         assert sheet.rows[0][0] == "most-allocated"
@@ -89,10 +89,10 @@ def test_the_replay_runs_and_prints_all_of_its_figures() -> None:
 
 def test_the_load_is_what_was_asked_for() -> None:
     found = experiment.load("joulie").settings
-    assert isinstance(found, joulie.JoulieSettings)
-    machines = joulie.cluster(joulie.MIXED, found)
+    assert isinstance(found, joulie_paper.JoulieSettings)
+    machines = joulie_paper.cluster(joulie_paper.MIXED, found)
     assert len(machines.nodes) == 41
-    made = joulie.workload(machines, found, 0.5, 0.25)
+    made = joulie_paper.workload(machines, found, 0.5, 0.25)
     wants = np.array([shape.variants[0].cores for shape in made.shapes])[made.shape]
     gpu = np.array(["gpu" in shape.variants[0].features for shape in made.shapes])[made.shape]
     for kind in (False, True):

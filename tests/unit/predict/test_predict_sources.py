@@ -13,12 +13,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from wattflow.cli.fit import fit
+from wattflow.cli.fit_command import fit
 from wattflow.cli.predict import predict
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import datasets, estimates, modelfile, runtime, sources, tables, watts
+from wattflow.predict import columns, datasets, estimates, modelfile, runtime, sources, watts
 from wattflow.predict.evaluate import FloorFigure, HeldOut, group_folds, leave_one_out
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
@@ -80,20 +80,20 @@ def test_missing_files_and_columns_are_all_named(tmp_path: Path) -> None:
 def test_a_task_table_is_checked(tmp_path: Path) -> None:
     bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
     with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
-        tables.task_table(bad)
+        columns.task_table(bad)
     with pytest.raises(InvalidInput, match="row 3: the task has no name"):
-        tables.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
+        columns.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
     with pytest.raises(InvalidInput, match="no rows"):
-        tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
+        columns.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
     with pytest.raises(InvalidInput, match="neither a file nor one of"):
         sources.rows_of(str(tmp_path / "nothing"), tmp_path)
     wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
     with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
-        tables.task_table(wild)
-    good = tables.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
+        columns.task_table(wild)
+    good = columns.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
     assert good.task[1] == "wf/t1"
     assert good.size_names == ("size_in",)
-    dash = tables.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
+    dash = columns.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
     assert np.isnan(dash.runtime_s[0])
     assert dash.runtime_s[1] == 3.0
 
@@ -218,13 +218,13 @@ def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -
 
 def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     trace = write_table(tmp_path / "trace.csv", NEXTFLOW_HEAD, nextflow_rows(1))
-    assert tables.kind_of(trace) == tables.TRACE
-    assert tables.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == tables.TASKS
-    assert tables.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == tables.COUNTERS
+    assert columns.kind_of(trace) == columns.TRACE
+    assert columns.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == columns.TASKS
+    assert columns.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == columns.COUNTERS
     calls = ("function", "machine", "start_s", "duration_s", "power_w")
-    assert tables.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == tables.CALLS
+    assert columns.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == columns.CALLS
     with pytest.raises(InvalidInput, match="neither a trace that wattflow reads nor a table"):
-        tables.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
+        columns.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
 
 
 NEXTFLOW_HEAD = ("task_id", "hostname", "process", "tag", "name", "status", "cpus", "memory", "submit", "start",

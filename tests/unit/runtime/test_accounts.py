@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattflow.live.protocol import Placement
+from wattflow.live.protocol import Placement, Step
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Account, Accounts, Limits
@@ -18,9 +19,20 @@ from wattflow.runtime.audit import Chain, first_fault
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, TaskRecord, Trace, WorkflowRecord
+from wattflow.runtime.turns import UnderWay
 from wattflow.runtime.usage import Usage, month_of
 
 NODE = m.Node(name="n", cpus=8.0, memory_bytes=1 << 30, busy=[0.0, 8.0], watts=[10.0, 80.0])
+
+
+class Empty:
+    """An engine that has nothing to place."""
+
+    def put(self, *_: object, **__: object) -> None:
+        return None
+
+    def step(self, now_s: float) -> Step:
+        return Step([], [], now_s + 1.0)
 
 
 class World:
@@ -35,7 +47,7 @@ class World:
         )
         self.nodes = Nodes()
         self.nodes.add(NODE, 0)
-        self.gate = Gate(self.accounts, self.nodes, None, lambda _: None)  # type: ignore[arg-type]
+        self.gate = Gate(self.accounts, self.nodes, Empty(), lambda _: None)  # type: ignore[arg-type]
         self.fence = 0
 
     def task(self, owner: str, project: str = "", estimate_s: float = 10.0, function: str = "f") -> TaskRecord:
@@ -75,13 +87,13 @@ def test_reserve_settle_refund() -> None:
     assert world.accounts.reserved_j["user", "alice"] == pytest.approx(300.0)
     fourth = world.task("alice")
     held = world.held(fourth)
-    assert held.for_s is not None and "350 J" in held.reason and "300 J reserved" in held.reason
+    assert not held.for_good and "350 J" in held.reason and "300 J reserved" in held.reason
     world.end(running[0], 20.0)  # 80 J are free again
     assert world.held(fourth) is None
     for attempt in running[1:]:
         world.end(attempt, 150.0)
     stopped = world.held(fourth)  # 320 J used; the function's mean says that more than 30 J follow
-    assert stopped.for_s is None and "320 J used" in stopped.reason
+    assert stopped.for_good and "320 J used" in stopped.reason
     assert [said for _, said in world.alerts] == ["80% of the energy budget for 2023-11 is used (320 J)"]
     assert world.accounts.reserved_j["user", "alice"] == pytest.approx(0.0)
 
@@ -126,7 +138,7 @@ def test_the_month_begins_anew_and_soft_budgets_only_go_last() -> None:
     world.task("bob")
     assert "user bob goes first" in world.held(task).reason
     world.accounts.set(("user", "alice"), Limits(energy_j=50.0))
-    assert world.held(task).for_s is None
+    assert world.held(task).for_good
     with pytest.raises(InvalidInput, match="energy budget of user alice"):
         world.gate.check("alice", "", 1)
     world.now_s += 31 * 86400.0
@@ -161,7 +173,9 @@ def test_shares_and_priorities_and_nobody_waits_in_vain() -> None:
     assert world.held(more) is None
     world.accounts.set(("user", "bob"), Limits(priority=1))
     assert world.held(more) is not None
-    world.now_s += 3.0  # bob's task waits for something else: nothing is placed for him
+    turn = UnderWay(Step([], [], math.inf), world.now_s)
+    assert world.gate.keeps(more, Placement(0, 0, 0, more.id, 0, 0, 0, 0, 0, 1.0), turn) and turn.wake_at == turn.now_s
+    assert world.gate.step_again(world.now_s) is not None  # bob's task waits for something else: nothing is placed
     assert world.held(more) is None
     world.now_s += 11.0
     assert world.held(more) is not None
@@ -177,7 +191,7 @@ def test_carbon_is_joules_of_this_sites_electricity() -> None:
     world.accounts.set(("user", "alice"), Limits(carbon_g=1.0))
     world.end(world.begin(world.task("alice")), 9_000.0)
     assert world.usage.used("user", "alice", world.now_s).carbon_g == pytest.approx(0.9)
-    assert world.held(world.task("alice")).for_s is None
+    assert world.held(world.task("alice")).for_good
 
 
 def test_the_books_are_whole_sums_by_owner_project_and_function() -> None:

@@ -234,7 +234,7 @@ def test_a_check_names_tasks_that_the_engine_does_not_know_and_objects_that_are_
     objects.path(bad).write_bytes(b"other")
     objects.path(gone).unlink()
     with database.begin() as connection:  # a task of an engine that nobody has
-        connection.execute(sa.text("UPDATE tasks SET spec = x'92' || x'cf2fffffff00ffffff' || substr(spec, 11) "
+        connection.execute(sa.text("UPDATE tasks SET spec = CAST(x'92cf2fffffff00ffffff' || substr(spec, 11) AS BLOB) "
                                    "WHERE key = 'lost'"))  # fmt: skip
     told = "\n".join(problems(database, objects, tmp_path))
     assert f"objects are missing: {gone[:12]}… of w/{gone[:4]}" in told

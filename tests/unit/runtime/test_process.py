@@ -96,6 +96,17 @@ def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_us
     on_executor(body)
 
 
+def test_a_worker_that_is_used_again_is_told_its_limits_once() -> None:
+    """Joining a control group takes milliseconds: not with every call."""
+
+    async def body(executor: ProcessExecutor) -> None:
+        for n in range(3):
+            assert value(await executor.run(call(n, abs, -n, isolate=False))) == n
+            assert [worker.process.terms for worker in executor._workers] == [{}]
+
+    on_executor(body)
+
+
 def test_an_error_carries_its_type_and_trace() -> None:
     logged: list[bytes] = []
 

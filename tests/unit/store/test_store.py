@@ -235,3 +235,22 @@ def test_a_short_log_is_copied_back_when_nothing_is_committed(tmp_path: Path) ->
         time.sleep(0.01)
     checkpoints.close()
     database.dispose()
+
+
+def test_a_task_is_found_by_its_key_among_many_and_answers_come_in_pages(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    many = 12_000
+    with database.begin() as connection:
+        rows = [task(n, "w") | {"key": f"k{n}", "state": "done", "attempts": 2} for n in range(1, many + 1)]
+        connection.execute(sa.insert(schema.tasks), rows)
+        tried = [{"task": n, "number": i, "fence": 2 * n + i, "node": "n", "device": -1, "variant": 0, "ready_s": 0.0,
+                  "placed_s": 0.0} for n in range(1, many + 1) for i in (1, 2)]  # fmt: skip
+        connection.execute(sa.insert(schema.attempts), tried)
+    (last,) = reads.tasks(database, "w", key=f"k{many}")
+    assert last["id"] == many and reads.tasks(database, "w", key="k0") == []
+    seen: list[tuple[int, int]] = []
+    while page := reads.attempts(database, "w", after=seen[-1][0] if seen else 0, most=999):
+        assert len(page) <= 999
+        seen += [(row["task"], row["number"]) for row in page]
+    assert seen == [(n, i) for n in range(1, many + 1) for i in (1, 2)]
+    assert len(reads.attempts(database, "w", key="k7", most=1)) == 1

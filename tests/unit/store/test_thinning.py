@@ -6,7 +6,6 @@ import math
 import random
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from wattflow.store import reads, schema
@@ -56,25 +55,24 @@ def size_bytes(database: sa.Engine, folder: Path) -> int:
     return path.stat().st_size
 
 
-@pytest.mark.slow
-def test_a_week_of_windows_is_thinned_with_its_sums_and_a_day_takes_little(tmp_path: Path) -> None:
+def test_days_of_windows_are_thinned_with_their_sums_and_a_day_takes_little(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     with database.begin() as connection:
         connection.execute(sa.insert(schema.nodes), {"name": "n", "spec": b"", "state": "on", "seen_s": 0.0})
     empty = size_bytes(database, tmp_path)
     with database.begin() as connection:
-        connection.execute(sa.text(WEEK), {"start": float(START), "last": 7 * DAY - 1})
+        connection.execute(sa.text(WEEK), {"start": float(START), "last": 2 * DAY - 1})
     before = totals(database)
     thick = size_bytes(database, tmp_path) - empty
-    assert thinned(database, START + 8.1 * DAY) > 7 * 24
+    assert thinned(database, START + 3.1 * DAY) > 2 * 24
     assert totals(database).keys() == before.keys()
     for name, joules in totals(database).items():
         assert math.isclose(joules, before[name], rel_tol=1e-12), name
-    assert len(reads.energy(database, 0.0, 1e12)) <= 7 * 1440 + 24
-    day_mb = (size_bytes(database, tmp_path) - empty) / 7 / 1e6
-    assert day_mb <= MOST_MB < thick / 7 / 1e6
-    print(f"figure store_mb_per_node_day {day_mb:.3f} MB (thick {thick / 7 / 1e6:.2f})")
-    assert thinned(database, START + 8.1 * DAY) == 0  # and it is known what is done
+    assert len(reads.energy(database, 0.0, 1e12)) <= 2 * 1440 + 24
+    day_mb = (size_bytes(database, tmp_path) - empty) / 2 / 1e6
+    assert day_mb <= MOST_MB < thick / 2 / 1e6
+    print(f"figure store_mb_per_node_day {day_mb:.3f} MB (thick {thick / 2 / 1e6:.2f})")
+    assert thinned(database, START + 3.1 * DAY) == 0  # and it is known what is done
 
 
 def test_only_windows_that_belong_together_are_merged() -> None:

@@ -70,7 +70,7 @@ class Summary:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What came out. ``runs`` holds the run of the first seed of each (workload, policy) where they were kept."""
+    """Results. ``runs`` holds the run of the first seed of each (workload, policy) where they were kept."""
 
     cluster: Cluster
     baseline: str
@@ -116,19 +116,19 @@ class Comparison:
 
     def to_pandas(self, metrics: Iterable[str] = tuple(METRICS)) -> pd.DataFrame:
         """One row per workload, policy and figure. Needs pandas."""
-        from wattflow.lab.show.frames import to_pandas
+        from wattflow.lab.show.data_frames import to_pandas
 
         return to_pandas(self, metrics)
 
     def to_latex(self, workload: str | None = None) -> str:
         """The short table of a workload (the first by default) as a LaTeX tabular."""
-        from wattflow.lab.show.frames import to_latex
+        from wattflow.lab.show.data_frames import to_latex
 
         return to_latex(self, workload or self.workloads[0])
 
     def plot(self, workload: str | None = None) -> Figure:
         """Energy against makespan, every policy named. Needs the extra ``report``."""
-        from wattflow.lab.show.frames import plot
+        from wattflow.lab.show.data_frames import plot
 
         return plot(self, workload or self.workloads[0])
 
@@ -139,7 +139,7 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        from wattflow.lab.show.frames import to_html
+        from wattflow.lab.show.data_frames import to_html
 
         return to_html(self)
 
@@ -201,6 +201,15 @@ def compare(
     return Comparison(cluster, baseline, tuple(sources), usable, chosen, points, results.runs, notes, setup.about())
 
 
+def of_one_run(
+    run: Run, cluster: Cluster, policy: str, seed: int, values: Values, about: Mapping[str, object]
+) -> Comparison:
+    """Show a single run as a report does: a comparison of one policy, which is its own baseline."""
+    title = run.workload.name
+    point = SeedResult(title, policy, seed, values)
+    return Comparison(cluster, policy, (title,), (policy,), (seed,), (point,), {(title, policy): run}, (), about)
+
+
 ASKED_FOR = ("planned",)
 """Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
 
@@ -208,7 +217,7 @@ ASKED_FOR = ("planned",)
 def chosen_policies(
     policies: Sequence[str | Policy] | str | Policy, baseline: str
 ) -> tuple[dict[str, str | Policy], bool]:
-    """What to run by name, baseline first, and whether a policy that lacks an optional package may be left out."""
+    """Choose what to run by name, baseline first; tell whether one that lacks an optional package may be left out."""
     from wattflow.policy import registry, spec
 
     known = registry.names()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from wattflow.lab.show.tables import Row
+from wattflow.lab.show.result_tables import Row
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import annealing, exact, relaxation
@@ -29,7 +29,7 @@ LEAST_EVALUATIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is possible within a makespan.
+    """Bounds on energy within a makespan.
 
     Attributes:
         lower_j: No schedule takes less.

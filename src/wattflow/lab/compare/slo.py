@@ -1,4 +1,4 @@
-"""What a promise to people costs in joules: the least energy that keeps a bound, beside the least energy without it."""
+"""The price of a promise to people in joules: the least energy that keeps a bound, beside the least without it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Cost:
 
 
 def costs(comparison: Comparison, slo: Slo) -> list[Cost]:
-    """What the bound costs on each workload where energy is known."""
+    """Price the bound on each workload where energy is known."""
     found = []
     for workload in comparison.workloads:
         energy = _means(comparison, workload, "energy_j")

@@ -47,7 +47,7 @@ MOST_ERROR = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is compared: every workload under every policy and seed, on each cluster."""
+    """A comparison to make: every workload under every policy and seed, on each cluster."""
 
     workloads: tuple[Source, ...]
     clusters: tuple[Cluster, ...]
@@ -128,7 +128,7 @@ def _beside(folder: Path, text: str) -> str:
 
 
 def _tried(table: StrictTable, key: str, make: Callable[[], T]) -> T | None:
-    """What ``make`` gives; what is wrong with it becomes a problem of the file."""
+    """Call ``make``; what is wrong with it becomes a problem of the file."""
     try:
         return make()
     except WattflowError as error:

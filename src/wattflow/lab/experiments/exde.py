@@ -20,7 +20,7 @@ from wattflow.frames import frame as frames
 from wattflow.frames import library, metrics, workloads
 from wattflow.frames.frame import Frame
 from wattflow.frames.run import run_frame
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.run import Run
 
 SIX = tuple(f"exde-{name}{end}" for name in ("centralised", "delegated", "hash") for end in ("", "-stealing"))
@@ -30,7 +30,7 @@ _FORGET_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ExDeSettings:
-    """What the file says."""
+    """Settings of the file."""
 
     tasks: int
     seeds: tuple[int, ...]
@@ -72,7 +72,7 @@ def designs() -> dict[str, Frame]:
     return six | others | {"exde-centralised-stealing, two host queues first": two_hosts}
 
 
-def run(settings: ExDeSettings, progress: Progress) -> Outcome:
+def run(settings: ExDeSettings, progress: Progress) -> Findings:
     """Run every design on every seed's trace."""
     chosen = designs()
     started = time.perf_counter()
@@ -101,7 +101,7 @@ def _tail(name: str, runs: Sequence[Run]) -> Tail:
     )
 
 
-def outcome(tails: Sequence[Tail], settings: ExDeSettings, seconds: float) -> Outcome:
+def outcome(tails: Sequence[Tail], settings: ExDeSettings, seconds: float) -> Findings:
     """Tables, figures and the picture."""
     six = [tail for tail in tails if tail.name in SIX]
     figures = [
@@ -127,7 +127,7 @@ def outcome(tails: Sequence[Tail], settings: ExDeSettings, seconds: float) -> Ou
     }
     others = [tail for tail in tails if tail.name not in SIX]
     shown = (_sheet("The six designs", six), _sheet("Other readings of the authors' simulator", others))
-    return Outcome(shown, tuple(figures), results, NOTES, {"tails": lambda path: draw(six, path)})
+    return Findings(shown, tuple(figures), results, NOTES, {"tails": lambda path: draw(six, path)})
 
 
 def _sheet(title: str, tails: Sequence[Tail]) -> Sheet:

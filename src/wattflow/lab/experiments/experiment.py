@@ -1,8 +1,8 @@
 """Experiments: one TOML file per published claim, read strictly, run by the module of its kind.
 
 A file has ``kind``, ``about``, ``source``, and the keys of its kind; a key nobody knows is an error with a suggestion.
-A kind is a module with ``read(table) -> settings`` and ``run(settings, progress) -> Outcome``; one that takes long also
-has ``kept_in(settings, folder) -> settings`` and ``expected(settings) -> text``.
+A kind is a module with ``read(table) -> settings`` and ``run(settings, progress) -> Findings``; one that takes long
+also has ``kept_in(settings, folder) -> settings`` and ``expected(settings) -> text``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Protocol, cast
 
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.files.whole import whole_file, write_text
-from wattflow.lab.experiments.outcome import Outcome, Progress, no_progress
+from wattflow.lab.experiments.findings import Findings, Progress, no_progress
 from wattflow.model.errors import InvalidInput, unknown_name
 
 KINDS = {
     "exde": "wattflow.lab.experiments.exde",
-    "fgd": "wattflow.lab.experiments.fgd",
+    "fgd": "wattflow.lab.experiments.fgd_paper",
     "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
     "hpe_table1": "wattflow.lab.experiments.hpe_table1",
     "hpe_table2": "wattflow.lab.experiments.hpe_table2",
     "job_log": "wattflow.lab.experiments.job_log",
-    "joulie": "wattflow.lab.experiments.joulie",
+    "joulie": "wattflow.lab.experiments.joulie_paper",
     "wfinstances": "wattflow.lab.experiments.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""
@@ -38,10 +38,10 @@ _KIND = re.compile(r"^kind\s*=", re.MULTILINE)
 
 
 class Kind(Protocol):
-    """What the module of a kind offers."""
+    """Functions that the module of a kind offers."""
 
     read: Callable[[StrictTable], object]
-    run: Callable[[object, Progress], Outcome]
+    run: Callable[[object, Progress], Findings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ def folder() -> Path:
 
 
 def design(name: Path) -> Path:
-    """A design for `wattflow explore`: its file, or by name one of those beside the experiments."""
+    """A design for `wattflow lab explore`: its file, or by name one of those beside the experiments."""
     bundled = folder() / f"{name}.toml"
     return bundled if not name.exists() and name.suffix == "" and bundled.is_file() else name
 
 
 def names() -> list[str]:
-    """Experiments that can be named without a path; designs for `wattflow explore` lie in the same folder."""
+    """Experiments that can be named without a path; designs for `wattflow lab explore` lie in the same folder."""
     return sorted(path.stem for path in folder().glob("*.toml") if _KIND.search(path.read_text(encoding="utf-8")))
 
 
@@ -99,7 +99,7 @@ def load(name: str, workflows: Path | None = None) -> Experiment:
     problems = Problems()
     table = StrictTable(data, "", problems)
     if "kind" not in data and "frames" in data:
-        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow explore {path}`")
+        raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow lab explore {path}`")
     kind = table.text("kind")
     if kind not in KINDS:
         raise unknown_name("kind of experiment", kind, KINDS)
@@ -111,7 +111,7 @@ def load(name: str, workflows: Path | None = None) -> Experiment:
     return Experiment(path.stem, kind, about, source, settings)
 
 
-def run(experiment: Experiment, progress: Progress | None = None, keep: Path | None = None) -> Outcome:
+def run(experiment: Experiment, progress: Progress | None = None, keep: Path | None = None) -> Findings:
     """Do what the experiment says.
 
     ``keep`` is a folder for parts as they are done, of kinds that have any: a run that was ended goes on from them.
@@ -128,7 +128,7 @@ def expected(experiment: Experiment) -> str:
     return str(kind.expected(experiment.settings)) if hasattr(kind, "expected") else ""
 
 
-def write(experiment: Experiment, outcome: Outcome, out: Path) -> list[Path]:
+def write(experiment: Experiment, outcome: Findings, out: Path) -> list[Path]:
     """``results.json`` and the pictures, each whole or not at all; returns what was written."""
     out.mkdir(parents=True, exist_ok=True)
     content = {

@@ -1,4 +1,4 @@
-"""What our policy saves beyond Algorithm 1 on a cluster whose nodes can sleep, and whether it takes longer."""
+"""Savings of our policy beyond Algorithm 1 on a cluster whose nodes can sleep, and whether it takes longer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
 from wattflow.generate import DEMOS
 from wattflow.lab.experiments import hpe_model
-from wattflow.lab.experiments.outcome import Figure, Sheet
+from wattflow.lab.experiments.findings import Figure, Sheet
 from wattflow.lab.figures.statistics import mean_interval
 from wattflow.model.workload import Workload
 from wattflow.policy import registry

@@ -1,4 +1,4 @@
-"""What the energy-aware scheduler's saving is made of: guarantee × curves known × placement, eight corners."""
+"""Parts of the energy-aware scheduler's saving: guarantee × curves known × placement, eight corners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Corner = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one corner, or one factor's share of the difference, comes to."""
+    """One corner, or one factor's share of the difference."""
 
     makespan_s: float
     energy_wh: float

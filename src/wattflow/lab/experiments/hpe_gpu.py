@@ -14,7 +14,7 @@ from typing import Any
 
 from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 
 Runs = list[dict[str, Any]]
 _WH = 3600.0
@@ -37,7 +37,7 @@ def read(table: StrictTable) -> SharingSettings:
     return SharingSettings(table.text("measured"), (values[0], values[1]), (values[2], values[3]))
 
 
-def run(settings: SharingSettings, progress: Progress) -> Outcome:
+def run(settings: SharingSettings, progress: Progress) -> Findings:
     """Tables, figures and pictures of the kept measurement."""
     found = json.loads(packaged("gpu", f"{settings.measured}.json").read_text(encoding="utf-8"))
     progress(0.5, "tables")
@@ -54,7 +54,7 @@ def run(settings: SharingSettings, progress: Progress) -> Outcome:
         "371 → 621 W, so work on it costs nearly the same joules either way. Why is our guess, not a measurement.",
     )
     pictures = {"power": lambda path: _draw_power(ways, best, path), "beside": lambda path: _draw_beside(found, path)}
-    return Outcome(sheets, figures(ways, best, settings), {"ways": _summary(ways), "best": best}, notes, pictures)
+    return Findings(sheets, figures(ways, best, settings), {"ways": _summary(ways), "best": best}, notes, pictures)
 
 
 def by_way(runs: Runs) -> dict[str, Runs]:

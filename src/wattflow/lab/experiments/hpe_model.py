@@ -43,7 +43,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class FirstRow:
-    """What the calibration may know: the first row of the table and what the paper says of it."""
+    """Facts that the calibration may know: the first row of the table and what the paper says of it."""
 
     makespan_s: float
     energy_wh: float
@@ -53,7 +53,7 @@ class FirstRow:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the paper leaves open. See experiments/hpe_table1.toml for the meaning of each."""
+    """Numbers that the paper leaves open. See experiments/hpe_table1.toml for the meaning of each."""
 
     long_s: float
     short_s: float

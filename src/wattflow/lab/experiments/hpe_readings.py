@@ -14,8 +14,8 @@ import numpy as np
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import hpe_factorial, hpe_model, hpe_pictures
+from wattflow.lab.experiments.findings import Figure, Sheet
 from wattflow.lab.experiments.hpe_model import Calibration, FirstRow, Setting
-from wattflow.lab.experiments.outcome import Figure, Sheet
 from wattflow.model.run import Run
 
 SHARING = ("fair", "pinned")
@@ -186,7 +186,7 @@ def figures(found: Found, published: Mapping[str, Row]) -> list[Figure]:
 
 
 def note(reading: Reading) -> str:
-    """What the second reading was given and what speaks against it."""
+    """Say what the second reading was given and what speaks against it."""
     c = reading.calibration
     return (
         f"second reading ({reading.cluster}): one class of jobs of {c.long_s:g} s, {c.smt_slowdown:g} times as long "

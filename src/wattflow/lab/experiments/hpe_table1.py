@@ -14,8 +14,8 @@ import numpy as np
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable, is_number
 from wattflow.lab.experiments import hpe_beyond, hpe_factorial, hpe_model, hpe_pictures, hpe_readings
+from wattflow.lab.experiments.findings import Figure, Findings, Picture, Progress, Sheet
 from wattflow.lab.experiments.hpe_model import Calibration, FirstRow, Jobs, Setting
-from wattflow.lab.experiments.outcome import Figure, Outcome, Picture, Progress, Sheet
 from wattflow.model.run import Run
 
 
@@ -92,7 +92,7 @@ def read(table: StrictTable) -> HpeSettings:
     return HpeSettings(setting, row, published, wanted, other, beyond, second)
 
 
-def run(settings: HpeSettings, progress: Progress) -> Outcome:
+def run(settings: HpeSettings, progress: Progress) -> Findings:
     """All rows, the factorial, the sensitivity and what our policy saves beyond."""
     setting = settings.setting
     cluster = hpe_model.testbed(setting)
@@ -135,7 +135,7 @@ def run(settings: HpeSettings, progress: Progress) -> Outcome:
         *_figures(ours, settings), *hpe_readings.figures(second, theirs), *hpe_beyond.figures(settings.beyond, beyond),
     )  # fmt: skip
     notes = (*_notes(ours, runs, settings), _identified(others, settings), hpe_readings.note(settings.second))
-    return Outcome(sheets, figures, results, notes, _pictures(runs, ours, settings))
+    return Findings(sheets, figures, results, notes, _pictures(runs, ours, settings))
 
 
 def reduction(before: float, after: float) -> float:

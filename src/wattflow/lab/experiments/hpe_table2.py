@@ -19,7 +19,7 @@ import numpy as np
 from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments.canvas import new_figure
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -86,7 +86,7 @@ def read(table: StrictTable) -> Table2Settings:
     )  # fmt: skip
 
 
-def run(settings: Table2Settings, progress: Progress) -> Outcome:
+def run(settings: Table2Settings, progress: Progress) -> Findings:
     """Both machines, each with every part of the multiprocessors that is tried."""
     sheets, figures, results = [], [], {}
     shown: list[tuple[Bench, Mapping[str, Row]]] = []
@@ -109,7 +109,7 @@ def run(settings: Table2Settings, progress: Progress) -> Outcome:
         "under MPS each job is capped at a share of 1 / slots: its kernels take a · slots times as long, and its duty "
         "rises",
     )
-    return Outcome(tuple(sheets), tuple(figures), results, notes, {"modes": lambda path: draw(shown, path)})
+    return Findings(tuple(sheets), tuple(figures), results, notes, {"modes": lambda path: draw(shown, path)})
 
 
 def draw(shown: Sequence[tuple[Bench, Mapping[str, Row]]], path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from wattflow import traces
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.lab.figures.metrics import metrics
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
@@ -31,7 +31,7 @@ _MEMORY = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What the file says."""
+    """Settings of the file."""
 
     log: str
     nodes: int
@@ -103,7 +103,7 @@ def queue(workload: Workload, cluster: Cluster, name: str, policy: Policy) -> Qu
     )
 
 
-def run(settings: LogSettings, progress: Progress) -> Outcome:
+def run(settings: LogSettings, progress: Progress) -> Findings:
     """The log under every policy."""
     workload, cluster = traces.load(data_file(settings.log)), machine(settings)
     found = []
@@ -113,7 +113,7 @@ def run(settings: LogSettings, progress: Progress) -> Outcome:
     return outcome(found, settings)
 
 
-def outcome(found: list[Queue], settings: LogSettings) -> Outcome:
+def outcome(found: list[Queue], settings: LogSettings) -> Findings:
     """The table and the figures."""
     rows = tuple(
         (
@@ -133,7 +133,7 @@ def outcome(found: list[Queue], settings: LogSettings) -> Outcome:
         goal, ok = (f"≤{settings.most_queue_h:g}", one.mean_h <= settings.most_queue_h) if ours else ("none", True)
         name = {EASY: "easy", STRICT: "strict"}.get(one.policy, one.policy)
         figures.append(Figure(f"job_log_mean_queue_{name}", one.mean_h, "h", goal, ok))
-    return Outcome((Sheet(title, columns, rows),), tuple(figures), {"queues": [asdict(one) for one in found]}, NOTES)
+    return Findings((Sheet(title, columns, rows),), tuple(figures), {"queues": [asdict(one) for one in found]}, NOTES)
 
 
 NOTES = (

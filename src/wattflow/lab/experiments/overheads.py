@@ -1,4 +1,4 @@
-"""What a workflow system adds to the tasks: a line with two terms, fitted to recorded makespans.
+"""Overheads that a workflow system adds to the tasks: a line with two terms, fitted to recorded makespans.
 
 recorded ≈ simulated + a · tasks on the longest chain + b · x, with a and b ≥ 0. Each task on the chain waits for the
 one before it to be noticed, submitted and started. The second term is work that is done one by one whatever the graph:

@@ -16,7 +16,7 @@ import numpy as np
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
 from wattflow.lab.experiments import overheads, recorded_replay
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.lab.experiments.recorded_replay import Replay
 from wattflow.model.errors import InvalidInput
 
@@ -25,7 +25,7 @@ _LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """What the file says."""
+    """Settings of the file."""
 
     folder: str
     bandwidth_bytes_per_s: float
@@ -46,7 +46,7 @@ def read(table: StrictTable) -> ReplaySettings:
     return settings
 
 
-def run(settings: ReplaySettings, progress: Progress) -> Outcome:
+def run(settings: ReplaySettings, progress: Progress) -> Findings:
     """Replay every file of the folder."""
     folder = data_file(settings.folder)
     files = sorted(folder.rglob("*.json.gz"))
@@ -68,7 +68,7 @@ def run(settings: ReplaySettings, progress: Progress) -> Outcome:
     return outcome(groups, fits, time.perf_counter() - started)
 
 
-def outcome(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], seconds: float) -> Outcome:
+def outcome(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], seconds: float) -> Findings:
     """Tables, figures and the picture."""
     found = [one for some in groups.values() for one in some]
     errors = np.array([abs(one.error) for one in found])
@@ -93,7 +93,7 @@ def outcome(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], sec
         "fits": {name: asdict(fit) for name, fit in fits.items()},
     }
     pictures = {"makespans": lambda path: draw(groups, fits, path)}
-    return Outcome(sheets(groups, fits), tuple(figures), results, NOTES, pictures)
+    return Findings(sheets(groups, fits), tuple(figures), results, NOTES, pictures)
 
 
 def sheets(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit]) -> tuple[Sheet, Sheet]:

@@ -160,7 +160,7 @@ def warm_up() -> None:
 
 
 def result(run: Run) -> dict[str, object]:
-    """What is kept of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
+    """Keep of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
     from wattflow.frames.metrics import slowdowns
 
     slow = slowdowns(run)

@@ -1,4 +1,4 @@
-"""What moves a figure: paired effects with everything else equal, and shares of its variance."""
+"""Effects on a figure: paired with everything else equal, and shares of its variance."""
 
 from __future__ import annotations
 

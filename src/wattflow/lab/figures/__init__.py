@@ -1,1 +1,1 @@
-"""What a run says: figures, ideal times, watts over time, statistics."""
+"""Figures of a run, ideal times, watts over time, statistics."""

@@ -1,4 +1,4 @@
-"""What a run takes from the grid beside a renewable supply and a battery, from its watts over time."""
+"""Joules that a run takes from the grid beside a renewable supply and a battery, from its watts over time."""
 
 from __future__ import annotations
 

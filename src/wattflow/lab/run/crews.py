@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from wattflow.lab.run.crew import Answer, Crew, Here, Piece, Work
+from wattflow.lab.run.work import Answer, Crew, Here, Piece, Work
 
 
 def cores() -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self
 
 from wattflow.lab.run.code import code_hash
-from wattflow.lab.run.crew import DASK, Answer, Deliver, Piece, Told, Wait, Work, told, understood
+from wattflow.lab.run.work import DASK, Answer, Deliver, Piece, Told, Wait, Work, told, understood
 from wattflow.model.errors import MissingExtra, WattflowError
 
 CONNECT_S = 15.0
@@ -119,7 +119,8 @@ class _Watch:
 
 
 def _message(future: Any) -> Told[Any]:
-    """What came back; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to tell."""
+    """Read what came back; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to
+    tell."""
     error = future.exception()
     if error is not None:
         return False, WattflowError(f"lost on the Dask cluster ({type(error).__name__}: {error})")

@@ -68,7 +68,7 @@ class Setup:
     progress: Progress | None = field(default=None, compare=False)
 
     def about(self) -> dict[str, object]:
-        """What a report should say of it."""
+        """Tell what a report should say of it."""
         from wattflow.sim import SimOptions
 
         options, usual = self.options or SimOptions(), SimOptions()
@@ -100,7 +100,7 @@ class Bench:
         return metrics(run, ideal), run if kept else None
 
     def draws_nothing(self, job: Job) -> bool:
-        """Whether the last run, which was of this job, holds nothing random: every seed would give the same."""
+        """Tell whether the last run, which was of this job, holds nothing random: every seed would give the same."""
         return not self._drew and may_repeat(job, self.setup)
 
     def _workload(self, job: Job) -> tuple[Workload, Floats]:
@@ -111,7 +111,7 @@ class Bench:
 
 
 def may_repeat(job: Job, setup: Setup) -> bool:
-    """Whether only the policy's own dice could make two seeds differ: a recorded workload, no errors, no failures."""
+    """Tell whether only the policy's own dice could make two seeds differ: recorded work, no errors, no failures."""
     if not isinstance(job.source, Workload):
         return False
     options = setup.options
@@ -123,7 +123,7 @@ def may_repeat(job: Job, setup: Setup) -> bool:
 
 @dataclass(slots=True)
 class Results:
-    """What the jobs gave so far."""
+    """Results of the jobs so far."""
 
     values: dict[Job, Values] = field(default_factory=dict)
     runs: dict[tuple[str, str], Run] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Results:
             self.runs[job.title, job.policy_name] = run
 
     def known(self, job: Job) -> bool:
-        """Whether the job's figures are there already."""
+        """Tell whether the job's figures are there already."""
         return job in self.values
 
     def repeat(self, job: Job, jobs: Sequence[Job]) -> None:
@@ -181,8 +181,10 @@ def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
 
 
 def _travel(jobs: Sequence[Job]) -> bool:
-    """Whether other processes can be handed all of them. A script's own decorated policy cannot: its name there is the
-    policy, not the function in it. Such work stays here."""
+    """Tell whether other processes can be handed all of them.
+
+    A script's own decorated policy cannot: its name there is the policy, not the function in it. Such work stays here.
+    """
     ones = {id(job.policy): job.policy for job in jobs if not isinstance(job.policy, str)}
     try:
         pickle.dumps((jobs[0], *ones.values()))
@@ -247,7 +249,7 @@ class Points:
 
 @dataclass(slots=True)
 class _Course:
-    """What is done and what is left of a comparison."""
+    """The done and the open part of a comparison."""
 
     points: Points
     optional: bool

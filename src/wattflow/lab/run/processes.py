@@ -12,7 +12,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from typing import Generic, Self
 
-from wattflow.lab.run.crew import TRIES, Answer, Deliver, Piece, Wait, Work, told, understood
+from wattflow.lab.run.work import TRIES, Answer, Deliver, Piece, Wait, Work, told, understood
 from wattflow.model.errors import WattflowError
 
 

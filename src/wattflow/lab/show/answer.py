@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
-from wattflow.lab.show.tables import show
+from wattflow.lab.show.result_tables import show
 from wattflow.model.errors import WattflowError
 from wattflow.model.units import J_PER_KWH
 
@@ -82,7 +82,7 @@ def leader(comparison: Comparison) -> str | None:
 
 
 def sentence(comparison: Comparison) -> str:
-    """What a manager wants to know first."""
+    """Say what a manager wants to know first."""
     policy = leader(comparison)
     if policy is None:
         return f"Only {comparison.baseline} was run: name a second policy to compare it with."
@@ -172,7 +172,7 @@ def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTE
 
 
 def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) -> Table:
-    """What matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
+    """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
 
@@ -242,7 +242,7 @@ def _short(metric: str, value: float | None) -> str:
 
 
 def knows_future(policy: str) -> bool:
-    """Whether a policy of ours is given the whole workload before it starts: no online policy can be held to it."""
+    """Tell whether a policy is given the whole workload before it starts: no online policy can be held to it."""
     from wattflow.policy import registry
 
     try:

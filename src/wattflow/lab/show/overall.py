@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.compare.slo import Cost, Slo, costs
 from wattflow.lab.show.answer import FLAGSHIP, ROWS, amount, change, leader, less_by
-from wattflow.lab.show.tables import show
+from wattflow.lab.show.result_tables import show
 from wattflow.model.units import human_time
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def workloads_table(comparison: Comparison, rows: int | None = ROWS) -> Table:
 
 
 def over_workloads(comparison: Comparison) -> bool:
-    """Whether nothing differs between seeds, so that only workloads can give an interval."""
+    """Tell whether nothing differs between seeds, so that only workloads can give an interval."""
     metrics = ("makespan_s", "energy_j")
     return len(comparison.seeds) == 1 or all(each.deterministic for each in comparison.summaries(metrics))
 
@@ -66,7 +66,7 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def slo_lines(comparison: Comparison, slo: Slo) -> list[str]:
-    """What the bound costs in energy, a line for each workload."""
+    """Say what the bound costs in energy, a line for each workload."""
     bound = f"{slo.name} ≤ {show(slo.metric, slo.most)}"
     found = costs(comparison, slo)
     if not found:

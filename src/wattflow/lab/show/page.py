@@ -1,4 +1,4 @@
-"""What every page of ours is made of: its frame, its contents, boxes around figures with their numbers."""
+"""Parts of every page of ours: its frame, its contents, boxes around figures with their numbers."""
 
 from __future__ import annotations
 

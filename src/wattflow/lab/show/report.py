@@ -13,8 +13,8 @@ from wattflow.lab.figures.metrics import HEADLINE, METRICS, STAGES, node_provena
 from wattflow.lab.show.answer import leader, sentence
 from wattflow.lab.show.embed import MOST_BYTES, EmbeddedRun, embedded
 from wattflow.lab.show.page import Section, document, figure, legend
+from wattflow.lab.show.result_tables import short_label, show, show_change
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars
-from wattflow.lab.show.tables import short_label, show, show_change
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS
 from wattflow.model.units import J_PER_KWH

@@ -1,4 +1,4 @@
-"""What planning policies share: costs, ranks, slots in time, and the way from slots to a Plan."""
+"""Parts that planning policies share: costs, ranks, slots in time, and the way from slots to a Plan."""
 
 from wattflow.policy.planning.problem import (
     PARAMS,

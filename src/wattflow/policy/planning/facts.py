@@ -38,7 +38,7 @@ _FACTS = (
 
 
 class Facts(Tables):
-    """What a planner knows; rows by task, offer (variant as the engine numbers it), node class, node or device."""
+    """Facts of a planner; rows by task, offer (variant as the engine numbers it), node class, node or device."""
 
     __slots__ = _FACTS
     NAMES = _FACTS
@@ -128,7 +128,7 @@ class Slots(Tables):
 
 
 def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
-    """What compiled functions take; the tables themselves when uncompiled."""
+    """Return what compiled functions take; the tables themselves when uncompiled."""
     return facts.handle(), slots.handle()
 
 

@@ -18,7 +18,7 @@ from wattflow.policy.planning.timeline import share_of
 
 
 def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
-    """What each task that has a place holds, and when."""
+    """List what each task that has a place holds, and when."""
     placed = np.flatnonzero(slots.node >= 0)
     offer, rows = slots.offer[placed], np.zeros(len(placed), HOLD)
     rows["task"], rows["node"], rows["taken"] = placed, slots.node[placed], slots.taken[placed]
@@ -73,7 +73,7 @@ def waits(
 
 
 def _may_bind(first: Longs, second: Longs, first_n: int, second_n: int) -> bool:
-    """Whether as many tasks as the first resource lets in could ask for too much of the second."""
+    """Tell whether as many tasks as the first resource lets in could ask for too much of the second."""
     at_once = len(first) if first.min() <= 0 else min(len(first), first_n // int(first.min()))
     return int(np.sort(second)[len(second) - at_once :].sum()) > second_n
 
@@ -86,7 +86,7 @@ def _flow(tasks: Longs, need: Longs, end_s: Floats, capacity: int) -> NDArray[np
 
 @jit
 def shares_of(facts, slots, tasks, out):
-    """What each of these tasks takes of its device (of each of them, where it has several)."""
+    """Return what each of these tasks takes of its device (of each of them, where it has several)."""
     for i in range(tasks.size):
         node = slots.node[tasks[i]]
         for k in range(facts.device_n[node]):

@@ -1,4 +1,4 @@
-"""What planning policies share: costs of every task on every kind of node, ranks, and the way from slots to a Plan.
+"""Costs of every task on every kind of node, ranks, and the way from slots to a Plan, for planning policies.
 
 Processors are cores. A node counts as many as run at full speed at once (``smt`` 1: all hardware threads, each
 planned as slow as when all are busy); a task of c cores takes c of them on one node, a device task its share of a
@@ -99,7 +99,7 @@ def problem(
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """What depends on the shapes and the cluster alone: rows of Facts, and what follows from them."""
+    """Facts that depend on the shapes and the cluster alone: rows of Facts, and what follows from them."""
 
     rows: dict[str, Any]
     quickest: Floats

@@ -142,7 +142,7 @@ def _slot(facts, slots, task, offer, node, finish_by_s):
 
 @jit
 def _ties(facts, slots, task, node):
-    """Whether moving a task to a node would make a child's transfer longer."""
+    """Tell whether moving a task to a node would make a child's transfer longer."""
     if facts.overlap[0] == 1:
         return False
     home = slots.node[task]

@@ -120,7 +120,7 @@ def _skip_full(slots, place):
 
 @jit
 def share_of(facts, offer, device):
-    """What an offer takes of a device: all of it unless shares are asked for and kept apart."""
+    """Return what an offer takes of a device: all of it unless shares are asked for and kept apart."""
     sharing = facts.device_sharing[device]
     share = facts.share_u[offer]
     if sharing <= 1 or facts.devices[offer] > 1:
@@ -358,7 +358,7 @@ def _place_best(facts, slots, task, only, bias):
 
 @jit
 def _before(keys, a, b):
-    """Whether a comes before b: higher priority, then nearer the entry, then lower index."""
+    """Tell whether a comes before b: higher priority, then nearer the entry, then lower index."""
     priority, depth = keys
     if priority[a] != priority[b]:
         return priority[a] > priority[b]

@@ -122,7 +122,8 @@ class _Worker:
         elif len(self.known) >= 255:
             self.known = {work.function}
         self.known.add(work.function)
-        self.writer.write(child.frame({**work.header(), "keep": True, **self.process.terms}, blobs))
+        terms, self.process.terms = self.process.terms, {}  # it keeps to them from its first call on
+        self.writer.write(child.frame({**work.header(), "keep": True, **terms}, blobs))
 
 
 class ProcessExecutor:

@@ -81,7 +81,7 @@ def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
         return None
     header = json.loads(file.read(HEAD.unpack(head)[0]))
     limit(header.get("limits") or {})
-    if "become" in header:
+    if header.get("become") is not None and os.getuid() == 0:
         become(header["become"])
         if PARENT[0]:
             die_with(PARENT[0])  # a change of user takes the order back
@@ -245,16 +245,14 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def become(who: dict[str, Any] | None) -> None:
-    """Become somebody else, for good, and be unable to gain privileges by any program that is run."""
-    if who is not None and os.getuid() == 0:
-        os.setgroups(who["groups"])
-        os.setgid(who["gid"])
-        os.setuid(who["uid"])
-        os.chdir(who["home"])
-        os.environ["HOME"] = who["home"]
-        PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
-    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+def become(who: dict[str, Any]) -> None:
+    """Become somebody else, for good."""
+    os.setgroups(who["groups"])
+    os.setgid(who["gid"])
+    os.setuid(who["uid"])
+    os.chdir(who["home"])
+    os.environ["HOME"] = who["home"]
+    PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
 
 
 def _child(fds: list[int], control: int, parent: int) -> None:
@@ -278,6 +276,7 @@ def _child(fds: list[int], control: int, parent: int) -> None:
 def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
     die_with(os.getppid())
+    PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # of all its children: no program that they run gains any privileges
     control = socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)

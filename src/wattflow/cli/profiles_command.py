@@ -1,4 +1,4 @@
-"""`wattflow profiles`: power profiles by name, with provenance and age."""
+"""`wattflow machine profiles`: power profiles by name, with provenance and age."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wattflow.cli.screen import check_outputs, chosen_form, deliver, print_table
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
-    from wattflow.lab.show.tables import Row
+    from wattflow.lab.show.result_tables import Row
 
 
 def profiles(
@@ -29,7 +29,7 @@ def profiles(
 ) -> None:
     """List the power profiles that cluster files can name: watts, scope, provenance, age and licence.
 
-    Example: wattflow profiles epyc --plot epyc.svg
+    Example: wattflow machine profiles epyc --plot epyc.svg
     """
     from rich import box
     from rich.table import Table

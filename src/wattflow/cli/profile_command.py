@@ -1,4 +1,4 @@
-"""`wattflow profile`: measure this node's P(k), or its GPU's watts by share, into a profile file."""
+"""`wattflow machine profile`: measure this node's P(k), or its GPU's watts by share, into a profile file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def profile(
 
     Refuses without a meter. A profile of the virtual meter says `virtual` in the file and in everything made from it.
 
-    Example: wattflow profile node.json --plot node.svg
+    Example: wattflow machine profile node.json --plot node.svg
     """
     check_folder(out, plot)
     if gpu and kube:

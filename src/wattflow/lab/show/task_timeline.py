@@ -31,7 +31,7 @@ def machine_kinds(cluster: Cluster) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _shared(names: list[str]) -> str:
-    """What all names begin with."""
+    """Find what all names begin with."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike)
 

@@ -1,4 +1,4 @@
-"""`wattflow bounds`: how many joules a workload needs at least, and how far each policy is from that."""
+"""`wattflow workload bounds`: how many joules a workload needs at least, and how far each policy is from that."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bounds(
     Upper bound: simulated annealing over order, node, variant and frequency, run in the simulator. Both at the row's
     makespan.
 
-    Example: wattflow bounds montage:tasks=60 -c mixed -p heft,wattflow --slack 0,0.1,0.3
+    Example: wattflow workload bounds montage:tasks=60 -c mixed -p heft,wattflow --slack 0,0.1,0.3
     """
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare import headroom

@@ -1,8 +1,8 @@
-"""The environment's hand: as that of `live.wanting`, but what is known of waiting tasks is kept between decisions.
+"""The environment's hand: as that of `live.hand`, but what is known of waiting tasks is kept between decisions.
 
 The bodies of the hooks of a hand (`engine.decide`) for the environment's Desk. Queues that are not known here
-(``slow``) and the first tasks of all shapes together (``joint``) are left to `wanting`, but for rows that the flagship
-would not use.
+(``slow``) and the first tasks of all shapes together (``joint``) are left to `live.hand`, but for rows that the
+flagship would not use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 
 from wattflow.engine import decide
 from wattflow.kernel.jit import inner
-from wattflow.learn import offers, openings
+from wattflow.learn import offers, open_shapes
 from wattflow.learn.desk import Desk
-from wattflow.live import wanting
-from wattflow.live.wanting import PLACE
+from wattflow.live import candidate_rows
+from wattflow.live import hand as by_hand
+from wattflow.live.candidate_rows import PLACE
 from wattflow.sim import kernel
 
 FOREVER = 1 << 60
@@ -26,7 +27,7 @@ FOREVER = 1 << 60
 @inner
 def run(state, world, hand, functions, chosen):
     """Carry out a choice and simulate to the next decision; a status of `sim.kernel.run`."""
-    wanting.answer(state, world, hand, chosen)
+    by_hand.answer(state, world, hand, chosen)
     return kernel.run(state, world, hand, functions, math.inf, FOREVER)
 
 
@@ -38,7 +39,7 @@ def _is_known(hand):
 @decide.open_hand.of(Desk)
 @inner
 def _open(state, hand):
-    wanting.open_asking(state, hand)
+    by_hand.open_asking(state, hand)
     asked = hand.ask[0]
     asked.apart = 0
     asked.key = -math.inf
@@ -49,7 +50,7 @@ def _open(state, hand):
 @inner
 def _look_first(state, hand):
     if not _is_known(hand):
-        wanting.look_first(state, hand)
+        by_hand.look_first(state, hand)
 
 
 @decide.following.of(Desk)
@@ -57,9 +58,9 @@ def _look_first(state, hand):
 def _following(state, hand, priority):
     if not _is_known(hand):
         return np.int64(decide.next_task(state, priority))
-    task = np.int64(openings.first_open(state, hand))
+    task = np.int64(open_shapes.first_open(state, hand))
     if task >= 0 and state.rules[0].has_score == 1:
-        openings.set_apart(state, hand, task)
+        open_shapes.set_apart(state, hand, task)
     return task
 
 
@@ -67,17 +68,17 @@ def _following(state, hand, priority):
 @inner
 def _no_place(state, hand, shape, taken):
     if _is_known(hand):
-        openings.close(state, hand, shape)
+        open_shapes.close(state, hand, shape)
     else:
         state.shapes[shape].failed = state.clock[0].epoch
     return taken
 
 
-@wanting.offer.of(Desk)
+@by_hand.offer.of(Desk)
 @inner
 def _offer(state, hand, task, score):
     if not _is_known(hand):
-        n, fits = wanting.all_rows(state, hand, task, score)
+        n, fits = by_hand.all_rows(state, hand, task, score)
         return _screen(state, hand, n), fits
     # The flagship has set those apart by now, and prices by how many wait; `_answered` counts them in again.
     state.counts[0].waiting -= hand.ask[0].apart
@@ -87,13 +88,13 @@ def _offer(state, hand, task, score):
     return n, fits
 
 
-@wanting.answered.of(Desk)
+@by_hand.answered.of(Desk)
 @inner
 def _answered(state, hand):
     state.counts[0].waiting += hand.ask[0].apart
 
 
-@wanting.screen.of(Desk)
+@by_hand.screen.of(Desk)
 @inner
 def _screen(state, hand, n):
     """Bring the rows that the flagship's rules allow to the front, in their order.
@@ -104,7 +105,7 @@ def _screen(state, hand, n):
     for r in range(n):
         if hand.rows[r].kind != PLACE or hand.rows[r].cost < math.inf:
             if kept < r:
-                wanting.swap(hand, kept, r)
+                candidate_rows.swap(hand, kept, r)
             kept += 1
     return kept if n >= 0 else np.int64(n)
 

@@ -30,14 +30,14 @@ TRIES = 3
 
 
 class Work(Protocol[_Asked, _Given]):
-    """What is to be run. It can be pickled where it is to run elsewhere than here."""
+    """Work to be run. It can be pickled where it is to run elsewhere than here."""
 
     def ready(self) -> Callable[[_Asked], _Given]:
         """Called once by each process (on Dask: by each thread of a worker); gives what runs a piece there."""
         ...
 
     def compiled(self) -> bool:
-        """Whether the kernel is compiled; where it is not, one process comes first and compiles for all."""
+        """Tell whether the kernel is compiled; where it is not, one process comes first and compiles for all."""
         ...
 
     def warm_up(self) -> None:
@@ -49,11 +49,11 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def title(self, piece: _Asked) -> str:
-        """What people are told of it while it runs."""
+        """Name it for people while it runs."""
         ...
 
     def load(self, piece: _Asked) -> Hashable:
-        """What the piece needs made ready (its workload): the next one of the same goes to the same process."""
+        """Name what the piece needs made ready (its workload): the next one of the same goes to the same process."""
         ...
 
     def failed(self, piece: _Asked, error: Exception) -> _Given:

@@ -96,7 +96,7 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
 
 
 def comparison_about(comparison: Comparison) -> dict[str, object]:
-    """What a reader of the rows should know."""
+    """Tell what a reader of the rows should know."""
     from wattflow import __version__
 
     return {

@@ -1,4 +1,4 @@
-"""What a workload holds, in a page."""
+"""Facts of a workload, on one page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattflow.lab.run.run_file import SavedRun
-from wattflow.lab.show.tables import Row
+from wattflow.lab.show.result_tables import Row
 from wattflow.model.units import human_energy, human_time
 from wattflow.model.workload import Workload
 

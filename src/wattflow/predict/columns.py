@@ -33,7 +33,7 @@ function calls have function, machine, start_s, duration_s, power_w"""
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its content: a trace, or one of the tables by its header."""
+    """Tell what a file is, by its content: a trace, or one of the tables by its header."""
     found = probe(path)
     if registry.claimed(found) is not None:
         return TRACE

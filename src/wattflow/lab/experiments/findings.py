@@ -1,4 +1,4 @@
-"""What an experiment hands back: tables beside the published ones, figures against goals, pictures, a JSON file."""
+"""Findings of an experiment: tables beside the published ones, figures against goals, pictures, a JSON file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Findings:
     """Everything an experiment found.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""`wattflow frames`: list the frames, print the mechanism table, explain one."""
+"""`wattflow lab frames`: list the frames, print the mechanism table, explain one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _list(console: object) -> None:
         frame = library.load_frame(name)
         table.add_row(name, frame.architecture, frame.about)
     console.print(table)
-    console.print("`wattflow frames NAME` explains one; `wattflow frames --mechanisms` prints the mechanism table.")
+    console.print("`wattflow lab frames NAME` explains one; with --mechanisms it prints the mechanism table.")
 
 
 def _mechanisms(console: object) -> None:

@@ -23,8 +23,8 @@ from wattflow.engine.build import why_not
 from wattflow.engine.tables import PLACED
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.lab.experiments.gpu_rivals import RIVALS
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingData
 from wattflow.model.workload import Workload
@@ -46,7 +46,7 @@ NO_RIVALS = ("fgd", "pwr")
 
 @dataclass(frozen=True, slots=True)
 class FillingSettings:
-    """What the file says."""
+    """Settings of the file."""
 
     cluster: str
     pods: str
@@ -213,7 +213,7 @@ def one_experiment_s(settings: FillingSettings) -> float:
     return time.perf_counter() - started
 
 
-def run(settings: FillingSettings, progress: Progress) -> Outcome:
+def run(settings: FillingSettings, progress: Progress) -> Findings:
     """All policies on the same orders of arrival, then the paper's six on the other lists."""
     cluster, pods = cluster_of(settings), load_pods(settings.pods)
     steps = 1 + len(settings.other_lists)
@@ -257,7 +257,7 @@ def others_sheet(others: Mapping[str, Mapping[str, list[Filling]]], repeats: int
     return Sheet(title, ("list", *names), rows)
 
 
-def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: tuple[float, int, int]) -> Outcome:
+def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: tuple[float, int, int]) -> Findings:
     """Tables, figures and the picture. ``plain``: seconds of the plain list, its pods, the cluster's nodes."""
     curves = {name: np.mean([one.allocated for one in some], axis=0) for name, some in found.items()}
     spread = {name: np.std([one.allocated for one in some], axis=0) for name, some in found.items()}
@@ -285,7 +285,7 @@ def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: t
     columns = ("policy", *(f"at {p:g} %" for p in settings.at_pct), "µs/decision", "s/run")
     sheet = Sheet("GPUs allocated when pods that ask for … of all GPUs have arrived", columns, rows)
     pictures = {"allocation": lambda path: draw(curves, path)}
-    return Outcome((sheet,), figures(settings, curves, plain[0]), results, notes, pictures)
+    return Findings((sheet,), figures(settings, curves, plain[0]), results, notes, pictures)
 
 
 def ranked(curves: dict[str, Floats]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`wattflow warm`: compile everything ahead, for images and packages."""
+"""`wattflow server warm`: compile everything ahead, for images and packages."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wattflow.lab.explore.report import FIGURES, geometric, levels, percent
+from wattflow.lab.explore.explore_page import FIGURES, geometric, levels, percent
 from wattflow.lab.explore.stats import effects, variance
 from wattflow.lab.explore.store import known
 

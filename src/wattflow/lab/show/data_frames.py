@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.show import answer
-from wattflow.lab.show.tables import comparison_rows
+from wattflow.lab.show.result_tables import comparison_rows
 from wattflow.model.errors import MissingExtra
 from wattflow.model.units import J_PER_KWH
 

@@ -1,4 +1,4 @@
-"""`wattflow enrich`: joules into a trace, from its nodes' curves."""
+"""`wattflow workload enrich`: joules into a trace, from its nodes' curves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def enrich(
     Joules that the trace already has are kept. Profiles by name (turbostat:, spec:, ccf:, ichnos:) and `load` curves of
     a cluster file are read as watts against busy threads, cores first.
 
-    Example: wattflow enrich trace.json labelled.json --nodes cluster.toml --default node-1 --error 0.07
+    Example: wattflow workload enrich trace.json labelled.json --nodes cluster.toml --default node-1 --error 0.07
     """
     from wattflow import traces
     from wattflow.clusters import load_cluster

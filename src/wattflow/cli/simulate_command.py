@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -48,12 +49,17 @@ def simulate(
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
     from wattflow.cli.compare import write
-    from wattflow.cli.inputs import estimated
+    from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster
-    from wattflow.lab.compare.comparison import compare as run_comparison
+    from wattflow.lab.compare.comparison import check_seeds, of_one_run
+    from wattflow.lab.figures.ideal import ideal_s
+    from wattflow.lab.figures.metrics import metrics as figures_of
     from wattflow.lab.run.points import Setup
     from wattflow.lab.run.run_file import write_run
-    from wattflow.lab.show.tables import metric_names, run_rows, run_table
+    from wattflow.lab.show.result_tables import metric_names, run_rows, run_table
+    from wattflow.model.workload import Workload
+    from wattflow.policy import registry
+    from wattflow.sim import simulate as run_simulator
     from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out, force)
@@ -62,18 +68,23 @@ def simulate(
     never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
     names = metric_names(metrics)
     source, machine = estimated(source_of(workflow), estimates), load_cluster(named)
-    setup = Setup(options=o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error)), keep_runs=True)
+    check_seeds([seed])
+    chosen = registry.load(policy)
+    workload = source if isinstance(source, Workload) else source.draw(seed)
+    options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:
-        result = run_comparison(source, machine, [policy], [seed], policy, o.with_progress(setup, progress))
-    values = result.points[0].values
-    run = result.runs[result.workloads[0], policy]
+        told = None if progress is None else lambda share: progress(share, policy)
+        run = run_simulator(workload, machine, chosen, seed=seed, options=replace(options, record_power=True),
+                            progress=told)  # fmt: skip
+    values = figures_of(run, ideal_s(workload, machine))
+    about = Setup(options=options).about()
     if attempts is not None:
         write_run(attempts, run)
         remark(f"attempts: {attempts}", quiet)
     if report is not None:
-        write(result, report, quiet, f"{run.workload.name} under {policy}")
+        write(of_one_run(run, machine, policy, seed, values, about), report, quiet, f"{workload.name} under {policy}")
     if form is o.Form.table:
-        print_tables([run_table(values, f"{run.workload.name} on {machine.name} under {policy}, seed {seed}", names)])
+        print_tables([run_table(values, f"{workload.name} on {machine.name} under {policy}, seed {seed}", names)])
     else:
-        about = {"workload": run.workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
-        deliver(run_rows(values), form, out, {**about, "simulated": run.simulated, **result.about})
+        what = {"workload": workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
+        deliver(run_rows(values), form, out, {**what, "simulated": run.simulated, **about})

@@ -1,4 +1,4 @@
-"""`wattflow describe`: what a trace or a generated workload holds."""
+"""`wattflow workload describe`: what a trace or a generated workload holds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def describe(
 
     A run is the parquet file of `wattflow simulate --attempts` or `wattflow run --out`.
 
-    Example: wattflow describe trace.json
+    Example: wattflow workload describe trace.json
     """
     from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.run_file import is_run
-    from wattflow.lab.show.describe import describe_workload, description_table
+    from wattflow.lab.show.workload_facts import describe_workload, description_table
     from wattflow.model.errors import InvalidInput
     from wattflow.sim.inputs import source_of
 
@@ -92,7 +92,7 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
 
 
 def _server_here() -> bool:
-    """Whether a server was started in this user's folder; asking for more would load the runtime."""
+    """Tell whether a server was started in this user's folder; asking for more would load the runtime."""
     home = os.environ.get("WATTFLOW_HOME")
     state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
     return (state / "server.json").exists()
@@ -100,7 +100,7 @@ def _server_here() -> bool:
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
-    from wattflow.cli.live import find_task
+    from wattflow.cli.live import find_task, pages
 
     if name.isdigit() or "/" in name:
         number = find_task(connection, name)["id"]
@@ -108,7 +108,7 @@ def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict
         attempts = [row | {"key": task["key"]} for row in task.pop("attempts")]
         return task | {"why": connection.call("GET", f"/v1/tasks/{number}/why")["why"]}, attempts
     about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{name}")
-    return about, connection.call("GET", f"/v1/workflows/{name}/attempts")
+    return about, pages(connection, f"/v1/workflows/{name}/attempts", "task")
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:
@@ -148,7 +148,7 @@ def _readable_attempt(row: dict[str, Any]) -> dict[str, object]:
 
 def _describe_run(path: str, form: o.Form, out: Path | None) -> None:
     from wattflow.lab.run.run_file import read_run
-    from wattflow.lab.show.describe import describe_run, description_table
+    from wattflow.lab.show.workload_facts import describe_run, description_table
 
     run = read_run(path)
     rows = describe_run(run)

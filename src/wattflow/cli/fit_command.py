@@ -1,4 +1,4 @@
-"""`wattflow fit`: train a model of runtimes, needs, watts or energy and write it to a file."""
+"""`wattflow model fit`: train a model of runtimes, needs, watts or energy and write it to a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fit(
     What a file holds is told by its content. Runtime, memory, cores and watts are learned apart. Members and their
     weights are chosen on runs, machines or blocks of time left out of the training rows.
 
-    Example: wattflow fit run1.csv runtimes.model --also run2.csv
+    Example: wattflow model fit run1.csv runtimes.model --also run2.csv
     """
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`wattflow experiment`: replay a published claim and print it beside ours."""
+"""`wattflow lab experiment`: replay a published claim and print it beside ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = "parts-kept"
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.experiments.outcome import Sheet
+    from wattflow.lab.experiments.findings import Sheet
 
 
 def experiment(
@@ -37,7 +37,7 @@ def experiment(
 
     Prints our table beside the published one, writes pictures and results.json, and ends with one line per figure.
 
-    Example: wattflow experiment hpe_table1
+    Example: wattflow lab experiment hpe_table1
     """
     from wattflow.lab.experiments import experiment as lab
 

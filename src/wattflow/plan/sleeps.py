@@ -13,8 +13,8 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
-from wattflow.plan import offers
-from wattflow.plan.offers import Floats, Longs
+from wattflow.plan import node_offers
+from wattflow.plan.node_offers import Floats, Longs
 from wattflow.policy import effects, pricing, view
 from wattflow.policy.base import Plan, Policy
 
@@ -26,15 +26,15 @@ of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither.""
 def still_w(node: Node) -> float:
     """Watts of a node that the plan does not need: asleep where that is less than idling."""
     if node.sleep is None:
-        return offers.idle_w(node)
-    return min(node.sleep.watts, offers.idle_w(node))
+        return node_offers.idle_w(node)
+    return min(node.sleep.watts, node_offers.idle_w(node))
 
 
 def _change_j(node: Node, seconds: float) -> float:
     """Joules above stillness of so many seconds of falling asleep or waking."""
-    if node.sleep is None or node.sleep.watts >= offers.idle_w(node):
+    if node.sleep is None or node.sleep.watts >= node_offers.idle_w(node):
         return math.inf
-    watts = offers.idle_w(node) if node.sleep.wake_w is None else node.sleep.wake_w
+    watts = node_offers.idle_w(node) if node.sleep.wake_w is None else node.sleep.wake_w
     return seconds * max(0.0, watts - node.sleep.watts)
 
 
@@ -61,7 +61,7 @@ def orders(node: Longs, busy: Floats, cluster: Cluster, gaps: bool) -> list[tupl
     found: list[tuple[float, int, int]] = []
     begin_s, end_s = float(busy[:, 0].min(initial=math.inf)), float(busy[:, 1].max(initial=0.0))
     for number, machine in enumerate(cluster.nodes):
-        above_w = offers.idle_w(machine) - still_w(machine)
+        above_w = node_offers.idle_w(machine) - still_w(machine)
         if above_w <= 0 or machine.sleep is None:
             continue
         free_s = begin_s

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.outcome import Figure, Outcome, Progress, Sheet
+from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.cluster import Cluster, Frequency, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.units import kwh
@@ -80,7 +80,7 @@ JOBS = (
 
 @dataclass(frozen=True, slots=True)
 class JoulieSettings:
-    """What the file says: how much of the published size is replayed, and what is assumed."""
+    """Settings of the file: how much of the published size is replayed, and what is assumed."""
 
     scale: float
     hours: float
@@ -193,7 +193,7 @@ def replay(machines: Cluster, jobs: Workload, policy: str, seed: int) -> Result:
     return Result(run.total_j, float(np.percentile(response, 95)), run.makespan_s)
 
 
-def run(settings: object, progress: Progress) -> Outcome:
+def run(settings: object, progress: Progress) -> Findings:
     """Both settings; sleep is left out in the runs named so."""
     assert isinstance(settings, JoulieSettings)
     large = cluster(LARGE, settings, settings.scale)
@@ -221,7 +221,7 @@ def run(settings: object, progress: Progress) -> Outcome:
         "Sleep states are assumed (5 % of peak, a minute to wake); the row without sleep is what placement alone does.",
         "Its 20 to 29 % come from caps and scheduling together on 41 nodes; it reports 6.4 % from scheduling alone.",
     )
-    return Outcome(tuple(sheets), tuple(figures), results, notes)
+    return Findings(tuple(sheets), tuple(figures), results, notes)
 
 
 def saving(found: Mapping[str, Result], policy: str) -> float:

@@ -1,0 +1,104 @@
+"""Writes docs/commands.md: every command and option as the code has them; and lists options that no test types.
+
+python tools/commands.py           # writes the page
+python tools/commands.py --check   # ends with 1 where the page is old
+python tools/commands.py --untested
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "commands.md"
+TRIED_IN = ("tests", "benchmarks", "research", "make", ".ci", "examples")
+HEAD = """# Commands
+
+What can be typed, and every option. This page is made from the code (`python tools/commands.py`); `wattflow COMMAND
+--help` says the same. Commands of 0.1 that have moved below a noun are accepted where they were for one release more.
+"""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command that is listed, by the words that call it."""
+    from wattflow.cli.main import app
+
+    yield from _below("wattflow", typer.main.get_command(app))
+
+
+def _below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        for name, one in command.commands.items():
+            if not one.hidden:
+                yield from _below(f"{words} {name}", one)
+    else:
+        yield words, command
+
+
+def page() -> str:
+    """The page as text."""
+    return "\n".join([HEAD, *(_section(words, command) for words, command in commands())])
+
+
+def _section(words: str, command: Any) -> str:
+    said = re.sub(r"\s+", " ", (command.help or "").split("\n\n")[0]).strip()
+    lines = [f"## `{words}`", said, ""]
+    rows = [row for one in command.params if (row := _row(one))]
+    if rows:
+        lines += ["| option | what it says |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _row(one: Any) -> str:
+    said = re.sub(r"\s+", " ", getattr(one, "help", "") or "").replace("|", "\\|").strip()
+    if getattr(one, "hidden", False):
+        return ""
+    if one.param_type_name == "argument":
+        shown = (one.metavar or one.name.upper()).replace("|", "\\|")
+        return f"| {shown} | {said} |"
+    names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
+    return f"| {names} | {said} |"
+
+
+def untested() -> list[str]:
+    """Options of listed commands that nothing types: neither tests nor benchmarks, make or examples."""
+    texts = [
+        path.read_text(encoding="utf-8", errors="ignore")
+        for folder in TRIED_IN
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix in (".py", ".mk", ".sh", ".md", ".yaml", "")
+    ]
+    everything = "\n".join(texts)
+    found = []
+    for words, command in commands():
+        for one in command.params:
+            if one.param_type_name != "option" or one.name == "help":
+                continue
+            names = [re.escape(name) for name in one.opts if name.startswith("--")]
+            keyword = rf"\b{one.name}=" if one.name else "$^"
+            if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", everything) for name in names):
+                used = re.search(keyword, everything) is not None
+                found.append(f"{words} {'/'.join(one.opts)}{' (by keyword?)' if used else ''}")
+    return found
+
+
+def main() -> int:
+    """Write, compare or list."""
+    if "--untested" in sys.argv:
+        sys.stdout.write("\n".join(untested()) + "\n")
+        return 0
+    text = page()
+    if "--check" in sys.argv:
+        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
