@@ -20,7 +20,16 @@ OLD_CIRCLES = {
     ("wattflow.kernel.jit", "wattflow.kernel.linking"),
     ("wattflow.sim.build", "wattflow.sim.simulate"),
     ("wattflow.live.engine", "wattflow.live.wanted"),
-    ("wattflow.server.agent_routes", "wattflow.server.app", "wattflow.server.hot", "wattflow.server.routes"),
+    (
+        "wattflow.server.admin_routes",
+        "wattflow.server.agent_routes",
+        "wattflow.server.app",
+        "wattflow.server.dashboard_routes",
+        "wattflow.server.hot",
+        "wattflow.server.metrics",
+        "wattflow.server.routes",
+    ),
+    ("wattflow.runtime.client", "wattflow.runtime.dask_graph", "wattflow.runtime.future", "wattflow.runtime.payload"),
     ("wattflow.traces.wfformat", "wattflow.traces.wfformat_write"),
     ("wattflow.store.objects", "wattflow.store.s3"),
     (
@@ -32,8 +41,7 @@ OLD_CIRCLES = {
     ),
 }
 OLD_PRIVATE = (
-    "wattflow.kernel.linking", "wattflow.learn.asking", "wattflow.learn.environment", "wattflow.learn.episode",
-    "wattflow.learn.offers", "wattflow.learn.openings", "wattflow.learn.renewing", "wattflow.live.roll",
+    "wattflow.kernel.linking", "wattflow.learn.open_shapes", "wattflow.learn.renewing", "wattflow.live.roll",
 )  # fmt: skip
 """Modules that still use private names of another package."""
 

@@ -89,7 +89,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "completion": completion.completion,
 }
 
-FIRST = ("demo", "compare", "simulate", "policies", "clusters", "up", "run", "ps", "why", "down")
+FIRST = ("demo", "compare", "simulate", "policies", "clusters", "up", "run", "ps", "why", "view", "report", "down")
 """What a user needs first, on top of the list."""
 NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "workload": (

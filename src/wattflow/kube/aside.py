@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wattflow.kube import objects, tenant
+from wattflow.kube import carbon, estimates, gangs, gpus, objects, tenant
+from wattflow.kube.argo import watching
 from wattflow.kube.binder import Binder
 from wattflow.kube.metrics import Metrics
 
@@ -56,7 +57,7 @@ class Aside:
         """Tell of annotations of ours that cannot be read."""
         notes: Mapping[str, str] = metadata.annotations
         if any(key.startswith(tenant.PREFIX) for key in notes):
-            for what in tenant.unread(notes):
+            for what in unread(notes):
                 self.of(kind, metadata, what)
 
     def guarded(self, kind: str, receive: Callable[[str, T], None]) -> Callable[[str, T], None]:
@@ -72,3 +73,20 @@ class Aside:
                 receive(change, tenant.without_notes(item))
 
         return careful
+
+
+def unread(notes: Mapping[str, str]) -> Iterator[str]:
+    """Name the annotations of a pod or workflow that cannot be read, each with what it may be."""
+    seconds, size = "a number of seconds from 0 up", "a number of bytes from 0 up"
+    readers: dict[str, tuple[Callable[[str], object], str]] = {
+        gangs.SIZE: (lambda text: 1 <= (tenant.count(text) or 0) <= gangs.MOST, f"a number of pods, 1 to {gangs.MOST}"),
+        gpus.INDEX: (lambda text: tenant.count(text) is not None, "the number of a GPU"),
+        estimates.RUNTIME: (lambda text: tenant.number(text) is not None, seconds),
+        watching.DEADLINE: (lambda text: tenant.number(text) is not None, seconds),
+        carbon.WAIT: (lambda text: tenant.number(text) is not None, seconds),
+        estimates.INPUT: (lambda text: tenant.number(text) is not None, size),
+        estimates.OUTPUT: (lambda text: tenant.number(text) is not None, size),
+    }  # fmt: skip
+    for key, (reads, what) in readers.items():
+        if key in notes and not reads(notes[key]):
+            yield f"{key} is {notes[key][:60]!r}, not {what}: it is left out"

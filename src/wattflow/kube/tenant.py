@@ -7,7 +7,6 @@ here, and a receiver that fails all the same is asked again with the object's ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -33,26 +32,6 @@ def number(text: str) -> float | None:
         return None
     value = float(text)
     return value if value <= MOST_NUMBER else None
-
-
-def unread(notes: Mapping[str, str]) -> Iterator[str]:
-    """Name the annotations of a pod or workflow that cannot be read, each with what it may be."""
-    from wattflow.kube import carbon, estimates, gangs, gpus
-    from wattflow.kube.argo import watching
-
-    seconds, size = "a number of seconds from 0 up", "a number of bytes from 0 up"
-    readers: dict[str, tuple[Callable[[str], object], str]] = {
-        gangs.SIZE: (lambda text: 1 <= (count(text) or 0) <= gangs.MOST, f"a number of pods, 1 to {gangs.MOST}"),
-        gpus.INDEX: (lambda text: count(text) is not None, "the number of a GPU"),
-        estimates.RUNTIME: (lambda text: number(text) is not None, seconds),
-        watching.DEADLINE: (lambda text: number(text) is not None, seconds),
-        carbon.WAIT: (lambda text: number(text) is not None, seconds),
-        estimates.INPUT: (lambda text: number(text) is not None, size),
-        estimates.OUTPUT: (lambda text: number(text) is not None, size),
-    }  # fmt: skip
-    for key, (reads, what) in readers.items():
-        if key in notes and not reads(notes[key]):
-            yield f"{key} is {notes[key][:60]!r}, not {what}: it is left out"
 
 
 def without_notes(item: T) -> T:

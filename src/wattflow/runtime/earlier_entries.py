@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,11 +13,15 @@ from wattflow.model.workflow import Function
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 
-if TYPE_CHECKING:
-    from wattflow.runtime.decider import Decider
+
+class Replayed(Protocol):
+    """Whoever makes the calls of a journal again (`runtime.decider`)."""
+
+    engine: Engine
+    policy: str
 
 
-def tell(decider: Decider, entry: bytes, last_s: float) -> float:
+def tell(decider: Replayed, entry: bytes, last_s: float) -> float:
     """Make the call of an entry again; the time of the last step, which was ``last_s`` before."""
     name, *args = msgspec.msgpack.decode(entry)
     engine = decider.engine

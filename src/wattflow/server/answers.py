@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from wattflow.lab.show.columns import More, run_columns
 from wattflow.model.run import Run
-from wattflow.server.beside import Missing
+from wattflow.server.absent import Missing
 from wattflow.server.runs import Record, document, run_bytes, run_of
 from wattflow.server.zone import read_zone
 from wattflow.store import events, reads, schema

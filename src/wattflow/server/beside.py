@@ -23,20 +23,13 @@ import sqlalchemy as sa
 from starlette.exceptions import HTTPException
 
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.server.absent import Gone, Missing
 
 IDLE_S = 300.0
 NICE = 5
 LARGEST_BYTES = 1 << 30
 MOST_WAITING = 32
 LONGEST_S = 120.0
-
-
-class Gone(WattflowError):
-    """Raised where it is not kept any more."""
-
-
-class Missing(WattflowError):
-    """Raised where there is no such thing."""
 
 
 class Beside:

@@ -18,7 +18,7 @@ from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
-from wattflow.server.beside import Gone, Missing
+from wattflow.server.absent import Gone, Missing
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
 

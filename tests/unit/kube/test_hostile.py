@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wattflow.kube import accounting, gangs, gpus, process, quantity, tenant
+from wattflow.kube import accounting, aside, gangs, gpus, process, quantity, tenant
 from wattflow.kube import settings as config
 from wattflow.kube.argo.graph import Graph
 from wattflow.kube.argo.watching import ArgoWorkflow
@@ -63,7 +63,7 @@ def test_a_gang_whose_size_cannot_be_read_is_none_and_is_told(text: str) -> None
     one = pod("p")
     one.metadata.annotations |= {gangs.GANG: "g", gangs.SIZE: text}
     assert gangs.gang_of(one) is None
-    (told,) = tenant.unread(one.metadata.annotations)
+    (told,) = aside.unread(one.metadata.annotations)
     assert told.startswith(f"{gangs.SIZE} is ") and len(told) < 200
 
 

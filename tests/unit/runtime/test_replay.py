@@ -14,8 +14,8 @@ from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.server import replay
+from wattflow.server.absent import Gone, Missing
 from wattflow.server.answers import ANSWERS
-from wattflow.server.beside import Gone, Missing
 from wattflow.store import journal, schema
 from wattflow.store.database import open_store
 

@@ -112,8 +112,9 @@ class Flows:
         if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
             self.on_unread(workflow, f"spec.priority is {str(priority)[:60]!r}, not a whole number: it is left out")
             priority = None
-        for what in tenant.unread(workflow.metadata.annotations):
-            self.on_unread(workflow, what)
+        stated = workflow.metadata.annotations.get(DEADLINE)
+        if stated is not None and tenant.number(stated) is None:
+            self.on_unread(workflow, f"{DEADLINE} is {stated[:60]!r}, not a number of seconds: it is left out")
         self.known[key] = Flow(key, graph, next(self._numbers), priority or 0, _due_s(workflow))
 
     def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
