@@ -99,20 +99,22 @@ def run(state, driver, hand, functions):
         if status != decide.ALL_TRIED:
             return status
         come_back(state, driver)
-    act(state, driver, functions)
+    # Asked here: a kernel without actions then holds no call of `act`.
+    if state.rules[0].has_act == 1:
+        act(state, driver, functions)
     return decide.ALL_TRIED
 
 
-@inner
+@optional(RICH)
 def act(state, driver, functions):
-    """Let the policy act and carry out in State what it asked for."""
+    """Let a policy that acts do so, and carry out in State what it asked for."""
     if state.rules[0].has_act == 1 and is_last(state, driver):
         before = state.counts[0].action_n
         functions.act(state)
         _apply_actions(state, driver, before)
 
 
-@optional(RICH)
+@inner
 def _apply_actions(state, driver, first):
     """Carry out the policy's rows, from ``first`` on, and leave out of them what the driver need not do."""
     counts = state.counts[0]

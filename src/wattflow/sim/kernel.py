@@ -18,7 +18,7 @@ from wattflow.kernel.jit import jit as entry
 from wattflow.sim import clocks, ends, faults, nodes, power, stages
 from wattflow.sim.world import DATA, World
 
-DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK, ASKED, GO_ON = 0, 1, 2, 3, 4, 5, 6, 7
+DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK, ASKED = 0, 1, 2, 3, 4, 5, 6
 """Statuses of `run`. STUCK: tasks wait, but nothing will ever happen again. ASKED: a hand is to answer."""
 
 
@@ -192,41 +192,32 @@ def passes(state, hand, joules):
 
 
 @inner
-def _next_instant(state, world, hand, until, enough):
-    """Go to the next instant; GO_ON, or why not."""
-    clock = state.clock[0]
-    pulse = world.pulse[0]
-    if state.counts[0].open == 0:
-        return DONE
-    t = _next_time(state, world)
-    if t == math.inf:
-        return STUCK
-    if t > until:
-        return UNTIL
-    if enough:
-        return LIMIT
-    if not _has_room(state, world):
-        return GROW
-    if t > clock.now:
-        if pulse.total_w > pulse.peak_w:
-            pulse.peak_w = pulse.total_w
-        passes(state, hand, pulse.total_w * (t - clock.now))
-        clock.now = t
-    clock.instant += 1
-    return GO_ON
-
-
-@inner
 def run(state, world, hand, functions, until, max_events):
     """`advance` with a ``hand`` that is asked in the policy's place (ASKED: call again with its answer), or None."""
+    clock = state.clock[0]
     pulse = world.pulse[0]
     folded = 0
+    # In one piece: the compiler does not put a function of its own in the place of its call here.
     while True:
         # An instant that ran out of room, or in which a hand is being asked, is folded already.
         if pulse.redo == 0 and not decide.is_open(state, hand):
-            status = _next_instant(state, world, hand, until, folded >= max_events)
-            if status != GO_ON:
-                return status
+            if state.counts[0].open == 0:
+                return DONE
+            t = _next_time(state, world)
+            if t == math.inf:
+                return STUCK
+            if t > until:
+                return UNTIL
+            if folded >= max_events:
+                return LIMIT
+            if not _has_room(state, world):
+                return GROW
+            if t > clock.now:
+                if pulse.total_w > pulse.peak_w:
+                    pulse.peak_w = pulse.total_w
+                passes(state, hand, pulse.total_w * (t - clock.now))
+                clock.now = t
+            clock.instant += 1
             count = _fold(state, world, functions.priority)
             folded += max(1, count)
             if count == 0:
