@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from wattflow.lab.show.columns import More, run_columns
 from wattflow.model.run import Run
 from wattflow.server.absent import Missing
+from wattflow.server.budgets import forecast
 from wattflow.server.runs import Record, document, run_bytes, run_of
 from wattflow.server.zone import read_zone
 from wattflow.store import events, reads, schema
@@ -58,7 +59,8 @@ def live(
     about = {
         "kind": "live", "id": "live", "title": "live", "workload": "live", "policy": present["policy"],
         "state": "open", "owner": owner, "origin_s": record.start_s, "start_ms": 0.0, "end_ms": 1000.0 * last_s,
-        "sequence": sequence, "live": present,
+        "sequence": sequence,
+        "live": present | {"budgets": forecast(database, present.get("budgets", []), now_s)},
     }  # fmt: skip
     return _shown(run_of(database, record, read_zone(folder), whole=True), record, about, packed)
 
