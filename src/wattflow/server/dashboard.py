@@ -151,7 +151,8 @@ class Dashboard:
             running[attempt.node] = running.get(attempt.node, 0) + 1
         nodes = [
             {"name": node.spec.name, "state": node.state, "running": running.get(node.spec.name, 0),
-             "watts": node.load.watts if node.load else None, "busy": node.load.cpu_busy if node.load else None}
+             "watts": node.load.watts if node.load else None, "busy": node.load.cpu_busy if node.load else None,
+             "learned": service.learning.curve(node.spec.name)}
             for node in service.nodes
         ]  # fmt: skip
         known = [node["watts"] for node in nodes if node["state"] in ("on", "waking")]
