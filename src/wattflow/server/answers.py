@@ -56,15 +56,15 @@ def live(
     """The document of what runs, and of what ran in the last seconds, of one owner or of all."""
     sequence, now_s = events.last(database), float(present["now_s"])
     record = _recent(database, owner, now_s - last_s, now_s)
+    nodes = _announced(database)
+    for name, curve in present.pop("learned", {}).items():
+        nodes.setdefault(name, {})["learned"] = curve
     about = {
         "kind": "live", "id": "live", "title": "live", "workload": "live", "policy": present["policy"],
         "state": "open", "owner": owner, "origin_s": record.start_s, "start_ms": 0.0, "end_ms": 1000.0 * last_s,
         "sequence": sequence,
         "live": present | {"budgets": forecast(database, present.get("budgets", []), now_s)},
     }  # fmt: skip
-    nodes = _announced(database)
-    for node in present["nodes"]:
-        nodes.setdefault(node["name"], {})["learned"] = node.pop("learned", None)
     return _shown(run_of(database, record, read_zone(folder), whole=True), record, about, packed, nodes)
 
 
