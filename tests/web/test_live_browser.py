@@ -36,7 +36,8 @@ def at_flags(server: Server, folder: Path, token: str) -> None:
 
 
 def hold_up(server: Server, token: str) -> None:
-    """Keep three of four cores of both nodes busy, and one task of two cores waiting behind them."""
+    """Keep three of four cores of both nodes busy, one task of two cores waiting behind them, and ann in a budget."""
+    server.connection("operator").call("PATCH", "/v1/accounts/user/ann", {"energy_j": 3e7, "mode": "alert"})
     server.submit("held", [{"key": f"long-{i}", "cpus": 3.0, "estimate_s": 900} for i in range(2)], token)
     connection, end_s = server.connection(token=token), time.monotonic() + 60
     while len(connection.call("GET", "/v1/workflows/held/attempts")) < 2:
@@ -50,7 +51,6 @@ def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Pat
     server = Server(tmp_path)
     try:
         ann, ben = new_token(server, "ann"), new_token(server, "ben")
-        server.connection("operator").call("PATCH", "/v1/accounts/user/ann", {"energy_j": 1e12, "mode": "alert"})
         server.submit("past", [{"key": "a", "function": "<i>odd</i>"}, {"key": "b", "parents": ["a"]}], ann)
         server.until_over("past", ann)
         hold_up(server, ann)

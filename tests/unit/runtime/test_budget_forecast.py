@@ -10,8 +10,12 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from wattflow.files.columns import unpack
+from wattflow.runtime import messages as m
 from wattflow.runtime.usage import month_end_s
 from wattflow.server import budgets
+from wattflow.server.answers import ANSWERS
+from wattflow.server.forecasting import lately
 from wattflow.store import schema
 from wattflow.store.database import open_store
 
@@ -76,3 +80,38 @@ def test_there_is_no_forecast_without_a_budget_or_without_joules_of_late(store: 
     assert budgets.forecast(store, [budget("user", "ann", 5.0, 1e10)], NOW_S + 7200.0)[0]["rate_w"] is not None, (
         "runs on"
     )
+
+
+def test_the_live_document_tells_budgets_ages_and_learned_curves(store: sa.Engine, tmp_path: Path) -> None:
+    spec = m.pack((1, m.Task(key="1", name="t", function_name="f", command=["true"])))
+    with store.begin() as to:
+        for name, state in (("n", "on"), ("gone", "down")):
+            told = m.pack((0, m.Node(name=name, cpus=4.0, memory_bytes=1, busy=[0.0, 4.0], watts=[9.0, 50.0])))
+            to.execute(schema.nodes.insert().values(name=name, spec=told, state=state, seen_s=5.0))
+        to.execute(schema.tasks.update().values(spec=spec))
+    curve = {"busy": [0.0, 4.0], "watts": [10.0, 60.0], "low": [None, 55.0], "high": [None, 65.0], "measured_s": 7.0}
+    present = {"now_s": NOW_S, "policy": "fifo", "nodes": [], "queue": [], "learned": {"n": curve},
+               "budgets": [budget("workflow", "w", 840.0)]}  # fmt: skip
+    about = unpack(ANSWERS["live"](store, tmp_path, owner=None, last_s=600.0, present=present, packed=False)).about
+    nodes = {one["name"]: one for one in about["cluster"]["nodes"]}
+    assert nodes["n"]["announced_s"] == 5.0 and nodes["n"]["learned"] == curve
+    assert nodes["gone"]["announced_s"] is None and "learned" not in nodes["gone"]
+    assert about["live"]["budgets"][0]["rate_w"] == pytest.approx(0.6) and "learned" not in about["live"]
+
+
+def test_the_present_is_what_nodes_drew_and_unknown_where_one_that_is_on_told_nothing(store: sa.Engine) -> None:
+    window = {"idle_j": 0.0, "tasks_j": 0.0, "unattributed_j": 0.0, "provenance": "attributed"}
+    with store.begin() as to:
+        to.execute(schema.nodes.insert().values(name="n", spec=b"", state="on", seen_s=5.0))
+        for k in range(6):
+            began_s = NOW_S - 60.0 + 10.0 * k
+            told = {"node": "n", "began_s": began_s, "ended_s": began_s + 10.0, "counted_j": 200.0 + 100.0 * (k % 2)}
+            to.execute(schema.energy.insert().values(window | told))
+        to.execute(schema.tasks.update().where(schema.tasks.c.id == 1).values(state="done", submitted_s=NOW_S - 50.0,
+                                                                              ended_s=NOW_S - 8.0))  # fmt: skip
+    found = lately(store, NOW_S, 120.0)
+    assert found["power_w"] == pytest.approx(25.0) and found["covered"] == pytest.approx(0.5)
+    assert found["response_s"] == pytest.approx(42.0)
+    with store.begin() as to:
+        to.execute(schema.nodes.insert().values(name="dark", spec=b"", state="on", seen_s=5.0))
+    assert lately(store, NOW_S, 120.0)["power_w"] is None and lately(store, NOW_S + 9999.0, 60.0)["response_s"] is None
