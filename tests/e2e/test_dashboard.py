@@ -144,6 +144,7 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     first, second = ended["results"]
     assert first["error"] is None and 0 < first["energy_j"]["low"] <= first["energy_j"]["high"]
     assert "live" in second["error"]
+    assert 4 < first["response_s"]["mean"] < 300, "from submission on, not from the epoch"
     assert first["power_w"] is None and ended["present"]["power_w"] > 0, (
         "no span, so no mean power; nodes were measured"
     )

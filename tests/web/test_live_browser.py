@@ -79,6 +79,7 @@ def _beside_the_present(seen: dict[str, Any]) -> None:
     assert "user ann" in seen["budgets"] and "by the month's end" in seen["budgets"]
     assert "carries the present rate on" in seen["budgets"]
     present = seen["forecast"]["present"]
+    assert all(one["response_s"]["high"] < 3600 for one in seen["forecast"]["results"]), "from submission on"
     assert present["power_w"] > 0 and 0 < present["covered"] <= 1 and present["response_s"] > 0
     assert [one["said"].split(" mean and")[0] for one in seen["spreads"]] == ["Mean power", "Mean response"]
     for one in seen["spreads"]:

@@ -11,8 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from wattflow.live import Engine
 from wattflow.live.roll import Spread, roll
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
@@ -32,6 +34,7 @@ _FIGURES = ("energy_j", "response_s", "late", "ended", "open")
 def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The present of a server rolled forward under each policy, with the same draws for all."""
     engine = rebuilt(database, folder, "fifo")[0].engine
+    _from_submission(engine, database)
     now_s = float(engine.state.clock.now[0])
     for_s = given.get("for_s")
     until_s = math.inf if for_s is None else now_s + for_s
@@ -45,6 +48,16 @@ def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str
 
     present = lately(database, given["now_s"], USUAL_S if for_s is None else for_s)
     return {"present": present, "results": [_tried(policy, one) for policy in given["policies"]]}
+
+
+def _from_submission(engine: Engine, database: sa.Engine) -> None:
+    """Let responses count from each task's submission: the engine knows that only of tasks that came later."""
+    t, marks = schema.tasks.c, np.asarray(engine.state.marks["tag"])
+    open_now = sa.select(t.id, t.submitted_s).where(t.state.in_(("waiting", "running")))
+    known = {row["id"]: row["submitted_s"] for row in reads.rows(database, open_now)}
+    submitted_s = np.array([known.get(tag, -math.inf) for tag in marks.tolist()])
+    release = engine.state.tasks["release"]
+    release[: len(marks)] = np.maximum(release[: len(marks)], submitted_s)
 
 
 def lately(database: sa.Engine, now_s: float, span_s: float) -> dict[str, float | None]:

@@ -31,7 +31,7 @@ export function Budgets(props: { budgets: Budget[]; now_s: number }) {
         return (
           <li key={`${one.scope} ${one.workflow ?? one.name} ${one.what ?? ""}`}><span class="name" title={named(one)}>{named(one)}</span>
             <span class="track"><span class="fill" style={{ width: at(spent) }} />{one.expected_j != null && <span class="band" style={{ left: at(spent), width: at(Math.max(0, one.expected_j - spent)) }} />}<span class="mark" style={{ left: at(one.budget_j!) }} /></span>
-            <span class="value">{energy(one.spent_j)} of {energy(one.budget_j)} <small>{ahead(one, now_s)}</small></span></li>
+            <span class="value">{energy(one.spent_j)} of {energy(one.budget_j)}<br /><small>{ahead(one, now_s)}</small></span></li>
         );
       })}</ol>
       <p class="quiet">Filled is spent, the line is the budget, the whisker reaches to what is expected by the month's end. The forecast carries the present rate on: joules of the last ten minutes (those of an attempt lie evenly over its time), by the time since the first of them. It knows no task that is yet to come.</p>
