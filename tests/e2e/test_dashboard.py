@@ -144,6 +144,10 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     first, second = ended["results"]
     assert first["error"] is None and 0 < first["energy_j"]["low"] <= first["energy_j"]["high"]
     assert "live" in second["error"]
+    assert 4 < first["response_s"]["mean"] < 300, "from submission on, not from the epoch"
+    assert first["power_w"] is None and ended["present"]["power_w"] > 0, (
+        "no span, so no mean power; nodes were measured"
+    )
     for bad, said in (({"policies": ["/etc/passwd.py:x"]}, "not a name"), ({"policies": ["nope"]}, "no policy"),
                       ({"kind": "rerun"}, "which one"), ({"kind": "rerun", "workflow": "nope"}, "no workflow"),
                       ({"kind": "rerun", "workflow": "future", "cluster": "../x.toml"}, "no cluster")):  # fmt: skip
@@ -157,7 +161,11 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     server.until_over("future")
     again = connection.call("POST", "/v1/forecasts", {"kind": "rerun", "workflow": "future", "policies": ["fifo"],
                                                       "cluster": "mixed", "seeds": 1})  # fmt: skip
-    (result,) = _forecast(server, again["id"])["results"]
+    told = _forecast(server, again["id"])
+    (result,) = told["results"]
+    real = unpack(connection.raw("GET", "/v1/runs/future")[0]).about["figures"]
+    assert told["present"]["makespan_s"] == pytest.approx(real["makespan_s"])
+    assert told["present"]["response_s"] == pytest.approx(real["response_mean_s"])
     assert result["makespan_s"]["mean"] > 0 and result["ended"]["mean"] == 6
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,8 @@ def at_flags(server: Server, folder: Path, token: str) -> None:
 
 
 def hold_up(server: Server, token: str) -> None:
-    """Keep three of four cores of both nodes busy, and one task of two cores waiting behind them."""
+    """Keep three of four cores of both nodes busy, one task of two cores waiting behind them, and ann in a budget."""
+    server.connection("operator").call("PATCH", "/v1/accounts/user/ann", {"energy_j": 3e7, "mode": "alert"})
     server.submit("held", [{"key": f"long-{i}", "cpus": 3.0, "estimate_s": 900} for i in range(2)], token)
     connection, end_s = server.connection(token=token), time.monotonic() + 60
     while len(connection.call("GET", "/v1/workflows/held/attempts")) < 2:
@@ -66,6 +68,21 @@ def test_a_server_is_followed_across_a_kill_explained_and_forecast(tmp_path: Pat
     assert seen["waiting"].startswith("It waits.") and "2 cores" in seen["waiting"]
     results = {one["policy"]: one for one in seen["forecast"]["results"]}
     assert set(results) == {"least-energy", "fifo"} and all(one["error"] is None for one in results.values())
+    _beside_the_present(seen)
     assert "past" not in seen["ofBen"] and "followed" not in seen["ofBen"]
     assert "no workflow" in seen["notBens"] and "The session is over" in seen["expired"] and seen["back"] == "past"
     assert {name: found for name, found in seen["violations"].items() if found} == {}
+
+
+def _beside_the_present(seen: dict[str, Any]) -> None:
+    """The month's budget has a forecast, each chart of the what-if has the present, curves tell age and band."""
+    assert "user ann" in seen["budgets"] and "by the month's end" in seen["budgets"]
+    assert "carries the present rate on" in seen["budgets"]
+    present = seen["forecast"]["present"]
+    assert all(one["response_s"]["high"] < 3600 for one in seen["forecast"]["results"]), "from submission on"
+    assert present["power_w"] > 0 and 0 < present["covered"] <= 1 and present["response_s"] > 0
+    assert [one["said"].split(" mean and")[0] for one in seen["spreads"]] == ["Mean power", "Mean response"]
+    for one in seen["spreads"]:
+        assert one["names"] == ["the present", "least-energy", "fifo"] and one["marks"] == [one["now"]] * 3
+    assert all(one["age"].startswith("announced ") and "ago" in one["age"] for one in seen["profiles"])
+    assert {one["band"] for one in seen["profiles"]} == {"band not known"}, "played nodes have no counter to learn from"

@@ -79,6 +79,8 @@ def test_every_view_draws_the_figures_of_the_lab_without_violations(address: str
     known = {tuple(node.power.watts) for node in run.cluster.nodes if node.power}
     shown = {tuple(one["curve"]["watts"]) for one in drawn["profiles"]["profiles"] if one["what"] == "node"}
     assert shown == known
+    told = {(one["age"], one["band"]) for one in drawn["profiles"]["profiles"]}
+    assert told == {("age not known", "band not known")}, "a simulation's curves have neither"
 
 
 def _places(run: Run) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

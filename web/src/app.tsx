@@ -68,7 +68,7 @@ function View(props: { page: Page }) {
     case "compare": return <Compare link={link} />;
     case "live": return <Live link={link} />;
     case "what-if": return <WhatIf page={props.page} />;
-    case "profiles": return <Profiles link={link} />;
+    case "profiles": return <Profiles link={link} page={props.page} />;
     case "workflow": return <WorkflowView link={link} />;
     default: return <Trouble text={`There is no view named ${link.view}: choose one above.`} />;
   }

@@ -38,6 +38,8 @@ export default async function ({ browser, open, drawn, violations, painted }, { 
   await until(async () => (await live()).done >= parts.tasks, "all tasks");
   found.live = await live();
   await page.waitForSelector(".timeline");
+  await until(async () => !(await page.textContent(".budgets")).includes("no joules of late"), "a budget's forecast");
+  found.budgets = await page.textContent(".budgets");
   for (const scheme of ["light", "dark"]) { await page.emulateMedia({ colorScheme: scheme }); found.violations[`live ${scheme}`] = await violations(page); }
   await page.emulateMedia({ colorScheme: "light" });
   if (pictures) { await page.waitForTimeout(1000); await page.screenshot({ path: `${pictures}/dashboard-live.png`, fullPage: true }); }
@@ -69,8 +71,15 @@ export default async function ({ browser, open, drawn, violations, painted }, { 
   await page.click("form.ask button[type=submit]");
   await until(async () => (await state()) === "done", "its results", 150);
   found.forecast = (await drawn(page)).forecast;
+  found.spreads = await page.$$eval(".spread", (figures) => figures.map((figure) => ({
+    said: figure.textContent, names: [...figure.querySelectorAll(".name")].map((each) => each.textContent), marks: [...figure.querySelectorAll(".mark")].map((each) => each.style.left), now: figure.querySelector(".now .fill")?.style.width ?? null })));
   for (const scheme of ["light", "dark"]) { await page.emulateMedia({ colorScheme: scheme }); found.violations[`what-if ${scheme}`] = await violations(page); }
   if (pictures) await page.screenshot({ path: `${pictures}/dashboard-what-if.png`, fullPage: true });
+
+  await page.click('nav a:text-is("Profiles")');
+  await page.waitForSelector(".profile canvas");
+  found.profiles = (await drawn(page)).profiles;
+  found.violations.profiles = await violations(page);
 
   const other = await login(open, browser, ben);
   await other.waitForSelector("main section");

@@ -30,10 +30,12 @@ class CurveCorrector:
     busy: Floats
     watts: Floats
     seen: Floats = field(init=False)
+    off: Floats = field(init=False)
     learned: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         self.learned, self.seen = self.watts.copy(), np.zeros(len(self.watts))
+        self.off = np.zeros(len(self.watts))
 
     @classmethod
     def of(cls, busy: Sequence[float], watts: Sequence[float]) -> CurveCorrector:
@@ -44,6 +46,7 @@ class CurveCorrector:
         """The node drew so much while so many threads were busy."""
         hats = self._hats(busy)
         error = watts - float(hats @ self.learned)
+        self.off = self.off + RATE * hats * (error * error - self.off)
         self.learned = self.learned + RATE * error * hats / float(hats @ hats)
         self.seen = self.seen + hats
 
@@ -58,6 +61,12 @@ class CurveCorrector:
         ratio = float(np.mean(self.learned[known] / np.maximum(self.watts[known], 1e-9)))
         found = np.where(known, self.learned, self.watts * ratio)
         return np.asarray(np.maximum.accumulate(np.maximum(found, 0.0)))
+
+    @property
+    def deviation(self) -> Floats:
+        """How far the latest observations near each point lay from the curve: root of the mean square, in watts. NaN at
+        points that nothing was observed near."""
+        return np.where(self.seen >= 1.0, np.sqrt(self.off), np.nan)
 
     def _hats(self, busy: float) -> Floats:
         """Weights of the points at a place; they sum to 1."""

@@ -102,7 +102,7 @@ class Accounts:
             return
         self._forget_unsettled()
         for account, limits in self.of(owner, project):
-            for what, budget_j, used_j in self._budgets(account, limits):
+            for what, budget_j, used_j in self.budgets(account, limits):
                 if used_j + self.reserved_j[account] + predicted_j > budget_j:
                     reserved = f", {human_energy(self.reserved_j[account])} reserved"
                     said = (
@@ -111,7 +111,7 @@ class Accounts:
                     )
                     yield said, limits, used_j + predicted_j <= budget_j
 
-    def _budgets(self, account: Account, limits: Limits) -> Iterator[tuple[str, float, float]]:
+    def budgets(self, account: Account, limits: Limits) -> Iterator[tuple[str, float, float]]:
         """Budgets of an account and what was used of them, in joules: grams are joules of this site's electricity."""
         used = self.usage.used(*account, self.now())
         if limits.energy_j is not None:
@@ -139,7 +139,7 @@ class Accounts:
         mean_j = self._mean_j.get(trace.function, trace.energy_j)
         self._mean_j[trace.function] = mean_j + WEIGHT * (trace.energy_j - mean_j)
         for account, limits in self.of(trace.owner, trace.project) if self.limits else ():
-            for what, budget_j, used_j in self._budgets(account, limits):
+            for what, budget_j, used_j in self.budgets(account, limits):
                 self._tell(account, what, budget_j, used_j)
 
     def _tell(self, account: Account, what: str, budget_j: float, used_j: float) -> None:

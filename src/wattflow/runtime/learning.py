@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ class Learning:
         self._news: dict[str, dict[str, Any]] = {}
         self._curves: dict[str, CurveCorrector] = {}
         self._busy: dict[str, float] = {}
+        self._read: dict[str, tuple[float, str]] = {}
 
     def as_learned(self, node: m.Node) -> m.Node:
         """A node with what was learned of it in place of what it says."""
@@ -85,7 +87,21 @@ class Learning:
         if wake_s is not None and node.spec.sleeps:
             self._tell(node.spec, wake_s=wake_s)
 
-    def drew(self, node: m.Node, load: m.Load) -> None:
+    def curve(self, node: str) -> dict[str, Any] | None:
+        """A node's curve as its counter corrects it, with the band of its readings; None before enough was read."""
+        known = self._curves.get(node)
+        found = None if known is None else known.curve
+        if known is None or found is None:
+            return None
+        off, (at_s, provenance) = known.deviation, self._read[node]
+        band = {"low": np.maximum(found - off, 0.0), "high": found + off}
+        return {
+            "busy": known.busy.tolist(), "watts": found.tolist(), "provenance": provenance, "measured_s": at_s,
+            "source": f"learned from {round(float(known.seen.sum()))} readings of the node's counter",
+            **{name: [None if math.isnan(w) else w for w in watts.tolist()] for name, watts in band.items()},
+        }  # fmt: skip
+
+    def drew(self, node: m.Node, load: m.Load, at_s: float) -> None:
         """What a node's counter said while so much of it was busy. Modelled watts are the curve's own: no news."""
         before, self._busy[node.name] = self._busy.get(node.name, -1.0), load.cpu_busy
         if load.watts is None or load.provenance in ("modelled", "guessed") or len(node.busy) < 2:
@@ -96,6 +112,7 @@ class Learning:
         if known is None or list(known.watts) != node.watts:
             known = self._curves[node.name] = CurveCorrector.of(node.busy, node.watts)
         known.observe(load.cpu_busy * node.cpus, load.watts)
+        self._read[node.name] = (at_s, load.provenance)
         found = known.curve
         told = np.asarray(self._news.get(node.name, {}).get("watts", node.watts))
         if found is not None and float(np.max(np.abs(found - told) / np.maximum(told, 1.0))) >= WORTH:

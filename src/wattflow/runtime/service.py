@@ -276,7 +276,7 @@ class Service:
         """What a node looks like."""
         if node in self.nodes:
             self.nodes[node].load = load
-            self.learning.drew(self.nodes[node].spec, load)
+            self.learning.drew(self.nodes[node].spec, load, self.now())
 
     def warmed(self, node: str, told: m.Warmed) -> None:
         """A function is held ready on a node, or is not (any more)."""

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from wattflow.model.units import J_PER_KWH
@@ -18,6 +19,12 @@ Key = tuple[str, str, str, str]
 def month_of(at_s: float) -> str:
     """The month of a moment, in UTC: ``2026-11``."""
     return time.strftime("%Y-%m", time.gmtime(at_s))
+
+
+def month_end_s(at_s: float) -> float:
+    """When the month of a moment ends, in UTC."""
+    first = datetime.fromtimestamp(at_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return (first + timedelta(days=32)).replace(day=1).timestamp()
 
 
 @dataclass(slots=True)

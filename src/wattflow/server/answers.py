@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from wattflow.lab.show.columns import More, run_columns
 from wattflow.model.run import Run
 from wattflow.server.absent import Missing
+from wattflow.server.budgets import forecast
 from wattflow.server.runs import Record, document, run_bytes, run_of
 from wattflow.server.zone import read_zone
 from wattflow.store import events, reads, schema
@@ -46,7 +47,7 @@ def view(database: sa.Engine, folder: Path, workflow: str, now_s: float, packed:
     if not record.attempts:
         about["notes"] = ["no task of it has begun yet" if is_open else "no attempt of it ever ran"]
     run = run_of(database, record, read_zone(folder), whole=not record.attempts)
-    return _shown(run, record, about, packed)
+    return _shown(run, record, about, packed, _announced(database))
 
 
 def live(
@@ -55,12 +56,16 @@ def live(
     """The document of what runs, and of what ran in the last seconds, of one owner or of all."""
     sequence, now_s = events.last(database), float(present["now_s"])
     record = _recent(database, owner, now_s - last_s, now_s)
+    nodes = _announced(database)
+    for name, curve in present.pop("learned", {}).items():
+        nodes.setdefault(name, {})["learned"] = curve
     about = {
         "kind": "live", "id": "live", "title": "live", "workload": "live", "policy": present["policy"],
         "state": "open", "owner": owner, "origin_s": record.start_s, "start_ms": 0.0, "end_ms": 1000.0 * last_s,
-        "sequence": sequence, "live": present,
+        "sequence": sequence,
+        "live": present | {"budgets": forecast(database, present.get("budgets", []), now_s)},
     }  # fmt: skip
-    return _shown(run_of(database, record, read_zone(folder), whole=True), record, about, packed)
+    return _shown(run_of(database, record, read_zone(folder), whole=True), record, about, packed, nodes)
 
 
 def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
@@ -70,10 +75,16 @@ def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
     return msgspec.json.encode(replay.explained(database, folder, task, number))
 
 
-def _shown(run: Run, record: Record, about: dict[str, Any], packed: bool) -> bytes:
+def _announced(database: sa.Engine) -> dict[str, dict[str, Any]]:
+    """When each node told its curves. Later changes of its state take the time's place: known of those that are on."""
+    found = reads.nodes(database)
+    return {node["name"]: {"announced_s": node["seen_s"] if node["state"] == "on" else None} for node in found}
+
+
+def _shown(run: Run, record: Record, about: dict[str, Any], packed: bool, nodes: dict[str, dict[str, Any]]) -> bytes:
     more = More(
         about=about, states=[task["state"] for task in record.tasks], numbers=[task["id"] for task in record.tasks],
-        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows],
+        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows], nodes=nodes,
     )  # fmt: skip
     data = run_columns(run, more)
     return gzip.compress(data, 6) if packed else data

@@ -20,6 +20,7 @@ from wattflow.live.fork import fork
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.beside import Beside
+from wattflow.server.budgets import budgets
 from wattflow.server.events import Events
 from wattflow.server.forecasts import Forecasts
 from wattflow.server.replay import shown
@@ -154,20 +155,24 @@ class Dashboard:
             for node in service.nodes
         ]  # fmt: skip
         known = [node["watts"] for node in nodes if node["state"] in ("on", "waking")]
-        budgets = [
-            {"workflow": flow.id, "name": flow.name, "spent_j": flow.spent_j,
-             "budget_j": flow.about.get("energy_budget_j")}
-            for flow in service.workflows.values()
-            if flow.state == "open" and (owner is None or flow.owner == owner)
-        ]  # fmt: skip
         queue, waiting = await self._queue(owner)
         return {
             "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
-            "waiting": waiting, "queue": queue, "budgets": budgets,
+            "waiting": waiting, "queue": queue, "learned": await self._learned(), "budgets": budgets(service, owner),
             "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
             "carbon_g_per_kwh": self._zone.carbon.at(service.now()) if self._zone.carbon_known else None,
             "trouble": service.writer.message,
         }  # fmt: skip
+
+    async def _learned(self) -> dict[str, dict[str, Any]]:
+        """Curves that counters corrected, by node; a few in each turn of the loop."""
+        found: dict[str, dict[str, Any]] = {}
+        for number, node in enumerate(list(self.service.nodes), start=1):
+            if number % 32 == 0:
+                await asyncio.sleep(0)
+            if (curve := self.service.learning.curve(node.spec.name)) is not None:
+                found[node.spec.name] = curve
+        return found
 
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
         """Waiting tasks by workflow and function, with why one of each waits. A few hundred are looked at in a turn of

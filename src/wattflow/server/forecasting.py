@@ -11,8 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from wattflow.live import Engine
 from wattflow.live.roll import Spread, roll
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
@@ -20,27 +22,66 @@ from wattflow.runtime.compaction import rebuilt
 from wattflow.server.beside import store_url
 from wattflow.server.runs import make_run
 from wattflow.sim import SimOptions, simulate
-from wattflow.store import reads
+from wattflow.store import reads, schema
 from wattflow.store.database import read_store
 
 NICE = 10
+USUAL_S = 3600.0
+"""The present of a forecast that goes to the end of all work."""
 _FIGURES = ("energy_j", "response_s", "late", "ended", "open")
 
 
-def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
+def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The present of a server rolled forward under each policy, with the same draws for all."""
     engine = rebuilt(database, folder, "fifo")[0].engine
+    _from_submission(engine, database)
     now_s = float(engine.state.clock.now[0])
-    until_s = math.inf if given.get("for_s") is None else now_s + given["for_s"]
+    for_s = given.get("for_s")
+    until_s = math.inf if for_s is None else now_s + for_s
 
     def one(policy: str) -> dict[str, Any]:
         (found,) = roll(engine, [policy], until_s, range(given["seeds"]), given["spread"])
-        return {name: plain(getattr(found, name)) for name in _FIGURES} | {"makespan_s": None, "unknown": found.unknown}
+        joules = found.energy_j
+        mean_w = None if for_s is None else Spread(joules.mean / for_s, joules.low / for_s, joules.high / for_s)
+        more = {"power_w": mean_w and plain(mean_w), "makespan_s": None, "unknown": found.unknown}
+        return {name: plain(getattr(found, name)) for name in _FIGURES} | more
 
-    return [_tried(policy, one) for policy in given["policies"]]
+    present = lately(database, given["now_s"], USUAL_S if for_s is None else for_s)
+    return {"present": present, "results": [_tried(policy, one) for policy in given["policies"]]}
 
 
-def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
+def _from_submission(engine: Engine, database: sa.Engine) -> None:
+    """Let responses count from each task's submission: the engine knows that only of tasks that came later."""
+    t, marks = schema.tasks.c, np.asarray(engine.state.marks["tag"])
+    open_now = sa.select(t.id, t.submitted_s).where(t.state.in_(("waiting", "running")))
+    known = {row["id"]: row["submitted_s"] for row in reads.rows(database, open_now)}
+    submitted_s = np.array([known.get(tag, -math.inf) for tag in marks.tolist()])
+    release = engine.state.tasks["release"]
+    release[: len(marks)] = np.maximum(release[: len(marks)], submitted_s)
+
+
+def lately(database: sa.Engine, now_s: float, span_s: float) -> dict[str, float | None]:
+    """The present's own figures, over as long a time as a forecast's: what nodes drew, and how tasks were answered.
+
+    ``covered`` is the share of the nodes' time that was measured; the watts are those of that share, and unknown
+    where a node that is on told none.
+    """
+    e, t = schema.energy.c, schema.tasks.c
+    sums = sa.select(e.node, sa.func.sum(e.counted_j).label("j"), sa.func.sum(e.ended_s - e.began_s).label("s"))
+    sums = sums.where((e.began_s >= now_s - span_s) & (e.ended_s <= now_s + 1.0)).group_by(e.node)
+    told = {row["node"]: row for row in reads.rows(database, sums) if row["s"] > 0}
+    nodes = reads.nodes(database)
+    known = bool(told) and all(node["name"] in told for node in nodes if node["state"] == "on")
+    mean = sa.select(sa.func.avg(t.ended_s - t.submitted_s).label("s"))
+    ended = reads.rows(database, mean.where((t.state == "done") & (t.ended_s >= now_s - span_s)))
+    return {
+        "power_w": sum(row["j"] / row["s"] for row in told.values()) if known else None,
+        "covered": min(1.0, sum(row["s"] for row in told.values()) / (span_s * len(nodes))) if known else None,
+        "span_s": span_s, "response_s": ended[0]["s"], "energy_j": None, "makespan_s": None,
+    }  # fmt: skip
+
+
+def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """A recorded workflow simulated under each policy, on its own nodes or on a preset's."""
     from wattflow.clusters import load_cluster
 
@@ -54,9 +95,12 @@ def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> list[dict
     def one(policy: str) -> dict[str, Any]:
         runs = [simulate(real.workload, cluster, policy, seed=seed, options=options) for seed in range(given["seeds"])]
         rows = [_figures(run) for run in runs]
-        return {name: plain(Spread.of([row[name] for row in rows])) for name in rows[0]} | {"unknown": 0}
+        figures = {name: plain(Spread.of([row[name] for row in rows])) for name in rows[0]}
+        return figures | {"power_w": None, "unknown": 0}
 
-    return [_tried(policy, one) for policy in given["policies"]]
+    known = {name: None if math.isnan(value) else value for name, value in _figures(real).items()}
+    present = {name: known[name] for name in ("energy_j", "response_s", "makespan_s")} | {"power_w": None}
+    return {"present": present, "results": [_tried(policy, one) for policy in given["policies"]]}
 
 
 def _figures(run: Run) -> dict[str, float]:
@@ -89,11 +133,11 @@ def main() -> int:
     given = json.load(sys.stdin)
     database, folder = read_store(store_url(given["store"])), Path(given["folder"])
     try:
-        results = (rolled if given["kind"] == "roll" else rerun)(database, folder, given)
+        told = (rolled if given["kind"] == "roll" else rerun)(database, folder, given)
     except WattflowError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
-    print(json.dumps(results))  # noqa: T201
+    print(json.dumps(told))  # noqa: T201
     return 0
 
 

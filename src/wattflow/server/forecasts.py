@@ -53,12 +53,13 @@ class Forecast:
     state: str = "running"
     ended_s: float | None = None
     error: str | None = None
+    present: dict[str, float | None] | None = None
     results: list[dict[str, Any]] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
     def shown(self) -> dict[str, Any]:
         """It as plain data."""
-        names = ("id", "state", "asked_s", "ended_s", "error", "results")
+        names = ("id", "state", "asked_s", "ended_s", "error", "present", "results")
         return {"kind": self.wanted.kind, "wanted": self.wanted} | {name: getattr(self, name) for name in names}
 
 
@@ -103,9 +104,14 @@ class Forecasts:
             await self.cancel(forecast)
 
     async def _run(self, made: Forecast) -> None:
-        given = msgspec.to_builtins(made.wanted) | {"store": self._store, "folder": str(self._folder)}
+        given = msgspec.to_builtins(made.wanted) | {
+            "store": self._store,
+            "folder": str(self._folder),
+            "now_s": made.asked_s,
+        }
         try:
-            made.results = await asyncio.wait_for(_elsewhere(json.dumps(given).encode()), LONGEST_S)
+            told = await asyncio.wait_for(_elsewhere(json.dumps(given).encode()), LONGEST_S)
+            made.present, made.results = told["present"], told["results"]
             made.state = "done"
         except asyncio.CancelledError:
             made.state = "cancelled"
@@ -149,7 +155,7 @@ def check(wanted: Wanted) -> None:
             raise unknown_name("cluster", wanted.cluster, preset_names())
 
 
-async def _elsewhere(given: bytes) -> list[dict[str, Any]]:
+async def _elsewhere(given: bytes) -> dict[str, Any]:
     """Results of a process of its own. Raises OSError with what it said where it failed."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -165,5 +171,5 @@ async def _elsewhere(given: bytes) -> list[dict[str, Any]]:
     if process.returncode:
         last = said.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise OSError(last[0])
-    results: list[dict[str, Any]] = json.loads(told)
-    return results
+    found: dict[str, Any] = json.loads(told)
+    return found

@@ -56,18 +56,32 @@ def test_points_that_nothing_was_seen_near_go_with_the_others_and_few_observatio
 def test_counted_watts_of_a_steady_load_reach_the_engine_once_they_differ() -> None:
     made, told = learning()
     for _ in range(60):
-        made.drew(NODE, m.Load(cpu_busy=0.5, watts=150.0, provenance="attributed"))
+        made.drew(NODE, m.Load(cpu_busy=0.5, watts=150.0, provenance="attributed"), 7.0)
     assert told.nodes and told.nodes[-1].watts[1] == pytest.approx(150.0, rel=0.1)
     assert told.nodes[-1].provenance == "attributed" and len(told.nodes) < 12
     assert made.as_learned(NODE).watts == told.nodes[-1].watts
 
 
+def test_a_learned_curve_has_the_band_of_its_readings_and_their_time() -> None:
+    made, _ = learning()
+    assert made.curve("n") is None
+    for turn in range(200):
+        watts = 150.0 + 5.0 * (-1) ** turn
+        made.drew(NODE, m.Load(cpu_busy=0.5, watts=watts, provenance="attributed"), float(turn))
+    found = made.curve("n")
+    assert found is not None and found["measured_s"] == 199.0 and found["provenance"] == "attributed"
+    assert found["source"] == "learned from 199 readings of the node's counter", "the first has no load before it"
+    assert (found["low"][0], found["high"][0]) == (None, None), "nothing was read near idle"
+    assert found["high"][1] - found["low"][1] == pytest.approx(10.0, rel=0.2), "readings lie 5 W to either side"
+    assert found["low"][1] < found["watts"][1] < found["high"][1]
+
+
 def test_modelled_watts_and_changing_loads_teach_nothing() -> None:
     made, told = learning()
     for n in range(100):
-        made.drew(NODE, m.Load(cpu_busy=0.5, watts=500.0))
+        made.drew(NODE, m.Load(cpu_busy=0.5, watts=500.0), 7.0)
         made.drew(m.Node(name="m", cpus=4.0, memory_bytes=1, busy=[0.0, 4.0], watts=[1.0, 2.0]),
-                  m.Load(cpu_busy=float(n % 2), watts=500.0, provenance="attributed"))  # fmt: skip
+                  m.Load(cpu_busy=float(n % 2), watts=500.0, provenance="attributed"), 7.0)  # fmt: skip
     assert told.nodes == []
 
 
@@ -75,7 +89,7 @@ def test_what_was_learned_of_a_node_is_told_together() -> None:
     made, told = learning()
     made.woke(NodeRecord(NODE, 1), 42.0)
     for _ in range(60):
-        made.drew(NODE, m.Load(cpu_busy=0.0, watts=80.0, provenance="attributed"))
+        made.drew(NODE, m.Load(cpu_busy=0.0, watts=80.0, provenance="attributed"), 7.0)
     assert told.nodes[-1].wake_s == 42.0 and told.nodes[-1].watts[0] > 70.0
 
 

@@ -16,8 +16,10 @@ export interface Explanation {
   energy_j: number | null; low_j: number | null; high_j: number | null; marginal_j: number | null; provenance: string | null;
 }
 export interface Figure { mean: number; low: number; high: number }
-export interface ForecastResult { policy: string; error: string | null; energy_j: Figure | null; response_s: Figure | null; late: Figure | null; ended: Figure | null; open: Figure | null; makespan_s: Figure | null; unknown: Figure | null }
-export interface Forecast { id: string; kind: string; state: string; asked_s: number; ended_s: number | null; error: string | null; results: ForecastResult[] | null }
+export interface ForecastResult { policy: string; error: string | null; power_w: Figure | null; energy_j: Figure | null; response_s: Figure | null; late: Figure | null; ended: Figure | null; open: Figure | null; makespan_s: Figure | null; unknown: number }
+/** The present's own figures on the scale of a forecast's; of a recorded workflow, what it was. */
+export interface ForecastPresent { power_w: number | null; energy_j: number | null; response_s: number | null; makespan_s: number | null; covered?: number | null; span_s?: number }
+export interface Forecast { present: ForecastPresent | null; id: string; kind: string; state: string; asked_s: number; ended_s: number | null; error: string | null; results: ForecastResult[] | null }
 
 /** The session is over or was never begun: the page asks for a token. */
 export class LoggedOut extends Trouble {}

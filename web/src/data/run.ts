@@ -5,9 +5,9 @@ import { Columns, Trouble, type Numbers } from "./columns";
 export const PROVENANCES = ["measured", "attributed", "modelled", "guessed", "unknown"] as const;
 export type Provenance = (typeof PROVENANCES)[number];
 
-export interface Curve { watts: number[]; busy?: number[]; share?: number[]; scope?: string; provenance: string | null; source: string | null; low?: number[]; high?: number[]; measured_s?: number | null }
+export interface Curve { watts: number[]; busy?: number[]; share?: number[]; scope?: string; provenance: string | null; source: string | null; low?: (number | null)[]; high?: (number | null)[]; measured_s?: number | null }
 export interface Device { kind: string; model: string; power: Curve | null }
-export interface RunNode { name: string; kind: number; cores: number; threads: number; idle_w: number | null; sleep_w: number | null; provenance: Provenance; devices: Device[]; power: Curve | null; zone: string }
+export interface RunNode { name: string; kind: number; cores: number; threads: number; idle_w: number | null; sleep_w: number | null; provenance: Provenance; devices: Device[]; power: Curve | null; zone: string; /** When the node told its curves; missing where nobody noted it. */ announced_s?: number | null; /** Its curve as its counter corrects it. */ learned?: Curve | null }
 
 /** Watts of each node from each time on, sorted by node, then time; NaN: not known from there on. */
 export interface PowerSteps { node: Numbers; time: Float64Array; idle: Numbers; dynamic: Numbers }

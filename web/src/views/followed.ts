@@ -2,10 +2,11 @@
 
 import type { Batch } from "../data/stream";
 import type { Run } from "../data/run";
+import type { Budget } from "./budgets";
 
 export interface LiveAbout {
   now_s: number; policy: string; nodes: { name: string; state: string; running: number; watts: number | null; busy: number | null }[]; waiting: number; running: number;
-  queue: { workflow: string; function: string; count: number; reason: string }[]; budgets: { workflow: string; name: string; spent_j: number | null; budget_j: number | null }[];
+  queue: { workflow: string; function: string; count: number; reason: string }[]; budgets: Budget[];
   watts: number | null; carbon_g_per_kwh: number | null; trouble: string | null;
 }
 

@@ -4,11 +4,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { loadLive } from "../data/api";
 import { Trouble as Told } from "../data/columns";
 import { follow, type Batch } from "../data/stream";
-import { energy, number, power } from "../draw/axis";
+import { number, power } from "../draw/axis";
 import { Trouble } from "../parts/load";
 import { Table } from "../parts/table";
 import { publish } from "../drawn";
 import { RunPage } from "./run";
+import { Budgets } from "./budgets";
 import { Followed, type LiveAbout } from "./followed";
 import type { Link } from "../link";
 import type { Run } from "../data/run";
@@ -81,7 +82,7 @@ function Now(props: { state: Followed; about: LiveAbout }) {
 }
 
 function Nodes(props: { state: Followed; about: LiveAbout }) {
-  const { state, about } = props, queue = about.queue ?? [], budgets = (about.budgets ?? []).filter((one) => one.budget_j !== null);
+  const { state, about } = props, queue = about.queue ?? [];
   const reasons = useMemo(() => { const sums = new Map<string, number>(); for (const one of queue) sums.set(one.reason || "no reason told", (sums.get(one.reason || "no reason told") ?? 0) + one.count); return [...sums].sort((a, b) => b[1] - a[1]); }, [queue]);
   const most = Math.max(1, ...reasons.map(([, count]) => count));
   return (
@@ -95,9 +96,8 @@ function Nodes(props: { state: Followed; about: LiveAbout }) {
         <h3 id="nodes-title">Nodes</h3>
         <Table name="Nodes" open heads={[{ key: "node", label: "node" }, { key: "state", label: "state" }, { key: "running", label: "running" }, { key: "watts", label: "power", show: (value) => power(Number(value)) }, { key: "busy", label: "busy", show: (value) => number(Number(value)) }]}
           rows={(about.nodes ?? []).map((node) => [node.name, state.nodes.get(node.name) ?? node.state, state.onNode(node.name) ?? node.running, state.nodeWatts.get(node.name) ?? node.watts, node.busy])} />
-        {budgets.length > 0 && <Table name="Budgets" open heads={[{ key: "workflow", label: "workflow" }, { key: "name", label: "name" }, { key: "spent_j", label: "spent", show: (value) => energy(Number(value)) }, { key: "budget_j", label: "budget", show: (value) => energy(Number(value)) }, { key: "share", label: "share", show: (value) => `${(100 * Number(value)).toFixed(0)} %` }]}
-          rows={budgets.map((one) => [one.workflow, one.name, one.spent_j, one.budget_j, one.spent_j !== null && one.budget_j ? one.spent_j / one.budget_j : null])} />}
       </section>
+      <Budgets budgets={about.budgets ?? []} now_s={about.now_s} />
     </div>
   );
 }

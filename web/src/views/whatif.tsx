@@ -82,33 +82,42 @@ function One(props: { id: string }) {
   )}</Shown>;
 }
 
+type Kind = "power_w" | "energy_j" | "response_s" | "makespan_s";
+const SHOWN: [Kind, string, (value: number | null) => string][] = [["power_w", "Mean power", power], ["energy_j", "Energy", energy], ["response_s", "Mean response", (value) => time(value ?? NaN)], ["makespan_s", "Makespan", (value) => time(value ?? NaN)]];
+const KEYS = ["energy_j", "power_w", "response_s", "makespan_s", "late", "ended", "open"] as const;
+
 function Results(props: { found: Forecast }) {
-  const results = props.found.results!, failed = results.filter((one) => one.error), good = results.filter((one) => !one.error);
+  const { found } = props, results = found.results!, failed = results.filter((one) => one.error), good = results.filter((one) => !one.error), roll = found.kind === "roll";
+  const present = found.present, name = roll ? "the present" : "as recorded";
+  // Joules of an hour to come have no like in the present: mean power says the same and has.
+  const kinds = SHOWN.filter(([kind]) => good.some((one) => one[kind]) && !(kind === "energy_j" && good.some((one) => one.power_w)));
   return (
     <>
       {failed.map((one) => <Trouble key={one.policy} text={`${one.policy}: ${one.error}`} />)}
-      <div class="grid">
-        <Spread name="Energy" figures={good.map((one) => [one.policy, one.energy_j])} show={energy} />
-        <Spread name="Mean response" figures={good.map((one) => [one.policy, one.response_s])} show={(value) => time(value ?? NaN)} />
-      </div>
+      <div class="grid">{kinds.map(([kind, title, show]) => <Spread key={kind} name={title} present={[name, present?.[kind] ?? null]} figures={good.map((one) => [one.policy, one[kind]])} show={show} />)}</div>
+      {present && <p class="quiet">{roll ? `The present: what the nodes drew in the last ${time(present.span_s ?? NaN)}${present.covered == null ? ", which is not known" : `, of which ${(100 * present.covered).toFixed(0)} % was measured`}, and the mean response of the tasks that ended in it.` : "As recorded: the workflow's own figures, on the nodes that it ran on."}</p>}
       <Table name="Forecast" open
-        heads={[{ key: "policy", label: "policy" }, ...["energy_j", "response_s", "makespan_s", "late", "ended", "open", "unknown"].flatMap((key) => ["", "_low", "_high"].map((end) => ({ key: key + end, label: (key.replace(/_[js]$/, "") + end.replace("_", " ")).replace("_", " "), show: (value: Cell) => (key.endsWith("_j") ? energy(Number(value)) : key.endsWith("_s") ? time(Number(value)) : number(Number(value))) })))]}
-        rows={good.map((one) => [one.policy, ...[one.energy_j, one.response_s, one.makespan_s, one.late, one.ended, one.open, one.unknown].flatMap((figure) => [figure?.mean ?? null, figure?.low ?? null, figure?.high ?? null])])} />
+        heads={[{ key: "policy", label: "policy" }, ...KEYS.flatMap((key) => ["", "_low", "_high"].map((end) => ({ key: key + end, label: (key.replace(/_[jsw]$/, "") + end.replace("_", " ")).replace("_", " "), show: (value: Cell) => (key.endsWith("_j") ? energy(Number(value)) : key.endsWith("_w") ? power(Number(value)) : key.endsWith("_s") ? time(Number(value)) : number(Number(value))) }))), { key: "unknown", label: "without an estimate" }]}
+        rows={[...(present ? [[name, ...KEYS.flatMap((key): Cell[] => [key in present ? present[key as Kind] : null, null, null]), null]] : []), ...good.map((one) => [one.policy, ...KEYS.flatMap((key): Cell[] => [one[key]?.mean ?? null, one[key]?.low ?? null, one[key]?.high ?? null]), one.unknown])]} />
     </>
   );
 }
 
-/** Means as bars, spreads over seeds as whiskers. */
-function Spread(props: { name: string; figures: [string, Figure | null][]; show: (value: number | null) => string }) {
-  const top = Math.max(1e-12, ...props.figures.map(([, figure]) => figure?.high ?? 0));
+/** Means as bars, spreads over seeds as whiskers, and the present as a bar of its own and a line through all. */
+function Spread(props: { name: string; present: [string, number | null]; figures: [string, Figure | null][]; show: (value: number | null) => string }) {
+  const [now, value] = props.present, top = Math.max(1e-12, value ?? 0, ...props.figures.map(([, figure]) => figure?.high ?? 0)), at = (each: number): string => `${(100 * each) / top}%`;
+  const line = value === null ? null : <span class="mark" style={{ left: at(value) }} />;
   return (
-    <figure>
-      <figcaption>{props.name} <span class="quiet">mean and spread over seeds</span></figcaption>
-      <ol class="bars">{props.figures.map(([policy, figure]) => (
-        <li key={policy}><span class="name">{policy}</span>
-          <span class="track">{figure && <><span class="fill" style={{ width: `${(100 * figure.mean) / top}%` }} />{figure.high > figure.low && <span class="band" style={{ left: `${(100 * figure.low) / top}%`, width: `${(100 * (figure.high - figure.low)) / top}%` }} />}</>}</span>
-          <span class="value">{figure ? props.show(figure.mean) : "not known"}</span></li>
-      ))}</ol>
+    <figure class="spread">
+      <figcaption>{props.name} <span class="quiet">mean and spread over seeds; the dashed line is {now}</span></figcaption>
+      <ol class="bars">
+        <li class="now"><span class="name">{now}</span><span class="track">{value !== null && <span class="fill" style={{ width: at(value) }} />}{line}</span><span class="value">{value === null ? "not known" : props.show(value)}</span></li>
+        {props.figures.map(([policy, figure]) => (
+          <li key={policy}><span class="name">{policy}</span>
+            <span class="track">{figure && <><span class="fill" style={{ width: at(figure.mean) }} />{figure.high > figure.low && <span class="band" style={{ left: at(figure.low), width: at(figure.high - figure.low) }} />}</>}{line}</span>
+            <span class="value">{figure ? props.show(figure.mean) : "not known"}</span></li>
+        ))}
+      </ol>
     </figure>
   );
 }

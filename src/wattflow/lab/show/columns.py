@@ -37,12 +37,14 @@ class More:
         states: State of each task, by name; those of a finished run are read off its attempts.
         numbers: The server's number of each task.
         flows: Of each workflow (id, owner, state).
+        nodes: By name, keys of a node that are set: when it announced itself, and a curve that was learned of it.
     """
 
     about: Mapping[str, Any] = field(default_factory=dict)
     states: Sequence[str] | None = None
     numbers: Sequence[int] | None = None
     flows: Sequence[tuple[str, str, str]] | None = None
+    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def run_columns(run: Run, more: More | None = None) -> bytes:
@@ -216,17 +218,20 @@ def _about(run: Run, curve: PowerCurve, more: More) -> dict[str, Any]:
         "figure_labels": {name: [METRICS[name].label, METRICS[name].unit] for name in figures},
         "power": "none" if not known_power else "rebuilt" if curve.rebuilt else "log",
         "energy_covers": run.manifest.get("energy covers"), "sequence": None, "notes": [], "wattflow": __version__,
-        "cluster": cluster_about(run.cluster),
+        "cluster": cluster_about(run.cluster, more.nodes),
     }  # fmt: skip
     return about | dict(more.about)
 
 
-def cluster_about(cluster: Cluster) -> dict[str, Any]:
-    """Nodes with their curves, and zones, as plain data."""
+def cluster_about(cluster: Cluster, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Nodes with their curves and what else is known of them, and zones, as plain data."""
     _, kinds = machine_kinds(cluster)
     return {
         "name": cluster.name,
-        "nodes": [_node(node, int(kind)) for node, kind in zip(cluster.nodes, kinds, strict=True)],
+        "nodes": [
+            _node(node, int(kind)) | dict(known.get(node.name, {}))
+            for node, kind in zip(cluster.nodes, kinds, strict=True)
+        ],
         "zones": [
             {"name": zone.name, "carbon_known": zone.carbon_known, "price_known": zone.price_known}
             for zone in cluster.zones
