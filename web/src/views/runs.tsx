@@ -12,7 +12,7 @@ export function Runs() {
   return (
     <section aria-labelledby="runs-title">
       <h2 id="runs-title">Runs</h2>
-      <Shown loaded={loaded} what="the runs">{(found) => (found.length ? <List rows={found} /> : <p class="quiet">There is no run yet: <code>wattflow submit</code> sends a workflow, <code>wattflow simulate --attempts FILE</code> saves a run.</p>)}</Shown>
+      <Shown loaded={loaded} what="the runs">{(found) => (found.length ? <List rows={found} /> : <p class="quiet">There is no run yet: <code>wattflow run FILE</code> runs a workflow, <code>wattflow simulate --attempts FILE</code> saves a run.</p>)}</Shown>
     </section>
   );
 }
