@@ -401,7 +401,7 @@ MAKERS: dict[str, Callable[[Maker], list[str]]] = {
     "profile": profile, "kube": kube,
     "ps": served("ps"), "logs": served("logs", "TASK"), "cancel": served("cancel", "ID"), "nodes": served("nodes"),
     "why": served("why", "TASK"), "top": served("top"), "down": down, "up": up, "agent": agent, "demo": demo,
-    "view": served("view", "ID"),
+    "view": served("view", "ID"), "report": served("report"), "audit": served("audit"),
     "warm": warm, "meters": meters, "bounds": bounds, "completion": lambda make: ["completion", make.nasty()],
 }  # fmt: skip
 

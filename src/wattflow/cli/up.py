@@ -153,7 +153,7 @@ def up(
     if lost_after_s < LEAST_LOST_S:
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
-    processes.end(place.folder / LEARNER, PATIENCE_S)  # of a server that was killed
+    processes.end(place.folder / LEARNER, PATIENCE_S, command=_LEARNER)  # of a server that was killed
     if learn:
         from wattflow.server.learning import present_policy
 
@@ -202,7 +202,7 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
 
     place = home_of(home)
     ended = _end_agent(place)
-    ended = processes.end(place.folder / LEARNER, PATIENCE_S) or ended
+    ended = processes.end(place.folder / LEARNER, PATIENCE_S, command=_LEARNER) or ended
     if place.server() is None and not ended:
         raise InvalidInput(str(place.folder), "no server is running here")
     _end_server(place)

@@ -34,29 +34,30 @@ def mark(path: Path, pid: int, **about: object) -> None:
     write_text(path, json.dumps({"pid": pid, "started": started(pid), **about}))
 
 
-def marked(path: Path) -> dict[str, Any] | None:
-    """The process of a mark, if it is alive and still that one."""
+def marked(path: Path, command: str = "wattflow.") -> dict[str, Any] | None:
+    """The process of a mark, if it is alive and still that one. ``command`` tells one of version 0.1.0, which noted no
+    start: it is part of its command line."""
     try:
         about = json.loads(path.read_text())
         about = {"pid": about} if isinstance(about, int) else about
-        return about if is_alive(about) else None
+        return about if is_alive(about, command) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def is_alive(about: Mapping[str, Any]) -> bool:
-    """Whether a marked process is alive and still that one, whatever became of its mark."""
+def is_alive(about: Mapping[str, Any], command: str = "wattflow.") -> bool:
+    """Return whether a marked process is alive and still that one, whatever became of its mark."""
     pid = int(about["pid"])
     if "started" in about:
         return about["started"] is not None and started(pid) == about["started"]
     # Of version 0.1.0, which noted no start: its command has to tell.
-    return started(pid) is not None and b"wattflow." in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return started(pid) is not None and command.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def end(path: Path, patience_s: float, *, forget: bool = True) -> bool:
+def end(path: Path, patience_s: float, *, forget: bool = True, command: str = "wattflow.") -> bool:
     """End the process of a mark: asked first, by force after a while. Returns whether there was one; the mark goes,
     unless it is more than that."""
-    about = marked(path)
+    about = marked(path, command)
     if about is not None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):

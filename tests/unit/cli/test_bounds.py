@@ -61,7 +61,7 @@ def test_compare_shows_the_distance_of_every_policy() -> None:
         (("bounds", "chain:tasks=4", "--slack", "x"), "must be numbers"),
         (("bounds", "chain:tasks=60", "--exact"), "up to 50 tasks"),
         (("compare", "chain:tasks=4", "--bounds", "--power-error", "0.1"), "do not hold where"),
-        (("compare", "chain:tasks=4", "--bounds", "-o", "json"), "wattflow bounds"),
+        (("compare", "chain:tasks=4", "--bounds", "-o", "json"), "wattflow workload bounds"),
     ],
 )
 def test_bad_calls_say_what_is_wrong(arguments: tuple[str, ...], message: str) -> None:

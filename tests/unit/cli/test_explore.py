@@ -80,4 +80,4 @@ def test_a_design_is_not_an_experiment() -> None:
     assert "explore_exde" not in experiment.names() and "fgd" in experiment.names()
     path = experiment.folder() / "explore_exde.toml"
     found = wattflow("experiment", path)
-    assert found.exit_code == 2 and "wattflow explore" in found.stderr
+    assert found.exit_code == 2 and "wattflow lab explore" in found.stderr

@@ -55,12 +55,12 @@ def test_the_script_works_in_a_real_bash(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wattflow "$@"\n')
     program.chmod(0o755)
     script = (
-        'eval "$(wattflow completion bash)"\nCOMP_WORDS=(wattflow expl)\nCOMP_CWORD=1\n'
+        'eval "$(wattflow completion bash)"\nCOMP_WORDS=(wattflow simu)\nCOMP_CWORD=1\n'
         '_wattflow_completion wattflow\necho "${COMPREPLY[@]}"\n'
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["explore"], done.stderr
+    assert done.stdout.split() == ["simulate"], done.stderr
 
 
 def test_nothing_is_written_over_without_force(tmp_path: Path) -> None:

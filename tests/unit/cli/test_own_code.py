@@ -84,5 +84,5 @@ def test_up_without_its_extra_says_which(missing: str, tmp_path: Path, monkeypat
     from wattflow.model.errors import MissingExtra
 
     monkeypatch.setattr(live, "find_spec", lambda name: None if name == missing else object())
-    with pytest.raises(MissingExtra, match=rf"needs {missing}: pip install 'wattflow\[serve\]'"):
+    with pytest.raises(MissingExtra, match=rf"needs {missing}: pip install 'wattflow\[run\]'"):
         live.home_of(tmp_path)

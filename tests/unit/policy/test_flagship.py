@@ -74,6 +74,11 @@ def test_seconds_that_a_choice_adds_itself(finish_s: float, due: float, expected
     assert wattflow.slower_s(state.handle(), 0, finish_s, due) == expected
 
 
+def expect_end(state: State, node: int) -> None:
+    """An attempt on a node that is expected to end."""
+    state.attempts.end[0], state.attempts.next[0], state.nodes.first_attempt[node] = 100.0, -1, 0
+
+
 def test_a_sleeping_node_is_woken_only_where_it_is_cheaper() -> None:
     state = state_of(nodes(SLEEPY, SLEEPY), [3.0])
     state.params[wattflow.DIAL.spare] = math.inf
@@ -83,6 +88,8 @@ def test_a_sleeping_node_is_woken_only_where_it_is_cheaper() -> None:
     assert settled(state, [math.inf, 5.0]) == [math.inf, 5.0]
     # Busy nodes are likely to have room in 4 x 5 s / 2, sooner than one wakes.
     state.counts["waiting"], state.counts["running"], state.nodes.running[0] = 4, 2, 2
+    assert settled(state, [math.inf, 5.0]) == [math.inf, 5.0], "what outlasts its estimate promises no room"
+    expect_end(state, 0)
     assert settled(state, [math.inf, 5.0]) == [math.inf, math.inf]
     assert settled(state, [math.inf, 5.0], haste=3.0) == [math.inf, 5.0]
     assert settled(state, [math.inf, math.inf]) == [math.inf, math.inf]
@@ -95,7 +102,11 @@ def test_when_a_busy_node_is_likely_to_have_room() -> None:
     state.counts["waiting"], state.counts["running"] = 3, 2
     assert wattflow.queue_s(state.handle(), 0, 0) == math.inf  # nothing runs on a node that could take it
     state.nodes.running[1] = 2
+    expect_end(state, 1)
     assert wattflow.queue_s(state.handle(), 0, 0) == pytest.approx(3 * 4 * 5.0 / 2)
+    state.extra["typical"] = 0.0
+    assert wattflow.queue_s(state.handle(), 0, 0) == math.inf, "nobody waits for a task of unknown length"
+    state.extra["typical"] = 5.0
     for table, name, value in (
         (state.shapes, "parts", 2), (state.variants, "device", 1), (state.counts, "running", 0),
     ):  # fmt: skip

@@ -42,7 +42,7 @@ def usual_s(state: State) -> float:
 def test_weights_of_zero_leave_the_flagships_time_out() -> None:
     """Break even after 30 s at 10 W over 8 W saved: 37.5 s, of which the flagship waits a share."""
     state = prepared(heads(), one_node())
-    assert usual_s(state) == pytest.approx(float(state.params[learned.DIAL.sleep]) * 37.5)
+    assert usual_s(state) == pytest.approx(float(state.params[learned.DIAL.idle]) * 37.5)
     assert state.classes.sleep_after_s.tolist() == pytest.approx([usual_s(state)])
     assert state.memory[int(state.memory[learned.NOTES.longest])] == 0.0
 

@@ -13,7 +13,7 @@ from wattflow.sim.repeated import Repeated
 
 CLUSTER = load_cluster("mixed")
 DIALS: tuple[dict[str, float], ...] = (
-    {}, {"sleep": 0.4, "merit": 0.0}, {"second": 60.0, "margin": -0.2}, {"late": 1000.0, "spare": 0.05}, {}
+    {}, {"idle": 0.4, "merit": 0.0}, {"second": 60.0, "margin": -0.2}, {"late": 1000.0, "spare": 0.05}, {}
 )  # fmt: skip
 
 
