@@ -64,7 +64,7 @@ class Addresses:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is the URL of a server."""
+    """Return whether it is the URL of a server."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

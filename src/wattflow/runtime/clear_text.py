@@ -32,7 +32,7 @@ def check_server(server: str) -> None:
 
 
 def is_private(server: str) -> bool:
-    """Whether a token may be sent to an address: to this machine, encrypted, or where a person has said so."""
+    """Return whether a token may be sent to an address: to this machine, encrypted, or where a person has said so."""
     parts = urlsplit(server)
     return parts.scheme != "http" or is_local(parts.hostname or "") or os.environ.get(VARIABLE) == "1"
 

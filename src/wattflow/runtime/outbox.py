@@ -29,7 +29,7 @@ class Outbox:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Return whether there is nothing to tell."""
         return not any(getattr(self, name) for name in NEWS)
 
     def take(self) -> Outbox:

@@ -130,7 +130,7 @@ class WorkflowRecord:
         return f"the energy budget of {budget_j:g} J is used up ({self.spent_j:.4g} J)"
 
     def over(self) -> bool:
-        """Whether nothing more comes and all that came has ended, for the first time."""
+        """Return whether nothing more comes and all that came has ended, for the first time."""
         return self.sealed and self.open == 0 and self.state == "open"
 
     def close(self, states: Container[str], now_s: float) -> None:

@@ -59,7 +59,7 @@ def _segments(database: sa.Engine) -> Iterator[str]:
 
 
 def _engine(database: sa.Engine, folder: Path) -> Iterator[str]:
-    """Whether the engine that a start would make knows the tasks that are open."""
+    """Return whether the engine that a start would make knows the tasks that are open."""
     with tempfile.TemporaryDirectory() as place:
         there = folder if folder.is_dir() else Path(place)
         try:

@@ -38,7 +38,7 @@ class Denied(WattflowError):
 
     @property
     def of_me(self) -> bool:
-        """Whether it is the one who asks that the server does not want, not what was asked."""
+        """Return whether it is the one who asks that the server does not want, not what was asked."""
         return self.status in (401, 403, 409)
 
     status = 0

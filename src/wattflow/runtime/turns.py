@@ -36,7 +36,7 @@ class UnderWay:
 
     @property
     def all_placed(self) -> bool:
-        """Whether every placement was taken."""
+        """Return whether every placement was taken."""
         return self.taken >= len(self.step.placements)
 
     def next_placements(self, most: int) -> Sequence[Placement]:

@@ -20,7 +20,7 @@ KEPT = 10
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the task is tried again, and after how long; ``reason`` is what the task is told to have met."""
+    """Return whether the task is tried again, and after how long; ``reason`` is what the task is told to have met."""
 
     again: bool
     wait_s: float = 0.0

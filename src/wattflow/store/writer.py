@@ -119,7 +119,7 @@ class Writer:
 
     @property
     def alive(self) -> bool:
-        """Whether what is put is still written: not after what could never be."""
+        """Return whether what is put is still written: not after what could never be."""
         return self._thread.is_alive()
 
     def put(self, *batch: tuple[Change, Row]) -> None:

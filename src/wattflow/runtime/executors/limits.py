@@ -41,7 +41,7 @@ class Group:
 
     @property
     def limits(self) -> bool:
-        """Whether it limits what is in it."""
+        """Return whether it limits what is in it."""
         return _HOLD not in self.folders
 
     def limit(self, cpus: float | None, memory_bytes: int) -> None:
