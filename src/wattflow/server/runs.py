@@ -358,8 +358,9 @@ def _recorded(rows: list[Found], origin_s: float) -> dict[str, Any]:
         found["start_s"] = last["started_s"] - origin_s
     if lasted_s > 0 and last["cpu_s"] is not None:
         found["avg_cpu_pct"] = 100 * last["cpu_s"] / lasted_s
-    if joules:
+    if joules is not None:
         found["energy_provenance"] = max((Provenance(one["provenance"]) for one in known), key=list(Provenance).index)
+    if joules:
         band_j = sum((one["high_j"] or one["energy_j"]) - (one["low_j"] or one["energy_j"]) for one in known)
         found["energy_error"] = band_j / 2 / joules
     return found

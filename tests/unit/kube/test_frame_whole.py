@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,11 @@ from wattflow.frames.toml_file import parse_frame
 from wattflow.kube import objects, process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder, Bound
+from wattflow.kube.book import Record
 from wattflow.kube.client import Client
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
+from wattflow.kube.frame.ledger import Ledger
 from wattflow.kube.frame.role import PLACER, Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.scheduler import Scheduler
@@ -98,8 +100,22 @@ def prepared(api: SmallApi, nodes: int) -> None:
     api.items.setdefault(PODS, {})
 
 
-def test_two_placers_on_the_same_nodes_promise_nothing_twice() -> None:
+def meet(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let two placers write their first pages at the same moment, however the machine shares its cores."""
+    met, rounds, reserve = asyncio.Barrier(2), Counter[int](), Ledger.reserve
+
+    async def together(ledger: Ledger, records: Sequence[Record]) -> str | None:
+        rounds[ledger.placer] += 1
+        if rounds[ledger.placer] <= times:
+            await met.wait()
+        return await reserve(ledger, records)
+
+    monkeypatch.setattr(Ledger, "reserve", together)
+
+
+def test_two_placers_on_the_same_nodes_promise_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     async def whole() -> None:
+        meet(monkeypatch, 2)  # at the second the first pages of both are written
         async with small_api() as (api, access):
             prepared(api, 3)
             async with frame_of(access, HASHED) as placers:

@@ -68,3 +68,11 @@ def test_gaps_between_windows_are_not_nothing() -> None:
     assert [watts for _, watts, _ in mine if watts == watts] == [50.0, 60.0, 40.0]
     assert [(row["time_s"], row["watts"] != row["watts"]) for row in log if row["node"] == 1] == [(0.0, True)]
     assert runs._power_log([], {"a": 0}, (0.0, 8.0)) is None
+
+
+def test_a_task_too_short_for_a_joule_still_says_where_its_nought_is_from() -> None:
+    row = {"node": "a", "started_s": 1.0, "ended_s": 1.01, "cpu_s": 0.0, "peak_bytes": 0, "energy_j": 0.0,
+           "low_j": 0.0, "high_j": 0.0, "provenance": "attributed"}  # fmt: skip
+    found = runs._recorded([row], 0.0)
+    assert found["energy_j"] == 0.0 and found["energy_provenance"] == "attributed" and "energy_error" not in found
+    assert "energy_provenance" not in runs._recorded([row | {"energy_j": None}], 0.0)
