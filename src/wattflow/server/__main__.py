@@ -19,7 +19,8 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.power_hooks import PowerHook
 from wattflow.server.settings import ServerSettings, listen
-from wattflow.store.objects import Objects, open_objects
+from wattflow.store.object_url import open_objects
+from wattflow.store.objects import Objects
 from wattflow.store.writing import WritingProcess
 
 

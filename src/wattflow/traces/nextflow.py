@@ -19,7 +19,7 @@ from wattflow.model.workflow import Function, Machine, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, stem
-from wattflow.traces.wfformat import parse_time
+from wattflow.traces.wfformat_parse import parse_time
 
 _NEEDED = ("name", "status", "realtime")
 _GROUPS = ("node", "machine", "governor", "tool", "rep", "run", "run_name", "session_id")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import Results
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
 from wattflow.lab.show.result_tables import show
@@ -50,7 +50,7 @@ class Change:
     half: float | None
 
 
-def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
+def change(comparison: Results, policy: str, metric: str) -> Change | None:
     """Geometric mean over workloads of after / before, averaged over seeds.
 
     The interval is over seeds; where seeds make no difference and there are several workloads, it is over those.
@@ -72,7 +72,7 @@ def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
     return Change(*mean_interval(by_seed))
 
 
-def leader(comparison: Comparison) -> str | None:
+def leader(comparison: Results) -> str | None:
     """The flagship where it took part, else the policy with the least energy; None with the baseline alone."""
     others = [policy for policy in comparison.policies if policy != comparison.baseline]
     if FLAGSHIP in others:
@@ -81,7 +81,7 @@ def leader(comparison: Comparison) -> str | None:
     return min(known)[1] if known else (others[0] if others else None)
 
 
-def sentence(comparison: Comparison) -> str:
+def sentence(comparison: Results) -> str:
     """Say what a manager wants to know first."""
     policy = leader(comparison)
     if policy is None:
@@ -104,7 +104,7 @@ def _words(found: Change, what: str, below: str, above: str) -> str:
     return f"{100 * abs(1.0 - found.ratio):.1f}{half} % {below if found.ratio < 1 else above} {what}"
 
 
-def _deadlines(comparison: Comparison, policy: str) -> str:
+def _deadlines(comparison: Results, policy: str) -> str:
     late = _sum(comparison, policy, "deadlines_missed")
     before = _sum(comparison, comparison.baseline, "deadlines_missed")
     if late is None or before is None:
@@ -115,14 +115,14 @@ def _deadlines(comparison: Comparison, policy: str) -> str:
     )
 
 
-def _sum(comparison: Comparison, policy: str, metric: str) -> float | None:
+def _sum(comparison: Results, policy: str, metric: str) -> float | None:
     values = [value for w in comparison.workloads for value in comparison.values(w, policy, metric)]
     return (
         None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
     )
 
 
-def _yearly(comparison: Comparison, policy: str) -> str:
+def _yearly(comparison: Results, policy: str) -> str:
     """Saved watts while the workload runs, times a year."""
     saved_j, span_s = 0.0, 0.0
     for workload in comparison.workloads:
@@ -161,7 +161,7 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.3g} {steps[place]}"
 
 
-def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
+def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
     """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for policy in comparison.policies:
@@ -171,7 +171,7 @@ def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTE
     return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
 
 
-def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) -> Table:
+def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
     """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
@@ -205,7 +205,7 @@ def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) 
     return table
 
 
-def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> list[list[str]]:
+def _kept(comparison: Results, groups: list[list[str]], rows: int | None) -> list[list[str]]:
     if rows is None or len(groups) <= rows:
         return groups
     wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
@@ -213,12 +213,12 @@ def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> 
     return [group for group in groups if group in wanted or group in rest]
 
 
-def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[float, str]:
+def _energy_rank(comparison: Results, workload: str, policy: str) -> tuple[float, str]:
     energy = comparison.summary(workload, policy, "energy_j").mean
     return (math.inf if energy is None else energy), policy
 
 
-def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
+def _cells(comparison: Results, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
     policy = group[0]
     mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
     room = _NAME_WIDTH - len(mark)
