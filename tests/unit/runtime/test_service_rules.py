@@ -166,10 +166,10 @@ def test_a_result_is_handed_to_the_children_that_want_it(tmp_path: Path) -> None
     run(body())
 
 
-def held(service: Service) -> list[Callable[[], object]]:
+def held(service: Service) -> list[Callable[[], None]]:
     """From now on what would happen once changes are on disk waits in this list."""
-    waiting: list[Callable[[], object]] = []
-    service.writer.settled = waiting.append  # type: ignore[method-assign]
+    waiting: list[Callable[[], None]] = []
+    service.writer.settled = waiting.append  # type: ignore[assignment, method-assign]
     return waiting
 
 
