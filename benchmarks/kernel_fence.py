@@ -125,14 +125,15 @@ def environment_kernels() -> None:
 
     from wattflow import traces
     from wattflow.generate import Recipe
-    from wattflow.learn import scenarios
+    from wattflow.learn import scenarios, streams
     from wattflow.learn.environment import Episode
 
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "app").mkdir()
-        traces.save(Recipe("montage", 20).draw(0), Path(folder) / "app" / "montage.json", "wfformat")
+        file = Path(folder) / "montage.json"
+        traces.save(Recipe("montage", 20).draw(0), file, "wfformat")
         cluster = scenarios.random_cluster(np.random.default_rng(5), "small")
-        Episode(scenarios.Scenario("small", cluster, scenarios.stream_of("app", 0.6, 40, folder)), 1, joint=False)
+        stream = streams.Stream("app", (str(file),), 0.6, 8)
+        Episode(scenarios.Scenario("small", cluster, stream), 1, joint=False)
 
 
 def measure(place: Path, times: int, cache: str | None = None) -> Figures:

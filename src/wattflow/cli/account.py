@@ -58,12 +58,14 @@ def listed(
     rows = connect(home, server, token_file, "operator").call("GET", "/v1/accounts")
     form = output or o.Form.table
     shown = [
-        row | {
-            "energy": _of(row["used_j"], row["energy_j"]), "reserved": units.human_energy(row["reserved_j"]),
+        row
+        | {
+            "energy": _of(row["used_j"], row["energy_j"]),
+            "reserved": units.human_energy(row["reserved_j"]),
             "carbon": None if row["carbon_g"] is None else f"{row['used_g'] or 0.0:.4g} of {row['carbon_g']:g} g",
         }
         for row in rows
-    ]  # fmt: skip
+    ]
     columns = ("scope", "name", "energy", "reserved", "carbon", "mode", "running", "waiting", "share", "priority")
     show(shown if form is o.Form.table else rows, columns, form, None, "no limits are set")
 

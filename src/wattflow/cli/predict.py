@@ -99,8 +99,10 @@ def _errors(what: str, found: tuple[Floats, Floats, Floats], true: Floats) -> li
     if not known.any():
         return []
     part = HeldOut(*(values[known] for values in (*found, true)))
-    return [f"{int(known.sum())} rows with {what}: error {part.median_pct:.1f} % median, {part.mean_pct:.1f} % mean, "
-            f"{part.coverage_pct:.1f} % inside their interval"]  # fmt: skip
+    return [
+        f"{int(known.sum())} rows with {what}: error {part.median_pct:.1f} % median, {part.mean_pct:.1f} % mean, "
+        f"{part.coverage_pct:.1f} % inside their interval"
+    ]
 
 
 def _tasks(model: object, source: str, data: Path, level: float) -> _Answer:

@@ -74,8 +74,9 @@ def simulate(
     options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:
         told = None if progress is None else lambda share: progress(share, policy)
-        run = run_simulator(workload, machine, chosen, seed=seed, options=replace(options, record_power=True),
-                            progress=told)  # fmt: skip
+        run = run_simulator(
+            workload, machine, chosen, seed=seed, options=replace(options, record_power=True), progress=told
+        )
     values = figures_of(run, ideal_s(workload, machine))
     about = Setup(options=options).about()
     if attempts is not None:

@@ -116,9 +116,11 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
         if device.power != DeviceProfile():
             power = device.power
             facts["power"] = {
-                "share": power.share, "watts": power.watts,
-                "provenance": str(power.provenance), "source": power.source,
-            }  # fmt: skip
+                "share": power.share,
+                "watts": power.watts,
+                "provenance": str(power.provenance),
+                "source": power.source,
+            }
         tables.append(facts)
     return tables
 

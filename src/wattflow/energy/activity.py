@@ -48,7 +48,7 @@ class ActivityModel:
         return np.asarray(self.idle_w + shape, np.float64)
 
     def watts(self, activity: Floats) -> Floats:
-        """What the meter shows at each second."""
+        """Tell what the meter shows at each second."""
         return _metered(self.curve_w(self.busy(activity)), self.delay_s, self.smoothing)
 
     def profile(self, threads: int, scope: Scope = Scope.WALL) -> PowerProfile:
@@ -148,8 +148,9 @@ def levenberg(residual: Callable[[Floats], Floats], start: Floats, rounds: int =
     damping = 1e-2
     for _ in range(rounds):
         step = 1e-5 * np.maximum(1.0, np.abs(best))
-        jacobian = np.stack([(residual(best + step * unit) - error) / step[i]
-                             for i, unit in enumerate(np.eye(len(best)))], axis=1)  # fmt: skip
+        jacobian = np.stack(
+            [(residual(best + step * unit) - error) / step[i] for i, unit in enumerate(np.eye(len(best)))], axis=1
+        )
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ error
         improved = False
         for _ in range(12):

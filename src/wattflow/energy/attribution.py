@@ -216,7 +216,7 @@ def _device_busy(before: Mapping[str, DeviceUse], after: Mapping[str, DeviceUse]
 
 
 def kepler_split(threads: int, step_s: float, counted_j: float, used_cpu_s: Mapping[str, float]) -> dict[str, float]:
-    """What Kepler (0.10 and later) would charge each process for one step.
+    """Tell what Kepler (0.10 and later) would charge each process for one step.
 
     Active energy is the counted energy times the node's CPU utilisation; processes share it by CPU time.
     """

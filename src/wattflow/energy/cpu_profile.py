@@ -76,7 +76,7 @@ class CpuProfile:
         return [_point(k, windows) for k, windows in sorted(self.windows.items()) if windows]
 
     def settled(self, k: int, tolerance: float) -> bool:
-        """Whether the interval of P(k) is within ±tolerance of it."""
+        """Tell whether the interval of P(k) is within ±tolerance of it."""
         windows = self.windows.get(k, [])
         return len(windows) >= 3 and _point(k, windows).half_w <= tolerance * max(1e-9, _point(k, windows).watts)
 

@@ -221,7 +221,7 @@ class Knee:
 
     @property
     def flattens(self) -> bool:
-        """Whether more share adds clearly fewer watts beyond the bend: what is meant by a knee."""
+        """Tell whether more share adds clearly fewer watts beyond the bend: what is meant by a knee."""
         return self.gain > 0.5 and self.after_w < 0.5 * self.before_w
 
 

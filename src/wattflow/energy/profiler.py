@@ -82,7 +82,7 @@ class Profiler:
         return profile
 
     def interference(self, profile: CpuProfile, bench_s: float = 5.0, repeats: int = 3) -> CpuProfile:
-        """What sharing costs a job: a benchmark of fixed work on the first CPU beside a rising load on the others.
+        """Tell what sharing costs a job: a benchmark of fixed work on the first CPU beside a rising load on the others.
 
         The work is chosen to take about ``bench_s`` alone.
         """
@@ -141,7 +141,7 @@ class Profiler:
 
 
 def _scope(meter: Meter) -> tuple[bool, Scope]:
-    """Whether the node's energy is counted (not sampled), and its scope."""
+    """Tell whether the node's energy is counted (not sampled), and its scope."""
     packages = [domain for domain in meter.domains if domain.kind == "package"]
     chosen = packages or [domain for domain in meter.domains if domain.kind in _WALL]
     return all(domain.counter for domain in chosen), Scope.PACKAGE if packages else Scope.WALL

@@ -238,5 +238,5 @@ def _make_tree(root: Path, powercap: Path, range_uj: int, with_dram: bool) -> li
 
 
 def is_virtual(powercap: Path) -> bool:
-    """Whether a powercap tree was written by a virtual meter."""
+    """Tell whether a powercap tree was written by a virtual meter."""
     return (powercap / MARK).exists()

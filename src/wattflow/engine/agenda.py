@@ -34,6 +34,7 @@ def _before(state, a, b):
     other = order(second.what)
     if mine != other:
         return mine < other
+    # Sequences are unique, so the order is total: equal times fold alike on every machine.
     return first.sequence < second.sequence
 
 
@@ -58,6 +59,7 @@ def push(state, at_s, what, who, generation):
     clock = state.clock[0]
     at = counts.timer_n
     counts.timer_n = at + 1
+    # Written one past the end, where no row of the heap lies, and moved to its place from there.
     hole = at + 1
     row = state.timers[hole]
     row.time = at_s
@@ -85,18 +87,19 @@ def next_time(state):
 
 @inner
 def forget_warming(state, node):
-    """What was being warmed on a node that is lost will not be ready."""
+    """Forget what was being warmed on a node that is lost."""
     if state.node_marks[node].warming == 0:
         return
     state.node_marks[node].warming = 0
     for k in range(state.counts[0].timer_n):
         if state.timers[k].what == WARM and state.timers[k].who == node:
+            # In its place: WARM and LOOK have the same order within an instant, so the heap stays a heap.
             state.timers[k].what = LOOK
 
 
 @inner
 def forget_warming_of(state, node, fn):
-    """What was being warmed for a function on a node will not be ready."""
+    """Forget what was being warmed for a function on a node."""
     for k in range(state.counts[0].timer_n):
         timer = state.timers[k]
         if timer.what == WARM and timer.who == node and timer.generation == fn:

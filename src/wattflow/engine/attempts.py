@@ -30,6 +30,7 @@ def _new_attempt(state, task, part, taken):
     attempt.device = choice.best_device
     attempt.devices = taken
     needs = state.variants[variant]
+    # What is taken now is kept in the row: `give_back` returns this, whatever a resize or a changed shape says then.
     attempt.need_u = needs.need_u
     attempt.cores_u = needs.cores_u
     attempt.memory = needs.memory
@@ -40,6 +41,7 @@ def _new_attempt(state, task, part, taken):
     attempt.ready = task_row.ready
     sequence = clock.sequence
     clock.sequence = sequence + 1
+    # Unique and growing: ties of ends, losses and wakes are broken by the order of placement.
     attempt.sequence = sequence
     first = node_row.first_attempt
     attempt.previous = -1
@@ -72,6 +74,7 @@ def commit(state, task, part):
     if added < UNKNOWN_COST:
         added += view.crowding_w(state, variant, node, device)
     estimate = task_row.estimate * view.work_factor(state, task_row.form, variant, node, device)
+    # Before `take`: the spare room is reckoned while the node is without this attempt.
     if choice.reserved >= -1:
         fit.note_backfill(state, variant, node, clock.now + estimate, 1)
     taken = fit.take(state, variant, node, device)
@@ -106,6 +109,7 @@ def drop_attempt(state, a):
         _leave_gang(state, a)
     attempt.next = counts.free_attempt
     attempt.task = -1
+    # The driver's id holds the generation, so every later report about this attempt is stale (`live.inbox`).
     attempt.generation += 1
     counts.free_attempt = a
 

@@ -37,7 +37,7 @@ NOBODY = np.uint64(0)
 
 @inner
 def serves(state, task):
-    """Whether boards know all that decides where this task goes."""
+    """Tell whether boards know all that decides where this task goes."""
     rules = state.rules[0]
     if state.boards.size == 0 or rules.local == 0 or rules.has_score == 0 or 0 < rules.score_limit < WORD:
         return False
@@ -54,7 +54,7 @@ def serves(state, task):
 
 @inner
 def suits(state, variant):
-    """Whether a variant's candidates are nodes, not devices."""
+    """Tell whether a variant's candidates are nodes, not devices."""
     return state.variants[variant].device == NO_DEVICE
 
 
@@ -82,7 +82,7 @@ def board_of(state, variant):
 
 @inner
 def _fits(state, variant, node):
-    """Whether a node that is on has what a variant needs; constraints apart."""
+    """Tell whether a node that is on has what a variant needs; constraints apart."""
     needs = state.variants[variant]
     row = state.nodes[node]
     if row.power_state != ON and row.power_state != WAKING:

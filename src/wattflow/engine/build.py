@@ -338,7 +338,7 @@ def container_table(rows: int) -> Any:
 
 
 def class_key(node: Node) -> Any:
-    """What makes two nodes the same for every decision and every joule: all but the name."""
+    """Return all that makes two nodes differ in a decision or a joule: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))
     return (
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
@@ -349,7 +349,7 @@ def class_key(node: Node) -> Any:
 
 
 def fill_class(row: Any, node: Node, names: Names) -> None:
-    """What the nodes of one class share, as a row."""
+    """Make the row of what the nodes of one class share."""
     threads = float(node.threads)
     row.cores, row.threads = float(node.cores), threads
     row.smt_gain = 0.0 if threads == node.cores else (threads / node.smt_slowdown - node.cores) / (threads - node.cores)
@@ -403,7 +403,7 @@ def is_bare(row: Any) -> int:
 
 
 def fill_device_class(row: Any, device: Device, names: Names) -> None:
-    """What the devices of one class share, as a row."""
+    """Make the row of what the devices of one class share."""
     row.kind, row.model = _KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s

@@ -39,6 +39,7 @@ def choose(state, task, score):
                 return BAD
             if result != NO_FIT:
                 fits = True
+            # Boards know nodes that are on; where none of these fits, sleeping ones are looked at in the usual way.
             if result != NO_FIT or counts.asleep_n == 0:
                 continue
         if limit > 0:
@@ -61,6 +62,7 @@ def choose(state, task, score):
                 x = cost[c]
                 if x < math.inf:
                     finite += 1
+                    # Equal ones too: `_consider` breaks the tie by preference, node and device.
                     if x <= choice.best_cost:
                         _consider(state, v, c, x, form.constraint)
                 elif math.isnan(x):
@@ -72,6 +74,7 @@ def choose(state, task, score):
                 break
     if not fits:
         return NO_FIT
+    # A hold counts, too: the policy was asked and answered.
     counts.decisions += 1
     return HELD if choice.best_node < 0 else TAKEN
 

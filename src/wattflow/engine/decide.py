@@ -38,6 +38,7 @@ def _place_gang(state, task, parts, score):
     """All parts or none."""
     counts = state.counts[0]
     before = counts.placed_n
+    # Asked for all parts first: rows that run out in the middle of a gang would undo one that fits.
     if before + parts > state.placed.size:
         return FULL
     epoch = state.clock[0].epoch
@@ -61,11 +62,13 @@ def undo_parts(state, task, before, epoch):
     counts = state.counts[0]
     while counts.placed_n > before:
         counts.placed_n -= 1
+        # Last placed, first undone: rows go back onto the free list in the order that a new try takes them from it.
         a = state.placed[counts.placed_n]
         attempt = state.attempts[a]
         fit.give_back(state, a)
         if state.choice[0].reserved >= -1:
             fit.note_backfill(state, attempt.variant, attempt.node, attempt.end, -1)
+        # `drop_attempt` counts those that run; what never began was not started either.
         state.functions[state.shapes[state.tasks[task].form].function].started -= 1
         drop_attempt(state, a)
     never_was(state, epoch)
@@ -189,6 +192,7 @@ def hold(state, task):
     """Set a task aside for the rest of this instant."""
     counts = state.counts[0]
     queue.remove(state, task)
+    # The link of its queue is free now: a held task is in none, and `restore_held` runs before anybody reads it.
     state.tasks[task].next = counts.held_first
     counts.held_first = task
     counts.held += 1
@@ -197,6 +201,7 @@ def hold(state, task):
 @optional(LIVE, types.boolean)
 def park(state, task, until):
     """Take a held task out of the queue until the time that the policy named for it; False without room for that."""
+    # One row of marks: nobody reports to this State (a simulation), so a hold is a time to look again, no parking.
     if state.marks.size == 1 or state.counts[0].timer_n + 1 >= state.timers.size:
         return False
     queue.remove(state, task)
@@ -213,6 +218,7 @@ def restore_held(state):
     task = counts.held_first
     while task >= 0:
         after = state.tasks[task].next
+        # The list has the last held first and each goes to the front, so the queue has its old order again.
         queue.push_front(state, task)
         task = after
     counts.held_first = -1
@@ -230,7 +236,7 @@ def next_task(state, priority):
 
 @inner
 def misfit_of_its_own(state, task):
-    """Whether others of its shape may fit where this task does not: it is pinned, or its estimate is too long."""
+    """Tell whether others of its shape may fit where this task does not: it is pinned, or its estimate is too long."""
     task_row = state.tasks[task]
     return task_row.pinned >= 0 or task_row.pinned_variant >= 0 or state.rules[0].limits == 1
 
@@ -246,8 +252,10 @@ def look_again(state, most):
     for at in range(state.counts[0].shapes_n):
         form = state.shapes[state.active_shapes[at]]
         since = form.failed
+        # 0: it never failed, or was let go. Beyond ``most`` or below the floor the ring has forgotten who gained room.
         if since == 0 or since == epoch or epoch - since > most or since < floor:
             continue
+        # The head stands for all: a task that differs from its shape never marks it (`misfit_of_its_own`).
         if not _fits_a_freed_node(state, form.head, since, epoch):
             form.failed = epoch
 
@@ -282,6 +290,7 @@ def decide_ordered(state, hand, priority, score):
         retry_at = clock.retry_at
         own = math.inf
         if is_open or state.shapes[shape].failed != clock.epoch:
+            # Taken apart from the others' times: each parked task has a timer of its own.
             if rules.parks == 1:
                 clock.retry_at = math.inf
             result = place(state, hand, task, score)
@@ -298,6 +307,7 @@ def decide_ordered(state, hand, priority, score):
             taken = True
             continue
         if rules.queue == EASY:
+            # The first that does not fit is promised room; all behind it are tried around that promise.
             if choice.reserved == NO_RESERVATION:
                 reserve(state, task)
             hold(state, task)
@@ -366,6 +376,7 @@ def _decide_best_pair(state, score):
             return MORE
         if result == BAD:
             return BAD_COST
+        # It fitted a moment ago, but the policy holds it: set aside, or this loop would pick it for ever.
         if result != TAKEN:
             hold(state, best_task)
 
@@ -375,6 +386,7 @@ def _better_pair(state, cost, best, task, best_task):
     if best_task < 0:
         return True
     if cost == best:
+        # By who came first, never by place in `active_shapes`: that order changes whenever a shape runs empty.
         return state.tasks[task].sequence < state.tasks[best_task].sequence
     return cost > best if state.rules[0].largest == 1 else cost < best
 

@@ -45,7 +45,7 @@ def turns(state, variant, dcls):
 
 @jit
 def device_suits(state, variant, device):
-    """Whether an empty device would take the variant: kind, model and memory."""
+    """Tell whether an empty device would take the variant: kind, model and memory."""
     needs = state.variants[variant]
     device_kind = state.device_classes[state.devices[device].cls]
     if device_kind.kind != needs.device:
@@ -58,7 +58,7 @@ def device_suits(state, variant, device):
 
 @jit
 def device_fits(state, variant, device):
-    """Whether one device has room for the variant's share and memory."""
+    """Tell whether one device has room for the variant's share and memory."""
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
@@ -77,13 +77,13 @@ def device_fits(state, variant, device):
 
 @jit
 def whole_free(state, variant, device):
-    """Whether a device is empty and suits the variant."""
+    """Tell whether a device is empty and suits the variant."""
     return state.devices[device].tasks == 0 and device_fits(state, variant, device)
 
 
 @jit
 def holds(taken, place):
-    """Whether a bit mask of devices has the one at this place of its node."""
+    """Tell whether a bit mask of devices has the one at this place of its node."""
     return (taken >> np.uint64(place)) & np.uint64(1) == np.uint64(1)
 
 

@@ -76,7 +76,7 @@ def _add_devices(state, n, variant, task, node):
 
 @inner
 def node_fits(state, variant, task, node):
-    """Whether a node that is or will be on has the cores and memory now (devices apart)."""
+    """Tell whether a node that is or will be on has the cores and memory now (devices apart)."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     cls = node_row.cls
@@ -100,7 +100,7 @@ def node_fits(state, variant, task, node):
 
 @inner
 def is_full_of_pods(state, node):
-    """Whether a node has as many attempts as the policy allows a node of one's own to have."""
+    """Tell whether a node has as many attempts as the policy allows a node of one's own to have."""
     most = state.rules[0].pods
     row = state.nodes[node]
     return most > 0 and row.running >= most and state.classes[row.cls].serverless == 0
@@ -141,7 +141,7 @@ def _sample(state, variant, task):
 
 @optional(RICH, types.boolean)
 def counts_fit(state, variant, node):
-    """Whether a node has the countable resources that a variant needs."""
+    """Tell whether a node has the countable resources that a variant needs."""
     lacking = 0
     for k in range(COUNTABLE):
         if state.variant_counts[variant, k] > state.node_counts[node, k]:
@@ -159,7 +159,7 @@ def _take_counts(state, variant, node, sign):
 
 @optional(RICH, types.boolean)
 def too_long(state, task, variant, node, device):
-    """Whether the task's estimate exceeds the time limit of a serverless node."""
+    """Tell whether the task's estimate exceeds the time limit of a serverless node."""
     task_row = state.tasks[task]
     limit = state.classes[state.nodes[node].cls].limit_s
     factor = view.work_factor(state, task_row.form, variant, node, device)
@@ -396,6 +396,7 @@ def take(state, variant, node, device):
     """Take what a variant needs of a node; returns the bit mask of the devices taken."""
     node_row = state.nodes[node]
     needs = state.variants[variant]
+    # Between `leave` and `rejoin` the node is in no group: nothing may look for candidates here.
     groups.leave(state, node)
     node_row.used_u += needs.need_u
     node_row.alloc_u += needs.cores_u
@@ -426,6 +427,7 @@ def _take_devices(state, variant, node, device):
                 _take_device(state, variant, d)
                 taken |= np.uint64(1) << np.uint64(d - first)
                 left -= 1
+    # Kept beside the node: `groups` would else hash every device at each change of the node.
     node_row.device_key = groups.device_key(state, node)
     return taken
 
@@ -450,6 +452,7 @@ def give_back(state, a):
     node_row = state.nodes[node]
     needs = state.variants[variant]
     groups.leave(state, node)
+    # The attempt's own amounts, not its variant's: RESIZE changes the former alone.
     node_row.used_u -= attempt.need_u
     node_row.alloc_u -= attempt.cores_u
     node_row.used_mem -= attempt.memory

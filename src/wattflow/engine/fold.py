@@ -24,6 +24,7 @@ def set_power(state, node, power_state):
     node_row = state.nodes[node]
     counts = state.counts[0]
     before = node_row.power_state
+    # Out of its group before the change: the key that finds the group is made from the node's state.
     groups.leave(state, node)
     node_row.power_state = power_state
     groups.rejoin(state, node)
@@ -33,6 +34,7 @@ def set_power(state, node, power_state):
         counts.asleep_n -= 1
     elif is_asleep and not was_asleep:
         counts.asleep_n += 1
+    # Whatever the change: where nothing that is on fits, nodes that sleep are candidates, too.
     groups.room_grew(state, node)
 
 
@@ -51,14 +53,14 @@ def node_idles(state, node):
 
 @inner
 def idles_still(state, node, generation):
-    """Whether nothing was placed on the node since the idling for which this check was announced."""
+    """Tell whether nothing was placed on the node since the idling for which this check was announced."""
     node_row = state.nodes[node]
     return node_row.generation == generation and node_row.running == 0
 
 
 @inner
 def may_sleep(state, node):
-    """Whether the node is on, empty and able to sleep."""
+    """Tell whether the node is on, empty and able to sleep."""
     node_row = state.nodes[node]
     return node_row.power_state == ON and node_row.running == 0 and state.classes[node_row.cls].sleepable == 1
 
@@ -67,6 +69,7 @@ def may_sleep(state, node):
 def falling_to(state, node):
     """The state that a node enters when it begins to sleep; a wish to be woken that came before no longer counts."""
     node_row = state.nodes[node]
+    # Else a wish from before this sleep would wake the node as soon as it is down.
     node_row.wake_wanted = 0
     if state.classes[node_row.cls].enter_s > 0.0:
         node_row.falls += 1
@@ -202,6 +205,7 @@ def try_again(state, task, final, priority):
     Returns how many tasks leave; ``scratch`` lists them.
     """
     task_row = state.tasks[task]
+    # Counted before it is compared: ``max_retries`` are the tries after the first.
     task_row.attempt += 1
     if task_row.attempt <= state.rules[0].max_retries and not final:
         release.enqueue(state, task, priority)
@@ -256,6 +260,7 @@ def grow_platforms(state):
         kind = state.classes[state.nodes[n].cls]
         if kind.serverless == 1 and state.nodes[n].capacity_u < kind.request_u:
             offered = kind.burst_u + kind.ramp_u_s * now
+            # A thousandth of a micro-core above: `next_growth` names the instant at which this is reached, rounded.
             capacity = np.int64(min(float(kind.request_u), math.floor(offered + 1e-3)))
             if capacity > state.nodes[n].capacity_u:
                 set_capacity(state, n, capacity)

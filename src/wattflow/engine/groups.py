@@ -76,6 +76,7 @@ def device_key(state, node):
 @inner
 def _node_key(state, n):
     node_row = state.nodes[n]
+    # All that `fit` and policies read of a node: what is missing here would make unlike nodes one candidate.
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
     key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
@@ -95,6 +96,7 @@ def _find_or_make(state, key, n):
     at = np.int64(key & np.uint64(mask))
     while True:
         g = slots[at]
+        # No slot is ever emptied by itself, so the first free one ends the search; `_regroup` empties all at once.
         if g < 0:
             break
         if state.groups[g].key == key:
@@ -182,6 +184,7 @@ def leave(state, n):
         state.groups[moved].place = group.place
     elif group.low == pos:
         w = pos >> 6
+        # The group is not empty, so a higher bit is set.
         while state.group_bits[g, w] == _ZERO:
             w += 1
         group.low = (w << 6) + low_bit(state.group_bits[g, w])
@@ -213,7 +216,7 @@ def count_key(state, node):
 
 @inner
 def allowed(state, node, constraint):
-    """Whether a constraint lets a node be used."""
+    """Tell whether a constraint lets a node be used."""
     node_row = state.nodes[node]
     place = state.classes[node_row.cls].first + node_row.pos
     return (state.masks[constraint, place >> 6] >> np.uint64(place & 63)) & _ONE == _ONE
@@ -254,6 +257,7 @@ def room_grew(state, node):
     """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
     clock = state.clock[0]
     state.freed[clock.epoch & (state.freed.size - 1)] = node
+    # After the ring was written: a shape that fails from now on has seen this node.
     clock.epoch += 1
 
 

@@ -109,7 +109,7 @@ def falls(state, driver, node, power_state):
 
 @hook
 def warms(state, driver, node):
-    """Whether a container is being made ahead of need."""
+    """Tell whether a container is being made ahead of need."""
     return state.node_marks[node].warming > 0
 
 
@@ -128,6 +128,7 @@ def closes(state, driver, a, outcome):
     """An attempt is about to end: its task names another of its parts, if there is one."""
     mark = state.marks[state.attempts[a].task]
     if mark.attempt == a:
+        # `marks.attempt` leads to the parts of a task (cancel, preempt), so it must never name a row that is free.
         mark.attempt = state.attempts[a].sibling
 
 
@@ -135,6 +136,7 @@ def closes(state, driver, a, outcome):
 def fails(state, driver, a, fate):
     """An attempt failed: the other parts of its task are asked to stop; what is to become of the task."""
     structure.stop_others(state, a)
+    # Who was asked to stop ends as asked: no try is counted, whatever the driver calls its end.
     return BACK if state.attempts[a].stopping == 1 else fate
 
 
@@ -167,6 +169,7 @@ def gone(state, driver, task, lost, fate, priority):
     """
     mark = state.marks[task]
     mark.running -= 1
+    # Fates are numbered by weight: a cancel outweighs a retry that another part asked for.
     mark.fate = max(mark.fate, fate)
     if mark.running == 0:
         resolve(state, task, priority)
@@ -238,6 +241,7 @@ def resolve(state, task, priority):
     mark = state.marks[task]
     row = state.tasks[task]
     fate = mark.fate
+    # Taken before anything is queued: the next attempt of this task begins with no fate.
     mark.fate = 0
     if fate == BACK:
         if mark.until > state.clock[0].now:
@@ -280,6 +284,7 @@ def _wait(state, driver, a):
     state.attempts[a].stage = WAITS
     waits(state, driver, a)
     wake(state, driver, node)
+    # A node that wakes in no time is on already, and nothing else would tell this attempt.
     if state.nodes[node].power_state == ON:
         is_on(state, driver, node)
 
@@ -354,6 +359,7 @@ def fall_asleep(state, driver, node):
 def close(state, driver, a, outcome):
     """Give back what an attempt held and free its row."""
     node = state.attempts[a].node
+    # The hook reads the attempt and its node as they ran, so nothing is given back before.
     closes(state, driver, a, outcome)
     check_later(state, driver, node, fold.end_attempt(state, a))
 
@@ -363,6 +369,7 @@ def finished(state, driver, a, priority):
     """An attempt ended well and holds nothing any more."""
     task = state.attempts[a].task
     node = state.attempts[a].node
+    # While the attempt still says which node and function: `close` frees its row.
     fold.keep_container(state, a)
     close(state, driver, a, 0)
     if part_ended(state, driver, task, priority) and fold.part_done(state, task, node, priority):
@@ -388,6 +395,7 @@ def lose(state, driver, node, priority):
         task = state.attempts[oldest].task
         lose_attempt(state, driver, oldest)
         gone(state, driver, task, node, RETRY, priority)
+    # After its attempts: they hold the devices whose kernels are forgotten here.
     fold.forget_contents(state, node)
     forget_warming(state, driver, node)
     set_power(state, driver, node, DOWN)

@@ -17,7 +17,7 @@ from wattflow.kernel.jit import inner, optional
 
 @inner
 def stands_before(state, a, b):
-    """Whether task a stands before task b."""
+    """Tell whether task a stands before task b."""
     task_row_b = state.tasks[b]
     task_row_a = state.tasks[a]
     ka = task_row_a.key
@@ -52,6 +52,7 @@ def push(state, task):
     if form.waiting == 0:
         at = counts.shapes_n
         state.active_shapes[at] = shape
+        # Its place is kept in both directions, so that leaving is O(1); `_one_less` moves the last one there.
         form.place = at
         counts.shapes_n = at + 1
         form.head = task  # no ghost is left in a heap where nothing waits
@@ -154,6 +155,7 @@ def cancel(state, task):
     state.tasks[task].state = GHOST
     form.ghosts += 1
     _drop_ghosts(state, shape)
+    # Ghosts cost every merge that passes them: made anew once they outnumber the rest, O(1) for each over time.
     if form.ghosts > form.waiting + 64:
         _rebuild(state, shape)
     _one_less(state, shape)
@@ -165,6 +167,7 @@ def take_out(state, task):
     shape = state.tasks[task].form
     if _is_heap(state) and state.shapes[shape].head != task:
         before = state.tasks[task].state
+        # A ghost only while the heap is made anew, which leaves ghosts out.
         state.tasks[task].state = GHOST
         state.shapes[shape].ghosts += 1
         _rebuild(state, shape)
@@ -216,6 +219,7 @@ def reinsert(state, task):
         push(state, task)
         return
     after = form.head
+    # From the head: what comes back waited longer than most.
     while after >= 0 and state.tasks[after].sequence < task_row.sequence:
         after = state.tasks[after].next
     if after < 0:
@@ -274,6 +278,7 @@ def rekey(state, priority):
     level = 0
     for at in range(counts.shapes_n):
         form = state.shapes[state.active_shapes[at]]
+        # With strict order a shape that failed may still be the head of line, so only `skip` passes it over.
         if (form.failed == clock.epoch and rules.queue == 0) or (best >= 0 and form.level < level):
             continue
         task = form.head

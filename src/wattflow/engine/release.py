@@ -18,6 +18,7 @@ def enqueue(state, task, priority):
     task_row.state = READY
     sequence = clock.sequence
     clock.sequence = sequence + 1
+    # A retry takes a new number: it goes to the end of the queue. `queue.reinsert` keeps the old one.
     task_row.sequence = sequence
     if rules.has_priority == 1 and rules.dynamic == 0:
         task_row.key = priority(state, task)

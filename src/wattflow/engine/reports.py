@@ -102,7 +102,7 @@ def node_state(state, driver, node, power_state, priority):
 
 @inner
 def set_room(state, node, capacity_u, capacity_mem):
-    """What a node offers has changed; a negative amount leaves it as it was."""
+    """Change what a node offers; a negative amount leaves it as it was."""
     row = state.nodes[node]
     groups.leave(state, node)
     if capacity_u >= 0:
@@ -116,7 +116,7 @@ def set_room(state, node, capacity_u, capacity_mem):
 
 @inner
 def load(state, node, cores_u, memory):
-    """What others use on a node, in all."""
+    """Set what others use on a node, in all."""
     row = state.nodes[node]
     mark = state.node_marks[node]
     more_u = cores_u - mark.other_u

@@ -18,7 +18,7 @@ _LISTS = 32
 
 @inner
 def make_id(what, row, generation):
-    """What a row is, its generation and its number in one integer."""
+    """Pack what a row is, its generation and its number into one integer."""
     return (np.int64(what) << ID_SHIFT) | ((np.int64(generation) & GENERATION_MASK) << ROW_BITS) | np.int64(row)
 
 
@@ -62,6 +62,7 @@ def put_back(state, task):
     """A task row is free; its id is stale from now on."""
     row = state.tasks[task]
     counts = state.counts[0]
+    # `marks.generation` was raised by `free_task`, so ids of the life before are stale.
     row.state = FREE
     row.next = counts.free_task
     counts.free_task = task
@@ -78,6 +79,7 @@ def free_task(state, task):
     links.parent_n = 0
     state.marks[task].generation += 1
     state.shapes[row.form].tasks -= 1
+    # Its links are part of the heap; `queue._drop_ghosts` frees the row when it comes out.
     if row.state == GHOST:
         row.state = LEFT
     else:
@@ -100,6 +102,7 @@ def _give_block(state, edges, lists, first, n):
     if n == 0:
         return
     _, at = _room(n)
+    # A free block keeps the next free one of its size in its first edge: no memory beside.
     edges[first] = state.blocks[lists + at]
     state.blocks[lists + at] = first
 
@@ -119,7 +122,7 @@ def _take_block(state, edges, lists, used, n):
 
 @inner
 def is_full(n):
-    """Whether a block with n edges has no room for one more."""
+    """Tell whether a block with n edges has no room for one more."""
     return n == 0 or (n >= SMALLEST and n & (n - 1) == 0)
 
 

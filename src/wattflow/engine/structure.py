@@ -41,7 +41,7 @@ def add_task(state, task):
 
 @inner
 def _reaches(state, start, goal):
-    """Whether a path of edges leads from one task to another. Each task is looked at once."""
+    """Tell whether a path of edges leads from one task to another. Each task is looked at once."""
     counts = state.counts[0]
     counts.stamp += 1
     stamp = counts.stamp
@@ -183,7 +183,7 @@ def cancel_workflow(state, w):
 
 @inner
 def seal_placeholder(state, task):
-    """What a placeholder stood for is known now: it ends when its parents have."""
+    """Note that what a placeholder stood for is known: it ends when its parents have."""
     row = state.tasks[task]
     if row.state == UNKNOWN and row.parts_left == 0:
         row.parts_left = 1

@@ -54,7 +54,7 @@ def change(state, term, node, more):
 
 @inner
 def _follow(state, c, domain, before, after):
-    """What a condition makes of a counter's change in a domain."""
+    """Carry a counter's change in a domain into a condition."""
     condition = state.conditions[c]
     if condition.kind == SPREAD:
         low = condition.low
@@ -74,7 +74,7 @@ def _follow(state, c, domain, before, after):
 
 @inner
 def _within(state, c, found, low):
-    """Whether one more task in a domain with so many keeps the counts together."""
+    """Tell whether one more task in a domain with so many keeps the counts together."""
     condition = state.conditions[c]
     return found + condition.own - low <= condition.skew
 
@@ -98,7 +98,7 @@ def _follow_low(state, c, domain, before, after):
 
 @inner
 def _is_open(state, c, domain):
-    """Whether a domain has a node which the row allows by itself."""
+    """Tell whether a domain has a node which the row allows by itself."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
     if term.topology < 0:
@@ -216,7 +216,7 @@ def _set(state, row, node):
 
 @inner
 def permits(state, row, node):
-    """Whether all conditions of a row that count tasks hold at a node."""
+    """Tell whether all conditions of a row that count tasks hold at a node."""
     c = state.mask_rows[row].condition
     while c > 0:
         if not holds(state, c, node):
@@ -227,7 +227,7 @@ def permits(state, row, node):
 
 @inner
 def holds(state, c, node):
-    """Whether one condition holds at a node. Without the label, a node is in no domain: only `apart` allows it."""
+    """Tell whether one condition holds at a node. Without the label, a node is in no domain: only `apart` allows it."""
     condition = state.conditions[c]
     kind = condition.kind
     if kind == NOTHING:

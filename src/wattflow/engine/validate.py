@@ -97,7 +97,7 @@ def _attempts(state: State, running: Any) -> Iterator[str]:
 
 
 def _ledger(state: State, running: Any) -> Iterator[str]:
-    """What nodes have given away is what their attempts hold and what others use; nothing is given twice."""
+    """Check that nodes have given away what their attempts hold and others use; nothing is given twice."""
     nodes, table = state.nodes, state.attempts[running]
     count, at = len(nodes), table["node"]
     other_u = other_mem = np.zeros(count, np.int64)
@@ -123,7 +123,7 @@ def _in(values: Any, *wanted: int) -> Any:
 
 
 def _devices(state: State, running: Any) -> Iterator[str]:
-    """What devices have given away is what attempts hold."""
+    """Check that devices have given away what attempts hold."""
     size = len(state.devices)
     share, memory, turns = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
     for a in running[np.asarray(state.attempts["device"])[running] >= 0].tolist():

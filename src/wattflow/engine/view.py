@@ -128,7 +128,7 @@ def added_w(state, task, variant, candidate):
 
 @jit
 def crowding_w(state, variant, node, device):
-    """What sharing the cores costs, in watts over the seconds that the attempt would take alone.
+    """Tell what sharing the cores costs, in watts over the seconds that the attempt would take alone.
 
     It runs longer itself, and all that share with it run longer too, at the watts that the node draws. 0 while there
     is a core for each. Without it a node that is full would cost nothing more, and all tasks would pile up there.
@@ -205,7 +205,7 @@ def load(state, candidate):
 
 @jit
 def warm(state, task, candidate):
-    """Whether an idle container of the task's function waits on the candidate's node."""
+    """Tell whether an idle container of the task's function waits on the candidate's node."""
     fn = state.shapes[state.tasks[task].form].function
     return find_container(state, state.candidates[candidate].node, fn) >= 0
 

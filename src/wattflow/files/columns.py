@@ -54,10 +54,12 @@ def pack(
     """The bytes of a document. NaN in ``about`` becomes null; columns of a table have the same number of rows."""
     body = _Body()
     head = {
-        "format": "wattflow-columns", "version": VERSION, "about": _plain(about),
+        "format": "wattflow-columns",
+        "version": VERSION,
+        "about": _plain(about),
         "strings": {name: list(texts) for name, texts in strings.items()},
         "tables": {name: _table(body, columns) for name, columns in tables.items()},
-    }  # fmt: skip
+    }
     text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([MAGIC, len(text).to_bytes(4, "little"), bytes(4), text, *body.pieces])

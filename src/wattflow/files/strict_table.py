@@ -196,7 +196,7 @@ class StrictTable:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a TOML value is a number (NaN is not)."""
+    """Tell whether a TOML value is a number (NaN is not)."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 

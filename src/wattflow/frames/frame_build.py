@@ -164,10 +164,12 @@ class _Builder:
         }
         functions = self.workload.functions
         self.arrays["failure_rate"] = np.array([function.failure_rate for function in functions] or [0.0])
-        self.arrays["speed"] = np.array([
-            [node.function_speed.get(function.name, node.speed) for function in functions] or [node.speed]
-            for node in self.cluster.nodes
-        ])  # fmt: skip
+        self.arrays["speed"] = np.array(
+            [
+                [node.function_speed.get(function.name, node.speed) for function in functions] or [node.speed]
+                for node in self.cluster.nodes
+            ]
+        )
 
     def _tasks(self) -> None:
         n, load, frame = self.tasks, self.workload, self.frame
@@ -261,9 +263,11 @@ class _Builder:
             self._gaps(follows, start, member, group)
             return
         self.arrays |= {
-            "group": group.astype(np.int32), "group_left": left.astype(np.int32),
-            "group_start": start.astype(np.int64), "group_member": member.astype(np.int32),
-        }  # fmt: skip
+            "group": group.astype(np.int32),
+            "group_left": left.astype(np.int32),
+            "group_start": start.astype(np.int64),
+            "group_member": member.astype(np.int32),
+        }
 
     def _gaps(self, follows: Any, start: Any, member: Any, group: Any) -> None:
         """Renumber groups so that a workflow's last group is followed by an empty one."""
@@ -274,9 +278,11 @@ class _Builder:
         first = np.zeros(top + 1, np.int64)
         np.cumsum(left, out=first[1:])
         self.arrays |= {
-            "group": number[group].astype(np.int32), "group_left": left, "group_start": first,
+            "group": number[group].astype(np.int32),
+            "group_left": left,
+            "group_start": first,
             "group_member": member.astype(np.int32),
-        }  # fmt: skip
+        }
 
     def _hosts(self) -> None:
         nodes, h = self.cluster.nodes, self.hosts
@@ -438,7 +444,7 @@ class _Builder:
 
 
 def _keys(policy: FramePolicy, load: Workload) -> NDArray[np.float64]:
-    """What orders the queues: the estimate, or the keys that come with the policy."""
+    """Return what orders the queues: the estimate, or the keys that come with the policy."""
     if policy.keys is not None:
         return _own(policy.keys, np.float64)
     return _known(load.estimate_s).copy()

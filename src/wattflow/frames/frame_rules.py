@@ -139,12 +139,12 @@ _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
         lambda f: f.broker is not None or f.placers.count == 1,
         "someone who sees all tasks of a workflow: a broker, or a single placer",
     ),
-}  # fmt: skip
+}
 """How a frame meets a need, and how to say that it does not."""
 
 
 def _missing(frame: Frame) -> Iterator[Problem]:
-    """What the mechanisms need and the frame does not have."""
+    """Tell what the mechanisms need and the frame does not have."""
     for _, form in mechanism_table.forms_of(frame):
         for need in form.needs:
             if need in _MET and not _MET[need][0](frame):

@@ -80,9 +80,7 @@ def run_frame(
     return _result(state, (frame, workload, cluster, chosen, seed), seconds)
 
 
-def _advance(
-    state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None
-) -> None:  # fmt: skip
+def _advance(state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None) -> None:
     opening, advance, settle = frame_loop.functions(frame_loop.type_of(state))
     with np.errstate(over="ignore", invalid="ignore"):
         opening(state.handle())

@@ -116,7 +116,7 @@ MECHANISMS = (
 
 
 def forms_of(frame: Frame) -> list[tuple[Mechanism, Form]]:
-    """What a frame uses, in the order of the table."""
+    """Tell what a frame uses, in the order of the table."""
     return [(mechanism, form) for mechanism in MECHANISMS for form in mechanism.forms if form.wanted(frame)]
 
 
@@ -134,7 +134,7 @@ def components_of(frame: Frame) -> list[str]:
 
 
 def needs_of(frame: Frame) -> dict[str, list[str]]:
-    """What its mechanisms need, each with the forms that ask for it."""
+    """Tell what its mechanisms need, each with the forms that ask for it."""
     wanted: dict[str, list[str]] = {}
     for _, form in forms_of(frame):
         for need in form.needs:

@@ -146,7 +146,7 @@ def stable(
     release, runtime, thing, cluster = trace
     workload = Workload.of_columns(
         "stable", release_s=release, runtime_s=runtime, columns={"object": thing}, notes=notes
-    )  # fmt: skip
+    )
     return workload, cluster
 
 

@@ -51,7 +51,7 @@ def write_stages(records, row, message_s, wake_s, cold_s, data_s, hold_s):
 
 @inner
 def write_joules(records, row, run_j, cold_j, transfer_j, marginal_j):
-    """What it took."""
+    """Return what it took."""
     record = records[row]
     record.run_j = run_j
     record.cold_j = cold_j

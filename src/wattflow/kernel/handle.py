@@ -74,7 +74,7 @@ class Tables:
         raise AttributeError(f"{type(self).__name__}.{name} is read-only; use replace({name}=…)")
 
     def handle(self) -> Any:
-        """What compiled functions take: a Handle over the same memory, or this object when uncompiled."""
+        """Return what compiled functions take: a Handle over the same memory, or this object when uncompiled."""
         if not jit.COMPILED:
             return self
         if self._handle is None:
@@ -100,7 +100,7 @@ class Tables:
 
     @property
     def busy(self) -> bool:
-        """Whether compiled code runs on these tables now."""
+        """Tell whether compiled code runs on these tables now."""
         return isinstance(self._handle, Handle) and bool(self._handle.directory[BUSY])
 
     def _refuse_if_busy(self, what: str) -> None:

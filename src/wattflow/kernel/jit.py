@@ -34,7 +34,7 @@ def cache_folder(*parts: str) -> str:
 
 
 def has_compiled() -> bool:
-    """Whether compiled code of the simulator is there already, so that nothing has to be compiled first."""
+    """Tell whether compiled code of the simulator is there already, so that nothing has to be compiled first."""
     base = folders.base()
     there = [place / _usual_folder() for place in (base, folders.CARRIED) if place is not None]
     return not COMPILED or any(folder.is_dir() and any(folder.iterdir()) for folder in there)

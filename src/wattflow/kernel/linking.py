@@ -53,7 +53,7 @@ def prepare(inner: Callable[[Any], Any], options: dict[str, Any]) -> None:
 
 
 def installed() -> bool:
-    """Whether the change was made and holds."""
+    """Tell whether the change was made and holds."""
     return _state["installed"]
 
 

@@ -408,5 +408,5 @@ def never(returns: Any) -> Any:
 
 
 def lacks(kinds: Any, part: str) -> bool:
-    """Whether tables among these types lack a part."""
+    """Tell whether tables among these types lack a part."""
     return any(isinstance(kind, TablesType) and part in kind.lacks for kind in kinds)

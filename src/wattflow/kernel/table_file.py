@@ -96,9 +96,11 @@ def _check_columns(name: str, found: Any, fields: Any, source: str) -> None:
     unknown = [c for c in found.names if c not in fields.names and not c.startswith("unused")]
     other = [c for c in found.names if c in fields.names and not np.can_cast(found[c], fields[c], "safe")]
     if unknown or other:
-        what = f"columns that this version does not know: {', '.join(unknown)}" if unknown else (
-            f"columns of another type: {', '.join(other)}"
-        )  # fmt: skip
+        what = (
+            f"columns that this version does not know: {', '.join(unknown)}"
+            if unknown
+            else (f"columns of another type: {', '.join(other)}")
+        )
         raise InvalidInput(source, f"its table {name} has {what}; load it with the version that saved it")
 
 

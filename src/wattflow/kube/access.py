@@ -100,7 +100,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
 
 
 def _is_address(server: str) -> bool:
-    """Whether a URL has a host, and a port if it names one."""
+    """Tell whether a URL has a host, and a port if it names one."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port

@@ -27,7 +27,7 @@ def amounts(raw: Mapping[str, str]) -> Amounts:
 
 
 def pod_requests(pod: objects.Pod) -> Amounts:
-    """What the pod takes wherever it runs, one ``pods`` included."""
+    """Tell what the pod takes wherever it runs, one ``pods`` included."""
     spec = pod.spec
     if not (spec.init_containers or spec.overhead or pod.status.container_statuses or pod.metadata.annotations) and (
         spec.resources is None
@@ -47,7 +47,7 @@ def pod_requests(pod: objects.Pod) -> Amounts:
 
 @functools.lru_cache(maxsize=4096)
 def _plain(requests: tuple[tuple[tuple[str, str], ...], ...]) -> Amounts:
-    """What containers take that are all there is to a pod. Tens of thousands of pods come from few templates."""
+    """Tell what containers take that are all there is to a pod. Tens of thousands of pods come from few templates."""
     total: Amounts = {}
     for one in requests:
         _add(total, amounts(dict(one)))
@@ -55,14 +55,14 @@ def _plain(requests: tuple[tuple[tuple[str, str], ...], ...]) -> Amounts:
 
 
 def counted(name: str) -> bool:
-    """Whether a node accounts for this resource: the native three, huge pages, and extended resources."""
+    """Tell whether a node accounts for this resource: the native three, huge pages, and extended resources."""
     if name in (CPU, MEMORY, EPHEMERAL) or name.startswith(("hugepages-", "attachable-volumes-")):
         return True
     return "/" in name and not name.startswith("requests.")
 
 
 def node_allocatable(node: objects.Node) -> Amounts:
-    """What pods on the node may take together."""
+    """Tell what pods on the node may take together."""
     found = {name: value for name, value in amounts(node.status.allocatable).items() if counted(name) or name == PODS}
     shared, _ = gpus.offered(node)
     return found | {gpus.SHARE: shared * gpus.WHOLE} if shared else found

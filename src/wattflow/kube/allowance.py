@@ -25,9 +25,10 @@ OF_SLEEP = frozenset({
 })  # fmt: skip
 """Taints that a node gets because it sleeps: kubelets fall silent, clouds mark what is shut down."""
 _KEEPERS = {
-    MAINTENANCE: None, "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+    MAINTENANCE: None,
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
     "karpenter.sh/do-not-disrupt": "true",
-}  # fmt: skip
+}
 _GOING = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WINDOW = re.compile(r"(?:([A-Za-z]{3})(?:-([A-Za-z]{3}))? )?([0-2]\d):([0-5]\d)-([0-2]\d):([0-5]\d)")
@@ -148,9 +149,10 @@ class Allowance:
     def _too_few(self, name: str, view: snapshot.NodeView) -> str | None:
         zone = view.node.metadata.labels.get(ZONE, "")
         stay = [
-            other for key, other in self.views.items()
+            other
+            for key, other in self.views.items()
             if key != name and key not in self.states and held(other.node) is None
-        ]  # fmt: skip
+        ]
         if sum(other.node.metadata.labels.get(ZONE, "") == zone for other in stay) < self.min_on:
             return f"{self.min_on} nodes of its zone stay on"
         free = sum(one.allocatable.get(accounting.CPU, 0) - one.requested.get(accounting.CPU, 0) for one in stay)

@@ -19,9 +19,11 @@ from wattflow.kube.client import STRATEGIC, ApiError, Client
 log = logging.getLogger(__name__)
 _MOST_LATER = 10_000
 _VERSIONS = {
-    "Workflow": "argoproj.io/v1alpha1", "WorkflowTemplate": "argoproj.io/v1alpha1",
-    "ClusterWorkflowTemplate": "argoproj.io/v1alpha1", "NodePowerProfile": "wattflow.io/v1alpha1",
-}  # fmt: skip
+    "Workflow": "argoproj.io/v1alpha1",
+    "WorkflowTemplate": "argoproj.io/v1alpha1",
+    "ClusterWorkflowTemplate": "argoproj.io/v1alpha1",
+    "NodePowerProfile": "wattflow.io/v1alpha1",
+}
 """API versions of kinds that are not of the core."""
 
 

@@ -213,7 +213,7 @@ class Book:
                 self._unbound(pod)
 
     def in_use(self, node: str, unless: Callable[[objects.Pod], bool]) -> bool:
-        """Whether a pod is on the node, or on its way there, but for those of a kind."""
+        """Tell whether a pod is on the node, or on its way there, but for those of a kind."""
         return any(not unless(self.records[uid].pod) for uid in self._by_node.get(node, ()))
 
     def speed_of(self, node: str) -> float:
@@ -222,7 +222,7 @@ class Book:
         return 1.0 if view is None else power.speed_of(view.node)
 
     def holds(self, node: str) -> bool:
-        """Whether a pod of ours is on the node, or on its way there."""
+        """Tell whether a pod of ours is on the node, or on its way there."""
         return any(self.owns(self.records[uid].pod) for uid in self._by_node.get(node, ()))
 
     def flush(self, now_s: float, most: int = 64) -> None:
@@ -303,7 +303,7 @@ class Book:
         return self._groups.rules(pod)
 
     def _unsure(self, pod: objects.Pod) -> bool:
-        """Whether the filters that count pods must be asked."""
+        """Tell whether the filters that count pods must be asked."""
         return self._groups.unsure(pod, self._rules.get(pod.metadata.uid) or self._rules_of(pod))
 
     def _count(self, record: Record, names: Iterable[str] | None = None) -> None:
@@ -420,7 +420,7 @@ class Book:
         return total
 
     def _is_counted(self, pod: objects.Pod) -> bool:
-        """Whether other pods may keep it from a node, whoever counts them."""
+        """Tell whether other pods may keep it from a node, whoever counts them."""
         if feasible.is_counted(pod):
             return True
         names = self.cluster.namespaces
@@ -453,7 +453,7 @@ def _noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
 
 
 def _same_needs(old: objects.Pod, new: objects.Pod) -> bool:
-    """Whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
+    """Tell whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
     before, after = old.spec, new.spec
     return (
         before.containers == after.containers
@@ -468,7 +468,7 @@ def _same_needs(old: objects.Pod, new: objects.Pod) -> bool:
 
 
 def _matters(old: objects.Node, new: objects.Node) -> bool:
-    """Whether a change of a node is one that placement can feel; heartbeats are not."""
+    """Tell whether a change of a node is one that placement can feel; heartbeats are not."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.metadata.annotations != new.metadata.annotations
@@ -479,7 +479,7 @@ def _matters(old: objects.Node, new: objects.Node) -> bool:
 
 
 def _wishes(pod: objects.Pod) -> tuple[object, ...]:
-    """What of a waiting pod may change and matters."""
+    """Tell what of a waiting pod may change and matters."""
     spec = pod.spec
     return (spec.containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority, pod.metadata.labels,
             spec.scheduling_gates, pod.metadata.annotations)  # fmt: skip

@@ -34,7 +34,7 @@ USUAL_S = 3600.0
 
 
 def gated(pod: objects.Pod) -> bool:
-    """Whether our gate holds it."""
+    """Tell whether our gate holds it."""
     return any(one.name == GATE for one in pod.spec.scheduling_gates)
 
 

@@ -301,8 +301,10 @@ def uncollected() -> Iterator[None]:
 
 def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
     """A decoder of lists: the page and its objects in one pass."""
-    fields = [("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
-              ("items", list[kind], msgspec.field(default_factory=list))]  # type: ignore[valid-type]  # fmt: skip
+    fields = [
+        ("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
+        ("items", list[kind], msgspec.field(default_factory=list)),
+    ]  # type: ignore[valid-type]
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}List", fields))
 
 
@@ -365,7 +367,7 @@ def _page(pages: msgspec.json.Decoder[Any], raw: bytes, kind: type[T], bad: list
 
 
 def _ended_by(line: bytes) -> WattflowError:
-    """What an event says that is no object: an error, or something that we cannot read."""
+    """Tell what an event says that is no object: an error, or something that we cannot read."""
     event = _EVENTS.decode(line)
     if event.type != "ERROR":
         return ApiError(0, "Unreadable", f"a watch sent an object of another form: {line[:200]!r}")

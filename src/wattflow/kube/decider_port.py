@@ -69,7 +69,7 @@ class Decider(Protocol):
         """Milli-cores of workflows' tasks that are likely to be wanted within so many seconds, and are not yet."""
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
-        """What pods that were not chosen here use on a node, all together."""
+        """Tell what pods that were not chosen here use on a node, all together."""
 
     def want(self, wanted: Wanted) -> None:
         """A pod wants a place; the same pod again replaces the wish."""

@@ -173,7 +173,7 @@ class EngineDecider:
         return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
-        """What pods that were not chosen here use on a node.
+        """Tell what pods that were not chosen here use on a node.
 
         Of what is overbooked no more is told than is left: it bars pods that ask for some of it, not the others.
         """
@@ -190,7 +190,7 @@ class EngineDecider:
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
 
     def _left_by_ours(self, name: str) -> accounting.Amounts:
-        """What a node offers without what is held there."""
+        """Tell what a node offers without what is held there."""
         left = dict(self._offered[name])
         for uid in self._on_node.get(name, ()):
             for key, value in self._needs[uid].items():
@@ -198,7 +198,7 @@ class EngineDecider:
         return left
 
     def _counts_by(self, resource: str) -> bool:
-        """Whether the engine counts a resource; the first few names are taken as they come."""
+        """Tell whether the engine counts a resource; the first few names are taken as they come."""
         if resource in (accounting.CPU, accounting.MEMORY):
             return False
         if resource not in self._resources and len(self._resources) < _COUNTED:
@@ -369,7 +369,7 @@ class EngineDecider:
         return self._tasks.get(uid) if gang is None else gang.task
 
     def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
-        """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
+        """Tell what the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
         self._now_s = now_s
         task = self.engine.put(protocol.TASK, self._shape(wanted), estimate_s=wanted.estimate_s)
         hand = self.engine.by_hand(rows=max(1, len(self._nodes)))
@@ -403,7 +403,7 @@ class EngineDecider:
     # gangs
 
     def _join(self, wanted: Wanted) -> bool:
-        """Whether the pod waits as part of a gang; the last one to come makes it a task."""
+        """Tell whether the pod waits as part of a gang; the last one to come makes it a task."""
         named, uid = gangs.gang_of(wanted.pod), wanted.pod.metadata.uid
         if named is None or uid in self._alone or named[0] in self._begun:
             return False

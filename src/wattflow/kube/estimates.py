@@ -33,7 +33,7 @@ def stated_bytes(annotations: Mapping[str, str], key: str) -> float:
 
 
 def kind_of(pod: objects.Pod) -> str:
-    """What a pod is one of."""
+    """Tell what a pod is one of."""
     notes, spec = pod.metadata.annotations, pod.spec
     image = spec.containers[0].image if spec.containers else ""
     return f"{pod.metadata.namespace}/{notes.get(FUNCTION) or notes.get(_TEMPLATE) or image}"
@@ -65,7 +65,7 @@ class Estimates:
         return max(0.0, whole - max(0.0, now_s - began_s) * self.speed_of(pod.spec.node_name))
 
     def of_kind(self, kind: str, annotations: Mapping[str, str]) -> float | None:
-        """What is predicted for one of a kind, else the kind's mean."""
+        """Tell what is predicted for one of a kind, else the kind's mean."""
         if self.predicted is not None:
             seconds = self.predicted.of(kind, stated_bytes(annotations, INPUT))
             if seconds is not None:

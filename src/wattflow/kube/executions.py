@@ -227,7 +227,7 @@ class Executions:
         return 0 if found is None else found[0].order_of(found[1])
 
     def keeps_back(self, pod: objects.Pod) -> bool:
-        """Whether it waits for the rest of its batch."""
+        """Tell whether it waits for the rest of its batch."""
         found = self.of(pod)
         if found is None or not found[1].batch or found[1].batch not in found[0].batches:
             return False

@@ -34,7 +34,7 @@ class Gang:
         return sorted(self.members)[: self.size]
 
     def amounts(self) -> accounting.Amounts:
-        """What each part takes: the most that any member asks for."""
+        """Tell what each part takes: the most that any member asks for."""
         most: accounting.Amounts = {}
         for wanted in self.members.values():
             for name, value in wanted.amounts.items():

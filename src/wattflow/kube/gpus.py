@@ -49,7 +49,7 @@ def wrong(pod: objects.Pod) -> str | None:
 
 
 def wish(pod: objects.Pod) -> Wish | None:
-    """What a pod asks for; None where it asks for nothing, or wrongly."""
+    """Tell what a pod asks for; None where it asks for nothing, or wrongly."""
     notes = pod.metadata.annotations
     if SHARE not in notes or MEMORY not in notes:
         return None
@@ -73,7 +73,7 @@ def offered(node: objects.Node) -> tuple[int, int]:
 
 
 def held(pod: objects.Pod) -> Held | None:
-    """What a bound pod holds, as its binding wrote."""
+    """Tell what a bound pod holds, as its binding wrote."""
     asked, index = wish(pod), tenant.count(pod.metadata.annotations.get(INDEX, ""))
     return Held(index, asked) if asked is not None and index is not None else None
 

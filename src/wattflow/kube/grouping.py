@@ -70,13 +70,13 @@ class _Group:
     spoilt: bool = False
 
     def has(self, pod: objects.Pod) -> bool:
-        """Whether a pod is in the group; also one that takes the port at one address only."""
+        """Tell whether a pod is in the group; also one that takes the port at one address only."""
         if self.term is not None:
             return interpod.selects(self.term, self.owner, pod, {})
         return any(one[1:] == self.port for one in ports.host_ports(pod))
 
     def carried_by(self, pod: objects.Pod) -> bool:
-        """Whether the engine counts a pod for it: every collision with a port at all addresses is one."""
+        """Tell whether the engine counts a pod for it: every collision with a port at all addresses is one."""
         return self.has(pod) if self.port is None else (_ANYWHERE, *self.port) in ports.host_ports(pod)
 
 
@@ -150,7 +150,7 @@ class Groups:
         return changed
 
     def rules(self, pod: objects.Pod) -> Rules:
-        """What the engine can be told of a pod whose groups are registered."""
+        """Tell what the engine can be told of a pod whose groups are registered."""
         carried = tuple(name for name, group in self._groups.items() if group.carried_by(pod))
         apart = [Apart(name) for name, group, _ in self._named(pod) if group.port is not None and self._sound(name)]
         for term in interpod.anti_affinity_terms(pod):
@@ -199,7 +199,7 @@ class Groups:
         return name in self._groups and not self._groups[name].spoilt
 
     def _mapped(self, term: objects.PodAffinityTerm) -> bool:
-        """Whether a term means the same to the engine; labels that make domains are taken as they come."""
+        """Tell whether a term means the same to the engine; labels that make domains are taken as they come."""
         if term.namespace_selector is not None or not term.topology_key:
             return False
         if len(self._topologies) < _MOST_TOPOLOGIES:

@@ -14,7 +14,7 @@ from wattflow.kube.scheduler import Scheduler
 
 
 def unhealthy(scheduler: Scheduler) -> str | None:
-    """What is wrong, or None."""
+    """Tell what is wrong, or None."""
     limit_s = scheduler.settings.stale_after_s
     old = [f"{mirror.path} {mirror.age_s:.0f} s" for mirror in scheduler.mirrors if mirror.age_s > limit_s]
     return f"watches are silent: {', '.join(old)}" if old else None
@@ -31,7 +31,7 @@ def unready(scheduler: Scheduler) -> str | None:
 
 
 def explain(scheduler: Scheduler, key: str) -> dict[str, object] | None:
-    """What is known of one pod: where it was put and why, or what keeps it waiting."""
+    """Tell what is known of one pod: where it was put and why, or what keeps it waiting."""
     for uid, pod in scheduler.book.waiting.items():
         if pod.key == key:
             text = scheduler.book.refused.get(uid) or scheduler.decider.why(uid)

@@ -134,9 +134,10 @@ class Jobs:
         nodes = (await self.client.list_all("/api/v1/nodes", objects.Node)).items
         wanted = self.template.node_selector.items()
         usable = [
-            accounting.node_allocatable(node) for node in nodes
+            accounting.node_allocatable(node)
+            for node in nodes
             if not node.spec.unschedulable and wanted <= node.metadata.labels.items()
-        ]  # fmt: skip
+        ]
         cpus = [one.get(accounting.CPU, 0) for one in usable]
         return sum(cpus) / 1000, sum(one.get(accounting.MEMORY, 0) for one in usable), max(cpus, default=0) // 1000
 

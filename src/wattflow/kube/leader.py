@@ -55,7 +55,7 @@ class Leader:
 
     @property
     def leads(self) -> bool:
-        """Whether binding is safe at this moment."""
+        """Tell whether binding is safe at this moment."""
         return self.clock() < self._until_s
 
     @property

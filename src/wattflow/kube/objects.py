@@ -297,7 +297,7 @@ class PersistentVolumeSpec(Object):
 
     @property
     def known(self) -> bool:
-        """Whether it is of one of these kinds."""
+        """Tell whether it is of one of these kinds."""
         plain = (self.local, self.host_path, self.nfs, self.iscsi, self.fc)
         return self.csi is not None or any(one is not None for one in plain)
 

@@ -42,7 +42,7 @@ class Decisions:
         return cls(decider, Journal(decider.engine, folder / f"{_PREFIX}{time.time_ns():020}"))
 
     def note(self, uid: str) -> dict[str, object]:
-        """What a binding writes so that the decision can be found again."""
+        """Return what a binding writes so that the decision can be found again."""
         task = self.decider.task_of(uid)
         return {} if task is None else {"run": self.journal.folder.name, "task": task}
 
@@ -83,7 +83,7 @@ def _listed(past: Past, most: int) -> list[str]:
 
 
 def _moves(past: Past, most: int = 4) -> list[str]:
-    """What moved a learned policy to the cheapest rather than the next: the features that count most."""
+    """Tell what moved a learned policy to the cheapest rather than the next: the features that count most."""
     known = [one for one in past.candidates if one.cost < UNKNOWN_COST and one.moved]
     if len(known) < 2:
         return []

@@ -188,7 +188,7 @@ class Watts:
         return known[2]
 
     def added_w(self, view: snapshot.NodeView, more_m: int) -> float | None:
-        """What a pod with so many milli-cores adds."""
+        """Tell what a pod with so many milli-cores adds."""
         before, after = self.node_w(view), self.node_w(view, more_m)
         return None if before is None or after is None else after - before
 
@@ -204,12 +204,12 @@ class Watts:
                 self.joules[name] = self.joules.get(name, 0.0) + watts * seconds
 
     def most_w(self, name: str) -> float | None:
-        """What a node may draw at most: its curve's end, or its cap; None where its curve is unknown."""
+        """Tell what a node may draw at most: its curve's end, or its cap; None where its curve is unknown."""
         profile = self._profiles.get(name)
         return None if profile is None else min(profile.full_w, self._caps.get(name, math.inf))
 
     def capped(self, name: str, allocatable: accounting.Amounts) -> accounting.Amounts:
-        """What a node's cap leaves of its cores: as many as keep its curve below the cap."""
+        """Tell what a node's cap leaves of its cores: as many as keep its curve below the cap."""
         profile, cap_w = self._profiles.get(name), self._caps.get(name)
         if profile is None or cap_w is None:
             return allocatable

@@ -86,7 +86,7 @@ def unread(notes: Mapping[str, str]) -> Iterator[str]:
         carbon_hold.WAIT: (lambda text: tenant.number(text) is not None, seconds),
         estimates.INPUT: (lambda text: tenant.number(text) is not None, size),
         estimates.OUTPUT: (lambda text: tenant.number(text) is not None, size),
-    }  # fmt: skip
+    }
     for key, (reads, what) in readers.items():
         if key in notes and not reads(notes[key]):
             yield f"{key} is {notes[key][:60]!r}, not {what}: it is left out"

@@ -29,7 +29,7 @@ _SHARE_M, _LEAST_M, _MOST_WAITING = 800, 10, 16
 
 
 def base_m(container: objects.Container) -> int:
-    """What the rule guarantees: 80 % of the CPU limit, in milli-cores, rounded down as at admission."""
+    """Tell what the rule guarantees: 80 % of the CPU limit, in milli-cores, rounded down as at admission."""
     return accounting.amount(accounting.CPU, container.resources.limits[accounting.CPU]) * _SHARE_M // 1000
 
 
@@ -39,7 +39,7 @@ def most_m(container: objects.Container) -> int:
 
 
 def asked_m(container: objects.Container) -> int:
-    """What it requests now."""
+    """Tell what it requests now."""
     return accounting.amount(accounting.CPU, container.resources.requests.get(accounting.CPU, "0"))
 
 
@@ -76,7 +76,7 @@ class Raiser:
     since_s: dict[str, float] = field(default_factory=dict)
 
     def plan(self, now_s: float) -> list[Change]:
-        """What should change now: nothing is given while somebody waits, and given back where that helps them."""
+        """Tell what should change now: nothing is given while somebody waits, and given back where that helps them."""
         self._look(now_s)
         waiting = [pod for uid, pod in self.book.waiting.items() if uid not in self.book.refused]
         if waiting:
@@ -105,9 +105,10 @@ class Raiser:
 
     def _look(self, now_s: float) -> None:
         ours = {
-            uid: record for uid, record in self.book.records.items()
+            uid: record
+            for uid, record in self.book.records.items()
             if self.book.owns(record.pod) and record.pod.status.phase == "Running"
-        }  # fmt: skip
+        }
         self.since_s = {uid: self.since_s.get(uid, now_s) for uid in ours}
 
     def _long(self, view: snapshot.NodeView) -> list[Record]:
@@ -135,8 +136,10 @@ class Raiser:
                 continue
             changes = [
                 Change(record.pod, one.name, base_m(one))
-                for record in self._long(view) for one in flexible(record.pod) if asked_m(one) > base_m(one)
-            ]  # fmt: skip
+                for record in self._long(view)
+                for one in flexible(record.pod)
+                if asked_m(one) > base_m(one)
+            ]
             freed_m = sum(_now_m(change) - change.cpu_m for change in changes)
             short_m = needs.get(accounting.CPU, 0) + view.requested.get(accounting.CPU, 0)
             if changes and short_m - freed_m <= view.allocatable.get(accounting.CPU, 0):
@@ -147,8 +150,10 @@ class Raiser:
         pod, before_m = change.pod, _now_m(change)
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/resize"
         resources = {"requests": {accounting.CPU: f"{change.cpu_m}m"}}
-        body = {"metadata": {"uid": pod.metadata.uid},
-                "spec": {"containers": [{"name": change.container, "resources": resources}]}}  # fmt: skip
+        body = {
+            "metadata": {"uid": pod.metadata.uid},
+            "spec": {"containers": [{"name": change.container, "resources": resources}]},
+        }
         try:
             await self.client.call("PATCH", path, body, content=STRATEGIC)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -149,7 +149,7 @@ class Scheduler:
         return next(mirror for mirror in self.mirrors if mirror.kind is objects.Pod)
 
     def _join_frame(self, role: Role) -> None:
-        """What one of several placers needs besides: pages of nodes that are shared, and theft."""
+        """Add what one of several placers needs besides: pages of nodes that are shared, and theft."""
         name, pods = self.settings.name, self._pods
         if role.shared:
             space, limit_s = self.settings.lease_namespace, self.binder.timeout_s
@@ -255,7 +255,7 @@ class Scheduler:
 
     @property
     def may_bind(self) -> bool:
-        """Whether a binding may leave now."""
+        """Tell whether a binding may leave now."""
         return self.settings.mode == "schedule" and (not self.settings.leader_elect or self.leader.leads)
 
     async def _decide_forever(self) -> None:
@@ -442,7 +442,7 @@ class Scheduler:
         self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
 
     def _notes(self, record: Record) -> dict[str, str]:
-        """What the pod carries about its own placement; the binding writes it at no extra cost."""
+        """Return what the pod carries about its own placement; the binding writes it at no extra cost."""
         view = self.book.cluster.nodes.get(record.node)
         cpu = record.amounts.get(accounting.CPU, 0)
         note: dict[str, object] = {"policy": self.settings.policy, "node": record.node}
@@ -465,10 +465,11 @@ class Scheduler:
                 continue
             now_s = self.clock()
             due = [
-                uid for uid, pod in self.book.waiting.items()
+                uid
+                for uid, pod in self.book.waiting.items()
                 if now_s - self.book.since_s.get(uid, now_s) >= _TELL_AFTER_S
                 and now_s - self._told.get(uid, ("", -1e9))[1] >= _TELL_AGAIN_S
-            ]  # fmt: skip
+            ]
             for uid in due[:20]:
                 await self._tell_one(uid, now_s)
 

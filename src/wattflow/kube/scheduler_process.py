@@ -49,7 +49,7 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 
 
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
-    """What the cluster or our rights lack, all at once."""
+    """Tell what the cluster or our rights lack, all at once."""
     found = []
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
     if chosen.mode == "extender":

@@ -35,7 +35,7 @@ class Shadow:
     _later: dict[str, objects.Pod] = field(default_factory=dict)
 
     def keeps(self, kind: str, pod: objects.Pod) -> bool:
-        """Whether what is told of a pod waits until we have decided about it."""
+        """Tell whether what is told of a pod waits until we have decided about it."""
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended or not pod.spec.node_name:
             self._later.pop(uid, None)

@@ -41,12 +41,12 @@ Sign = tuple[str, str | None]
 
 
 def may_sleep(node: objects.Node) -> bool:
-    """Whether its owner lets us put it to sleep."""
+    """Tell whether its owner lets us put it to sleep."""
     return node.metadata.labels.get(MAY_SLEEP) == "true"
 
 
 def ready(node: objects.Node) -> bool:
-    """Whether its kubelet says so."""
+    """Tell whether its kubelet says so."""
     return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
@@ -57,7 +57,7 @@ def sign_of(node: objects.Node) -> Sign:
 
 
 def is_daemon(pod: objects.Pod) -> bool:
-    """Whether a pod belongs to its node, and sleeps with it: of a DaemonSet, or of the kubelet itself."""
+    """Tell whether a pod belongs to its node, and sleeps with it: of a DaemonSet, or of the kubelet itself."""
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
 
 
@@ -299,8 +299,9 @@ class Sleeper:
         return False
 
 
-def allow(sleeper: Sleeper, chosen: SchedulerSettings, views: Mapping[str, snapshot.NodeView],
-          clock: Callable[[], float]) -> None:  # fmt: skip
+def allow(
+    sleeper: Sleeper, chosen: SchedulerSettings, views: Mapping[str, snapshot.NodeView], clock: Callable[[], float]
+) -> None:
     """Give a sleeper what the configuration allows."""
     sleeper.dry_run = chosen.dry_run
     sleeper.allowance = Allowance(

@@ -99,7 +99,7 @@ def _place_rows(state, ask, task, variant, found, n):
 
 @inner
 def _is_cheapest(state, ask, task, c):
-    """Whether a candidate goes before all rows, which are full, as `_cheaper` has it."""
+    """Tell whether a candidate goes before all rows, which are full, as `_cheaper` has it."""
     cost = state.cost[c]
     place = state.candidates[c]
     rule = state.shapes[state.tasks[task].form].constraint
@@ -126,7 +126,7 @@ def _level(state, row):
 
 @inner
 def _cheaper(state, ask, a, b):
-    """Whether row a goes before row b: cost, liking, node, device; a later variant only if really cheaper."""
+    """Tell whether row a goes before row b: cost, liking, node, device; a later variant only if really cheaper."""
     first = ask.rows[a]
     second = ask.rows[b]
     if first.cost != second.cost:

@@ -143,7 +143,7 @@ class ConstraintBook:
 
     @property
     def dropped(self) -> bool:
-        """Whether rows wait to be freed."""
+        """Tell whether rows wait to be freed."""
         return bool(self._dropped)
 
     # Places of nodes

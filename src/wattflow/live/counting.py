@@ -35,7 +35,7 @@ class Term(NamedTuple):
     holders: bool = False
 
     def counts(self, rule: Rule) -> bool:
-        """Whether tasks under this rule enter the counter."""
+        """Tell whether tasks under this rule enter the counter."""
         if not self.holders:
             return self.group in rule.groups
         return any(one.group == self.group and one.topology == self.topology for one in rule.constraint.apart)

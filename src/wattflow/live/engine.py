@@ -36,7 +36,7 @@ _REASONS = {
     kinds.STRANGERS: "parent and child are not tasks of one workflow",
     kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
     kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
-}  # fmt: skip
+}
 _ANY_PODS = 1 << 40
 
 
@@ -83,13 +83,13 @@ class Engine:
                 self.node(node)
 
     def _take_up(self) -> None:
-        """What is made from the rest, at the start and for a copy."""
+        """Make what follows from the rest, at the start and for a copy."""
         self._inbox = Inbox(self.state, self._desk, self._nodes, self._shapes, self._kernels)
         self._refresh()
 
     @property
     def _told(self) -> list[Any]:
-        """What the inbox holds beside the desk's rows, for copies."""
+        """Return what the inbox holds beside the desk's rows, for copies."""
         return [self._inbox.count, list(self._inbox.gone)]
 
     @_told.setter
@@ -238,7 +238,7 @@ class Engine:
         counts: Mapping[str, int] | None = None,
         groups: Sequence[str] = (),
     ) -> int:
-        """What tasks of one kind need. The same values give the same id."""
+        """Register what tasks of one kind need. The same values give the same id."""
         name = self._shapes.function(function)
         chosen = (
             0 if constraint is None else self._inbox.row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
@@ -249,7 +249,7 @@ class Engine:
         return p.make_id(p.SHAPE_ID, row, int(self.state.shapes.generation[row]))
 
     def function(self, function: Function) -> None:
-        """What is known of a function is this from now on; shapes and tasks that name it stay as they are."""
+        """Replace what is known of a function from now on; shapes and tasks that name it stay as they are."""
         self._shapes.function(function)
 
     def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
@@ -335,10 +335,12 @@ class Engine:
 
     @property
     def _at_once(self) -> bool:
-        """Whether both halves of a step may be one call: the policy does not look at workflows between them."""
+        """Tell whether both halves of a step may be one call: the policy does not look at workflows between them."""
         return not self._sees_workflows and jit.COMPILED and not jit.CHECKED
 
     def _step_at_once(self, now_s: float) -> p.Step:
+        if self.state.busy:
+            raise p.Busy("another thread is inside this engine; one at a time may step it")
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
@@ -372,6 +374,8 @@ class Engine:
 
     def _begin(self, now_s: float) -> None:
         """The first half of a step: the events."""
+        if self.state.busy:
+            raise p.Busy("another thread is inside this engine; one at a time may step it")
         if not now_s >= self._now:
             raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
         self._now = now_s
@@ -480,7 +484,7 @@ class Engine:
 
     @property
     def functions(self) -> dict[str, Function]:
-        """What is known of each function, by name."""
+        """Tell what is known of each function, by name."""
         return {function.name: function for function in self._shapes.functions}
 
     def function_name(self, number: int) -> str:

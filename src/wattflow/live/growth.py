@@ -196,9 +196,11 @@ def grow_groups(state: State, words: int) -> None:
     count = 2 * len(state.nodes) + 64
     slots = 1 << (4 * count - 1).bit_length()
     state.replace(
-        groups=record_table(tables.GROUPS, count), group_bits=np.zeros((count, words), np.uint64),
-        group_slots=np.full(slots, -1, np.int32), active_groups=np.zeros(count, np.int32),
-    )  # fmt: skip
+        groups=record_table(tables.GROUPS, count),
+        group_bits=np.zeros((count, words), np.uint64),
+        group_slots=np.full(slots, -1, np.int32),
+        active_groups=np.zeros(count, np.int32),
+    )
     state.counts["group_n"] = state.counts["active_n"] = 0
 
 
@@ -226,9 +228,10 @@ def fit_boards(state: State) -> None:
 def double_edges(state: State) -> None:
     """Twice the room for edges."""
     state.replace(
-        child=grown(state.child, 2 * len(state.child)), parent=grown(state.parent, 2 * len(state.parent)),
+        child=grown(state.child, 2 * len(state.child)),
+        parent=grown(state.parent, 2 * len(state.parent)),
         parent_bytes=grown(state.parent_bytes, 2 * len(state.parent_bytes)),
-    )  # fmt: skip
+    )
 
 
 class Extents:

@@ -310,7 +310,7 @@ def open_instant(state, desk, ask, functions, joint):
 
 
 def close_instant(state, desk, ask, functions):
-    """What a step does after its decisions: list placements, let the policy act, say when to come back."""
+    """Finish a step after its decisions: list placements, let the policy act, say when to come back."""
     if ask.ask[0].open == 1:
         _undo_parts(state, ask)
         ask.ask[0].open = 0

@@ -130,7 +130,7 @@ def last_snapshot(folder: Path) -> Path:
 
 
 def told(folder: Path) -> Iterator[calls.Call]:
-    """What the engine was told since its last snapshot: name, arguments, named arguments."""
+    """Yield what the engine was told since its last snapshot: name, arguments, named arguments."""
     numbers = _numbers(folder)
     for number in sorted(n for n in numbers["journal"] if n >= max(numbers["snapshot"])):
         yield from _lines(folder / f"journal-{number}")

@@ -22,7 +22,7 @@ class NodeFacts:
 
 
 def holds(match: Match, labels: dict[str, str]) -> bool:
-    """Whether a node's labels meet one condition."""
+    """Tell whether a node's labels meet one condition."""
     value = labels.get(match.key)
     if match.op == "exists":
         return value is not None
@@ -46,7 +46,7 @@ def _compares(match: Match, value: str) -> bool:
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Whether a taint does not matter to someone with these tolerations."""
+    """Tell whether a taint does not matter to someone with these tolerations."""
     return any(
         (not one.key or one.key == taint.key)
         and (one.value is None or one.value == taint.value)
@@ -56,7 +56,7 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
 
 
 def allows(constraint: Constraint, facts: NodeFacts) -> bool:
-    """Whether a node may be used, as far as the node itself says."""
+    """Tell whether a node may be used, as far as the node itself says."""
     if constraint.nodes and facts.node.name not in constraint.nodes:
         return False
     if constraint.any_of and not any(all(holds(m, facts.labels) for m in term) for term in constraint.any_of):

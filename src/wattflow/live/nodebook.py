@@ -30,7 +30,7 @@ class _Class:
 
 
 def _key(node: Node) -> Any:
-    """What makes two nodes the same for every decision: all but name, cores and memory on offer."""
+    """Return all that makes two nodes differ in a decision, but name, cores and memory on offer."""
     return build.class_key(replace(node, memory_bytes=0, allocatable_cores=float(node.cores)))
 
 
@@ -236,10 +236,12 @@ class NodeBook:
     def _grow_classes(self, rows: int) -> None:
         state, old = self.state, len(self.state.classes)
         state.replace(
-            classes=grown(state.classes, rows), speed=grown(state.speed, rows, 1.0),
-            frequency_speed=grown(state.frequency_speed, rows, 1.0), class_ok=widened(state.class_ok, rows),
+            classes=grown(state.classes, rows),
+            speed=grown(state.speed, rows, 1.0),
+            frequency_speed=grown(state.frequency_speed, rows, 1.0),
+            class_ok=widened(state.class_ok, rows),
             frequency_power=grown(state.frequency_power, rows, 1.0),
-        )  # fmt: skip
+        )
         self.examples = grown(self.examples, rows, -1)
         self._class_rows = list(range(old, rows))
 

@@ -28,7 +28,7 @@ _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether a value never changes: numbers and words, tuples, frozen dataclasses, foreign objects."""
+    """Tell whether a value never changes: numbers and words, tuples, frozen dataclasses, foreign objects."""
     if isinstance(value, (*_ATOMS, tuple, frozenset)):
         return True
     if isinstance(value, (dict, list, set, np.ndarray, Tables)):

@@ -361,5 +361,5 @@ def row_of(identity: int) -> int:
 
 
 def what_of(identity: int) -> int:
-    """What an id names: NODE_ID, TASK_ID, …"""
+    """Tell what an id names: NODE_ID, TASK_ID, …"""
     return identity >> kinds.ID_SHIFT

@@ -38,7 +38,7 @@ def _is_stale(state: State, row: int, task: int) -> bool:
 
 
 def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -> p.Why:
-    """What keeps a task from being placed, node by node where it is in the queue."""
+    """Tell what keeps a task from being placed, node by node where it is in the queue."""
     if _is_stale(state, row, task):
         return p.Why("ended")
     code = int(state.tasks.state[row])
@@ -89,7 +89,7 @@ def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) 
 
 
 def _lacks(state: State, nodes: NodeBook, variant: int, node: int) -> str:
-    """What a node lacks for a variant; empty when it fits."""
+    """Tell what a node lacks for a variant; empty when it fits."""
     needs, row = state.variants[variant], state.nodes[node]
     if row.used_u + needs.need_u > row.capacity_u:
         return "cores"

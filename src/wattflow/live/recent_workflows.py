@@ -166,9 +166,7 @@ class Arrived:
     def _forget(self) -> None:
         """The oldest, where there are too many."""
         tasks, many = sum(len(part.rows) for part in self._parts), 0
-        while len(self._parts) - many > self._most_flows or (
-            tasks > self._most_tasks and len(self._parts) - many > 1
-        ):  # fmt: skip
+        while len(self._parts) - many > self._most_flows or (tasks > self._most_tasks and len(self._parts) - many > 1):
             tasks -= len(self._parts[many].rows)
             many += 1
         if many:
@@ -178,7 +176,7 @@ class Arrived:
             self._of_flow = {flow: part for flow, part in self._of_flow.items() if id(part) not in gone}
 
     def _place(self, engine: Engine, attempt: NDArray[np.int64], task: NDArray[np.int64]) -> None:
-        """What began to hold a place: how long it was expected to be there says how fast its node is for it."""
+        """Note what began to hold a place: how long it was expected to be there says how fast its node is for it."""
         rows = attempt & p.ROW_MASK
         estimate_s = np.asarray(engine.state.tasks["estimate"])[task & p.ROW_MASK]
         planned_s = np.asarray(engine.state.attempts["end"])[rows] - np.asarray(engine.state.attempts["placed"])[rows]

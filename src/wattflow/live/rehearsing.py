@@ -23,7 +23,7 @@ from wattflow.policy.base import Policy
 
 
 def is_meant(policy: str | Policy) -> bool:
-    """Whether a driver that is told this policy should rehearse."""
+    """Tell whether a driver that is told this policy should rehearse."""
     return (policy if isinstance(policy, str) else policy.name).split(":")[0] == rehearsal.REHEARSED.name
 
 

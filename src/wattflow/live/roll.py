@@ -116,7 +116,7 @@ def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]
 
 
 def draw_left(state: State, interval: Any, seed: int) -> Floats:
-    """What is left of every task, in seconds of its estimate."""
+    """Tell what is left of every task, in seconds of its estimate."""
     median, sigma = _spread(state, interval)
     rng = np.random.default_rng([seed, 21])
     left = median * np.exp(sigma * rng.standard_normal(len(median)))

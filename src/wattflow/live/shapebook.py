@@ -125,9 +125,10 @@ class ShapeBook:
         if self._variants.used > len(state.variants):
             rows = 2 * self._variants.used
             state.replace(
-                variants=grown(state.variants, rows), class_ok=grown(state.class_ok, rows),
+                variants=grown(state.variants, rows),
+                class_ok=grown(state.class_ok, rows),
                 variant_counts=grown(state.variant_counts, rows),
-            )  # fmt: skip
+            )
         state.shapes.variant_first[row], state.shapes.variant_n[row] = first, len(offers)
         for v, offer in enumerate(offers, first):
             self._write(v, offer, facts)

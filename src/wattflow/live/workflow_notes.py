@@ -27,7 +27,7 @@ _OPEN = (WAITING, READY, PARKED)
 
 
 def needs_places(policy: Policy) -> bool:
-    """Whether the policy wants to see workflows when they arrive."""
+    """Tell whether the policy wants to see workflows when they arrive."""
     return policy.rank is not None or policy.plan is not None or policy.slack
 
 
@@ -198,7 +198,7 @@ class Places:
             committed.holds = np.concatenate([committed.holds, own.astype(HOLD)])
 
     def _allowed(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether each of these tasks may go to each node of the cluster, as far as its constraint says."""
+        """Tell whether each of these tasks may go to each node of the cluster, as far as its constraint says."""
         self.cluster()
         state, nodes = self.state, self._node_rows
         if not state.rules[0].tainted and not state.shapes.constraint[state.tasks.form[rows]].any():
@@ -223,7 +223,7 @@ class Places:
         return self._parts[key]
 
     def _within(self, committed: Committed, places: Rows) -> Committed:
-        """What is committed on these nodes, by their number among them."""
+        """Tell what is committed on these nodes, by their number among them."""
         if len(places) == len(self._node_rows):
             return committed
         number = np.full(len(self._node_rows), -1, np.int64)

@@ -206,7 +206,7 @@ class Node:
 
     @property
     def class_key(self) -> tuple[object, ...]:
-        """What two nodes of one class share: every fact but the name. Hashable."""
+        """Tell what two nodes of one class share: every fact but the name. Hashable."""
         facts = [getattr(self, item.name) for item in fields(self) if item.name not in ("name", "function_speed")]
         return (*facts, tuple(sorted(self.function_speed.items())))
 
@@ -216,7 +216,7 @@ class Node:
 
     @property
     def request_cores(self) -> float:
-        """What requests on this node may sum to."""
+        """Tell what requests on this node may sum to."""
         return float(self.threads) if self.allocatable_cores is None else self.allocatable_cores
 
 

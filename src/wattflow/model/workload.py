@@ -108,7 +108,7 @@ class Workload:
 
     @property
     def one_task_each(self) -> bool:
-        """Whether every task is a workflow of its own, as the jobs of a log are."""
+        """Tell whether every task is a workflow of its own, as the jobs of a log are."""
         return len(self.workflow_names) == len(self) and self.edge_count == 0
 
     @property

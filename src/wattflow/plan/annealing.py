@@ -252,7 +252,7 @@ class Game:
         with np.errstate(over="ignore"):
             found = anneal_core.walk(
                 self.facts, self.children, self.tables, self.able, choice, slots, kept, goal, state
-            )  # fmt: skip
+            )
         return found
 
     def schedule(self, order: Longs, node: Longs, option: Longs) -> Schedule:

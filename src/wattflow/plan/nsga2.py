@@ -142,9 +142,10 @@ class _Judge:
     def costs(self, genes: Floats) -> tuple[float, float]:
         chosen = self.plan(genes)
         run = simulate(
-            self.workload, self.cluster,
+            self.workload,
+            self.cluster,
             Policy("nsga2-candidate", plan=lambda *_: chosen, knows_future=True, settings=SETTINGS),
-        )  # fmt: skip
+        )
         return run.makespan_s, run.total_j
 
 

@@ -151,8 +151,9 @@ class Planner:
         there = option + variant // LEVELS * game.offered.levels + variant % LEVELS
         game.add_start(
             np.where(mine, self.state.tasks.pinned[rows], node).astype(np.int64),
-            np.where(mine, there, option), np.where(mine, planned_s, start_s),
-        )  # fmt: skip
+            np.where(mine, there, option),
+            np.where(mine, planned_s, start_s),
+        )
 
     def course(self, game: Game, schedule: Schedule) -> Course:
         """A schedule as it is put into the State."""

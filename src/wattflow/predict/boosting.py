@@ -30,8 +30,9 @@ def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.
     if setting.loss == "both":
         return trees.mean([fit(rows, target, replace(setting, loss=loss), seed) for loss in ("l1", "l2")])
     train = _sklearn if setting.trainer == "sklearn" else _lightgbm
-    varied = np.flatnonzero([np.ptp(column[np.isfinite(column)]) > 0 if np.isfinite(column).any() else False
-                             for column in rows.T])  # fmt: skip
+    varied = np.flatnonzero(
+        [np.ptp(column[np.isfinite(column)]) > 0 if np.isfinite(column).any() else False for column in rows.T]
+    )
     if not len(varied):
         return trees.none(float(np.median(target)))
     return trees.renamed(train(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)

@@ -40,8 +40,9 @@ class Names:
     def of(cls, rows: Observations, benchmarks: Benchmarks) -> Names:
         machines = sorted(set(rows.machine.tolist()) | set(benchmarks))
         data = sorted(set(rows.data.tolist()) - {""})
-        return cls(tuple(np.unique(rows.task).tolist()), tuple(machines), tuple(np.unique(rows.source).tolist()),
-                   tuple(data))  # fmt: skip
+        return cls(
+            tuple(np.unique(rows.task).tolist()), tuple(machines), tuple(np.unique(rows.source).tolist()), tuple(data)
+        )
 
 
 def numbers(texts: Texts, names: Sequence[str]) -> Ints:

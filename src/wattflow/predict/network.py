@@ -74,7 +74,8 @@ def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 150
             first[i] = 0.9 * first[i] + 0.1 * slope
             second[i] = 0.999 * second[i] + 0.001 * slope * slope
             weights[i] = weights[i] - rate * (first[i] / (1 - 0.9**step)) / (
-                np.sqrt(second[i] / (1 - 0.999**step)) + 1e-8)  # fmt: skip
+                np.sqrt(second[i] / (1 - 0.999**step)) + 1e-8
+            )
     w1, b1, w2, b2, w3, b3 = weights
     return Network(mean, spread, w1, b1, w2, b2, w3 * width, float(b3[0] * width + centre))
 

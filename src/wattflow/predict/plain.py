@@ -122,11 +122,12 @@ def fit_plain(
     key = draft.data_key(task, data)
     tame = _held(log_s, task * machines + machine, np.ones_like(task), pair[0].ravel(), _HELD_HERE)
     return replace(
-        draft, data=Keyed.medians(key, log_s),
+        draft,
+        data=Keyed.medians(key, log_s),
         here=Keyed.median_seconds(draft.here_key(task, data, machine), tame),
         steadied=_steadied(key, log_s, alone[0], draft.inputs),
         spread=_spreads(_line(alone[2, task], alone[3, task], alone[4, task], x), task, tasks),
-    )  # fmt: skip
+    )
 
 
 def carried(fitted: Plain, offset: Floats) -> Plain:

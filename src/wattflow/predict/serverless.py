@@ -51,8 +51,10 @@ class CallModel:
         overall = np.median(self.median_log, axis=0)
         median = np.array([self.median_log[place[f]] if f in place else overall for f in calls.function.tolist()])
         known = _known(seen, self.history) == 1
-        read = [np.where(known, np.nan_to_num(log) @ self.weights, median[:, c])
-                for c, log in enumerate((seen.log_s, seen.log_w))]  # fmt: skip
+        read = [
+            np.where(known, np.nan_to_num(log) @ self.weights, median[:, c])
+            for c, log in enumerate((seen.log_s, seen.log_w))
+        ]
         return read[0], read[1]
 
     def predict(self, calls: Calls, seen: Seen, level: float = 0.9) -> tuple[Floats, Floats, Floats]:

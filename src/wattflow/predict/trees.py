@@ -156,8 +156,9 @@ def from_sklearn(model: HistGradientBoostingRegressor) -> Trees:
             if node["is_categorical"]:
                 raise ValueError("only numeric splits can be flattened")
             feature = -1 if node["is_leaf"] else int(node["feature_idx"])
-            place = builder.add(feature, float(node["num_threshold"]), int(node["missing_go_to_left"]),
-                                float(node["value"]))  # fmt: skip
+            place = builder.add(
+                feature, float(node["num_threshold"]), int(node["missing_go_to_left"]), float(node["value"])
+            )
             if feature >= 0:
                 builder.nodes[place][2:4] = [offset + int(node["left"]), offset + int(node["right"])]
     return builder.build(float(np.ravel(model._baseline_prediction)[0]))

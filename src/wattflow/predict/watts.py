@@ -246,5 +246,6 @@ def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, floa
     busy = sorted(counters_at)
     table = {name: np.array([counters_at[k][name] for k in busy]) for name in COUNTERS}
     watts = model.predict(table)[0]
-    return PowerProfile(tuple(float(k) for k in busy), tuple(float(w) for w in watts), model.scope,
-                        Provenance.MODELLED, source)  # fmt: skip
+    return PowerProfile(
+        tuple(float(k) for k in busy), tuple(float(w) for w in watts), model.scope, Provenance.MODELLED, source
+    )

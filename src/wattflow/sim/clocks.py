@@ -15,6 +15,7 @@ from wattflow.kernel.jit import inner
 def virtual(world, d, now):
     """Virtual time of a domain."""
     domain = world.domains[d]
+    # Exactly v0, without arithmetic: `pop` set it to the end of an attempt, and ties hang on equal bits.
     if domain.t0 == now:
         return domain.v0
     if domain.rate == 1.0:
@@ -109,6 +110,7 @@ def reschedule(state, world, d):
 def set_rate(state, world, d, rate):
     """Change how fast a domain's attempts progress."""
     domain = world.domains[d]
+    # Without a change V stays what it is: closing the interval would round it.
     if rate == domain.rate:
         return
     now = state.clock[0].now
@@ -128,6 +130,7 @@ def join(state, world, d, a, work):
     domain = world.domains[d]
     now = state.clock[0].now
     if domain.count == 0:
+        # Empty: V may begin anew at the present, which keeps ends exact however long the run.
         domain.lag = 0.0
         domain.v0 = now
         domain.t0 = now
@@ -139,6 +142,7 @@ def join(state, world, d, a, work):
     root = domain.root
     new_root = _merge(state, world, root, a)
     domain.root = new_root
+    # Whoever ends behind the first does not move the domain in the heap; the rate is set by the caller.
     if new_root != root:
         reschedule(state, world, d)
 

@@ -155,6 +155,7 @@ def _closes(state, world, a, outcome):
     variant = attempt.variant
     needs = state.variants[variant]
     if outcome != OK:
+        # Booked as a run while it ran; a bad end moves the same joules, so the accounts still sum to the node.
         world.energy[node, RUN_J] -= run.run_j
         world.energy[node, COLD_J] -= run.cold_j
         world.energy[node, LOST_J] += run.run_j + run.cold_j

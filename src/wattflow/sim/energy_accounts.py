@@ -17,6 +17,7 @@ def _series_integral(world, first, count, step, t):
     turns = int(t / period)
     rest = t - turns * period
     cell = int(rest / step)
+    # A rest that rounds up to the whole period is still in its last step.
     if cell >= count:
         cell = count - 1
     partial = world.series_sum[first + cell] + (rest - cell * step) * world.series[first + cell]
@@ -62,6 +63,7 @@ def account(state, world, n):
     now = state.clock[0].now
     since = load.since
     dt = now - since
+    # Several changes in one instant: there is nothing between them.
     if dt <= 0.0:
         return
     power_state = state.nodes[n].power_state
@@ -81,6 +83,7 @@ def account(state, world, n):
         world.energy[n, WAKE_J] += load.watts * dt
     if world.pulse[0].series == 1:
         charge(state, world, n, load.watts, since, now)
+    # Whatever the power state: an interval left open would be booked by the next one's watts.
     load.since = now
 
 
@@ -108,6 +111,7 @@ def refresh(state, world, n):
         watts = 0.0
     else:
         watts = kind.wake_w * world.watt_error[n]
+    # By difference: the cluster's watts cost O(1) at each change.
     pulse.total_w += watts - load.watts
     load.watts = watts
     if pulse.record_power == 1:

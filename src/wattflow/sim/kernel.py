@@ -43,6 +43,7 @@ def _has_room(state, world):
     """Tell whether one instant's records and events surely fit."""
     pulse = world.pulse[0]
     running = state.counts[0].running + 1
+    # All that runs may end in one instant, each with a record.
     if pulse.record_n + running > world.records.size:
         return False
     if state.counts[0].timer_n + 2 * state.attempts.size + 2 * state.nodes.size + 16 > state.timers.size:
@@ -86,6 +87,7 @@ def _fold(state, world, priority):
         at_s = state.timers[0].time
         agenda.pop(state)
         if what in (agenda.STAGE_END, agenda.TIME_UP):
+            # The row was freed, or serves another attempt by now: sequences are never used twice.
             if state.attempts[who].task < 0 or state.attempts[who].sequence != gen:
                 continue
             if what == agenda.STAGE_END:
@@ -96,6 +98,7 @@ def _fold(state, world, priority):
         elif what in (agenda.LOOK, agenda.RAMP, agenda.ROUND):
             if what == agenda.ROUND:
                 pulse.round_at = math.inf
+            # A ramp that was planned for another time was overtaken by `_schedule_ramp`.
             if what != agenda.RAMP or at_s == pulse.ramp_at:
                 count += 1
         elif node_power.changed(state, world, what, who, gen, priority):
@@ -132,6 +135,7 @@ def _begun(state, world):
 @inner
 def _has_rows(state, world):
     counts = state.counts[0]
+    # With more than half of the rows in use, tables grow before more is decided (GROW).
     return counts.free_attempt >= 0 and counts.running + 1 < state.attempts.size // 2
 
 
@@ -149,6 +153,7 @@ def _come_back(state, world):
     if pulse.ramps == 1:
         _schedule_ramp(state, world)
     if clock.retry_at < math.inf:
+        # One look that is still to come and early enough does for all holds.
         if not (clock.now < pulse.timer_at <= clock.retry_at):
             pulse.timer_at = clock.retry_at
             agenda.push(state, clock.retry_at, agenda.LOOK, 0, 0)
@@ -177,6 +182,7 @@ def _may_decide(state, world):
     if period <= 0.0:
         return True
     now = clock.now
+    # Sums of floats fall short of a multiple of the period by a rounding.
     turn = math.floor(now / period + 1e-9) * period
     if now - turn <= 1e-9 * max(1.0, now):
         return True
@@ -213,12 +219,14 @@ def run(state, world, hand, functions, until, max_events):
             if not _has_room(state, world):
                 return GROW
             if t > clock.now:
+                # Between instants only: within one, nodes change one after another and no watt flows.
                 if pulse.total_w > pulse.peak_w:
                     pulse.peak_w = pulse.total_w
                 passes(state, hand, pulse.total_w * (t - clock.now))
                 clock.now = t
             clock.instant += 1
             count = _fold(state, world, functions.priority)
+            # At least one, or events that no longer count would never reach the limit.
             folded += max(1, count)
             if count == 0:
                 continue
@@ -229,6 +237,7 @@ def run(state, world, hand, functions, until, max_events):
         if status == decide.BAD_COST:
             return BAD_COST
         if status == decide.MORE:
+            # The instant is folded; after the tables have grown its decisions go on without folding again.
             pulse.redo = 1
             return GROW
         pulse.events += 1

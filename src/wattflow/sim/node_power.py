@@ -89,7 +89,7 @@ def _end_warming(state, world, node, number):
 @life.forget_warming.of(World)
 @inner
 def _forget_warming(state, world, node):
-    """What is being warmed draws no watts from here on."""
+    """Stop the watts of what is being warmed."""
     load = world.nodes[node]
     energy_accounts.account(state, world, node)
     load.busy_u -= load.warming_u

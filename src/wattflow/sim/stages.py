@@ -16,6 +16,7 @@ def _begun(state, world, a):
     """A placement is on its way to its node."""
     run = world.runs[a]
     pulse = world.pulse[0]
+    # The row served another attempt before: every column that a record sums is set anew here.
     run.outcome = OK
     run.run_j = 0.0
     run.cold_j = 0.0
@@ -42,6 +43,7 @@ def _timed(state, world, a, stage, seconds):
     state.attempts[a].stage = stage
     run.since = clock.now
     end = clock.now + seconds
+    # With the sequence, by which a late event knows that its attempt is gone (`kernel._fold`).
     agenda.push(state, end, agenda.STAGE_END, a, state.attempts[a].sequence)
 
 
@@ -134,6 +136,7 @@ def _fetch(state, world, a):
     if latency > 0.0:
         since = run.since
         _timed(state, world, a, LATENCY, latency)
+        # Latency and transfer are one stage of the record: its seconds count from the first byte asked for.
         run.since = since
     else:
         _enter_transfer(state, world, a)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wattflow.kernel import jit
+from wattflow.kernel.handle import BUSY
 from wattflow.live import (
     CANCEL,
     EDGE,
@@ -23,6 +25,7 @@ from wattflow.live import (
     STARTED,
     TASK,
     Act,
+    Busy,
     Outcome,
     Power,
     TimeWentBack,
@@ -262,3 +265,15 @@ def test_journals_are_numbered_with_their_snapshot_and_older_ones_go(tmp_path: P
     assert sorted(p.name for p in tmp_path.iterdir()) == ["journal-3", "snapshot-3"]
     assert last_snapshot(tmp_path).name == "snapshot-3" and again.engine.counts["running"] == 2
     again.close()
+
+
+@pytest.mark.skipif(not jit.COMPILED, reason="uncompiled code never leaves the interpreter to another thread")
+def test_a_second_thread_is_told_that_another_one_is_inside() -> None:
+    engine, _ = engine_with(1)
+    engine.put(TASK, one_core(engine), tag=1)
+    directory = engine.state.handle().directory
+    directory[BUSY] = 1  # as while compiled code runs on the tables, without the GIL
+    with pytest.raises(Busy, match="another thread"):
+        engine.step(1.0)
+    directory[BUSY] = 0
+    assert tags(engine.step(1.0)) == [1], "the engine is as it was"

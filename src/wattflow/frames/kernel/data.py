@@ -49,7 +49,7 @@ def _link_first(s, h, slot):
 
 @jit
 def holds(s, h, thing):
-    """Whether an object lies in a host's cache."""
+    """Tell whether an object lies in a host's cache."""
     return s.c_place[h * s.i[OBJECTS] + thing] >= 0
 
 

@@ -58,7 +58,7 @@ def draw(s, d):
 
 @jit
 def is_zero(s, d):
-    """Whether a delay is always nothing."""
+    """Tell whether a delay is always nothing."""
     return s.d_kind[d] == CONSTANT and s.d_a[d] == 0.0
 
 

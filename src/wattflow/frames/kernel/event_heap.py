@@ -68,7 +68,7 @@ def send(s, seconds, what, who, other):
 
 @jit
 def is_pending(s):
-    """Whether something is to be done next in this instant."""
+    """Tell whether something is to be done next in this instant."""
     return s.i[SOON_FIRST] != s.i[SOON_NEXT]
 
 

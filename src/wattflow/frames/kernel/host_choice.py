@@ -65,13 +65,13 @@ def note(s, p, h, need):
 
 @jit
 def usable(s, h, shape):
-    """Whether a host is known to be there and could ever run the shape."""
+    """Tell whether a host is known to be there and could ever run the shape."""
     return s.h_known[h] == 1 and s.s_fits[shape, h] == 1
 
 
 @jit
 def has_room(s, p, h, shape):
-    """Whether a placer believes that the shape fits now."""
+    """Tell whether a placer believes that the shape fits now."""
     if s.i[EXACT] == 1:
         return hosts.fits(s, h, shape)
     return s.seen[p, h] + s.s_need[shape] <= s.h_capacity[h]

@@ -83,5 +83,5 @@ def set_state(s, h, state):
 
 @jit
 def is_up(s, h):
-    """Whether attempts can run on the host."""
+    """Tell whether attempts can run on the host."""
     return s.h_state[h] != DOWN and s.h_state[h] != OFF and s.h_state[h] != BOOTING

@@ -59,7 +59,7 @@ from wattflow.kernel.power_curve import LOST_J, RUN_J, TRANSFER_J
 
 @jit
 def fits(s, h, shape):
-    """Whether a host has room for a shape now."""
+    """Tell whether a host has room for a shape now."""
     return (
         s.h_used[h] + s.s_need[shape] <= s.h_capacity[h]
         and s.h_used_memory[h] + s.s_memory[shape] <= s.h_memory[h]
@@ -353,7 +353,7 @@ def _send_back(s, entry, silence):
 
 @jit
 def is_idle(s, h):
-    """Whether a host could take more than it has: nothing queued and a core free."""
+    """Tell whether a host could take more than it has: nothing queued and a core free."""
     return (
         s.h_state[h] == ON
         and s.q_head[queues.of_host(s, h)] < 0

@@ -87,7 +87,7 @@ def schedule_placer(s, p):
 
 @jit
 def _return_queue(s, h, delay):
-    """What waited on a host goes back to its placers."""
+    """Give what waited on a host back to its placers."""
     q = queues.of_host(s, h)
     while s.q_head[q] >= 0:
         entry = queues.pop(s, q)
@@ -240,7 +240,7 @@ def _boot(s, wanted):
 
 @jit
 def _is_spare(s, h):
-    """Whether every placer that may use a host has another one."""
+    """Tell whether every placer that may use a host has another one."""
     for p in range(s.i[PLACERS]):
         others = 0
         for other in range(s.p_low[p], s.p_high[p]):

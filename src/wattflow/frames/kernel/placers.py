@@ -426,7 +426,7 @@ def _scan(s, p, most):
 
 @jit
 def _anything_fits(s, p):
-    """Whether the first task of the queue would find room; a placer does not start to decide before."""
+    """Tell whether the first task of the queue would find room; a placer does not start to decide before."""
     if s.i[ONE_SHAPE] == 0:
         return True
     shape = s.shape[s.q_head[p]]

@@ -177,7 +177,7 @@ def placers_steal(s):
 
 @jit
 def _could_place(s, p):
-    """Whether a placer would have something to do with more tasks: a host with room, or decisions to make."""
+    """Tell whether a placer would have something to do with more tasks: a host with room, or decisions to make."""
     if not draws.is_zero(s, D_PLACER):
         return True
     for h in range(s.p_low[p], s.p_high[p]):

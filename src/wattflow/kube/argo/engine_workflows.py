@@ -92,9 +92,11 @@ class Structure:
                 total += sum(
                     inside.cores_m[id]
                     for id, parents in inside.parents.items()
-                    if id in inside.gates and id not in inside.used and not soon.isdisjoint(parents)
+                    if id in inside.gates
+                    and id not in inside.used
+                    and not soon.isdisjoint(parents)
                     and soon | inside.done >= set(parents)
-                )  # fmt: skip
+                )
         return total
 
     def past(self, pod: objects.Pod) -> None:
@@ -179,13 +181,13 @@ class Structure:
 
 
 def _bytes_between(parent: GraphTask, child: GraphTask) -> float:
-    """What goes from one task to another at most: all that the one writes, and no more than the other reads."""
+    """Tell what goes from one task to another at most: all that the one writes, and no more than the other reads."""
     written, read = stated_bytes(parent.annotations, OUTPUT), stated_bytes(child.annotations, INPUT)
     return 0.0 if math.isnan(written) else written if math.isnan(read) else min(written, read)
 
 
 def _overhead(pod: objects.Pod, task: GraphTask) -> accounting.Amounts:
-    """What Argo's own containers add to a template's requests, seen at one pod."""
+    """Tell what Argo's own containers add to a template's requests, seen at one pod."""
     stated = accounting.amounts(task.requests)
     return {
         name: value - stated.get(name, 0)

@@ -44,7 +44,7 @@ def items(step: Raw, known: Mapping[str, str]) -> list[str] | None:
 
 
 def fans_out(step: Raw) -> bool:
-    """Whether the step asks for copies at all."""
+    """Tell whether the step asks for copies at all."""
     return any(step.get(key) is not None for key in ("withItems", "withSequence", "withParam"))
 
 

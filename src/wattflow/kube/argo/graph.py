@@ -244,7 +244,7 @@ def _filled(text: str, arguments: Mapping[str, str]) -> str:
 
 
 def dependencies(task: Raw, steps: Iterable[str]) -> tuple[str, ...]:
-    """What a DAG task waits for: ``dependencies``, or the names in a ``depends`` expression."""
+    """Tell what a DAG task waits for: ``dependencies``, or the names in a ``depends`` expression."""
     listed = task.get("dependencies")
     if isinstance(listed, list):
         return tuple(str(name) for name in listed)

@@ -90,7 +90,7 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
 
 
 def is_counted(pod: objects.Pod) -> bool:
-    """Whether `counted_against` can say anything because of the pod's own wishes."""
+    """Tell whether `counted_against` can say anything because of the pod's own wishes."""
     return bool(
         gpus.SHARE in pod.metadata.annotations
         or ports.host_ports(pod)

@@ -36,7 +36,7 @@ def selects(
     other: objects.Pod,
     namespaces: Mapping[str, Mapping[str, str]],
 ) -> bool:
-    """Whether a term of ``owner`` speaks of ``other``."""
+    """Tell whether a term of ``owner`` speaks of ``other``."""
     if not _in_namespaces(term, owner, other.metadata.namespace, namespaces):
         return False
     return selectors.matches(term.label_selector, other.metadata.labels)
@@ -48,7 +48,7 @@ def selects_as_newcomer(
     other: objects.Pod,
     namespaces: Mapping[str, Mapping[str, str]],
 ) -> bool:
-    """Whether a term of a pod that is being placed speaks of ``other``.
+    """Tell whether a term of a pod that is being placed speaks of ``other``.
 
     kube-scheduler 1.36 asks the namespace selector of such a term about empty labels too, so one that only excludes
     (``DoesNotExist``, ``NotIn``) selects every namespace; pods of running owners are asked about the real labels. We

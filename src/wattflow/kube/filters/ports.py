@@ -24,12 +24,12 @@ def host_ports(pod: objects.Pod) -> tuple[Port, ...]:
 
 
 def collide(wanted: Port, used: Port) -> bool:
-    """Whether both cannot stand on one node."""
+    """Tell whether both cannot stand on one node."""
     same = wanted[1:] == used[1:]
     return same and (wanted[0] == used[0] or _ALL in (wanted[0], used[0]))
 
 
 def free(wanted: Iterable[Port], used: Iterable[Port]) -> bool:
-    """Whether none of the wanted ports collides with one in use."""
+    """Tell whether none of the wanted ports collides with one in use."""
     taken = tuple(used)
     return not any(collide(port, other) for port in wanted for other in taken)

@@ -11,7 +11,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def matches(selector: objects.LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet the selector. None selects nothing, an empty selector everything."""
+    """Tell whether the labels meet the selector. None selects nothing, an empty selector everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
@@ -20,7 +20,7 @@ def matches(selector: objects.LabelSelector | None, labels: Mapping[str, str]) -
 
 
 def is_empty(selector: objects.LabelSelector) -> bool:
-    """Whether it asks nothing."""
+    """Tell whether it asks nothing."""
     return not selector.match_labels and not selector.match_expressions
 
 
@@ -48,7 +48,7 @@ def _compares(operator: str, value: str, bounds: list[str]) -> bool:
 
 
 def node_terms(selector: objects.NodeSelector | None, node: objects.Node) -> bool:
-    """Whether any term selects the node; None asks nothing, a selector without terms selects nothing."""
+    """Tell whether any term selects the node; None asks nothing, a selector without terms selects nothing."""
     if selector is None:
         return True
     return any(_term(term, node) for term in selector.node_selector_terms)

@@ -24,7 +24,7 @@ class Spread:
     itself: int
 
     def skew(self, domain: str) -> int:
-        """What the skew would be with the pod in this domain."""
+        """Tell what the skew would be with the pod in this domain."""
         fewest = min(self.per_domain.values(), default=2**31 - 1)
         if len(self.per_domain) < (self.constraint.min_domains or 1):
             fewest = 0
@@ -65,7 +65,7 @@ def selector_of(one: objects.SpreadConstraint, pod: objects.Pod) -> objects.Labe
 
 
 def included(one: objects.SpreadConstraint, pod: objects.Pod, node: objects.Node) -> bool:
-    """Whether the node's domain counts for this pod."""
+    """Tell whether the node's domain counts for this pod."""
     if (one.node_affinity_policy or "Honor") == "Honor" and not selectors.node_affinity(pod, node):
         return False
     honours_taints = (one.node_taints_policy or "Ignore") == "Honor"

@@ -29,5 +29,5 @@ def untolerated(tolerations: Sequence[objects.Toleration], taints: Sequence[obje
 
 
 def cordoned(pod: objects.Pod, node: objects.Node) -> bool:
-    """Whether the node takes no new pods and this one does not tolerate that."""
+    """Tell whether the node takes no new pods and this one does not tolerate that."""
     return node.spec.unschedulable and not any(tolerates(one, _CORDON) for one in pod.spec.tolerations)

@@ -24,10 +24,11 @@ Handle = tuple[str, str]
 _BOUND = "pv.kubernetes.io/bind-completed"
 _OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONES = {
-    _OLD_ZONE: "topology.kubernetes.io/zone", _OLD_REGION: "topology.kubernetes.io/region",
+    _OLD_ZONE: "topology.kubernetes.io/zone",
+    _OLD_REGION: "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
-}  # fmt: skip
+}
 """Labels of volumes that name zones, and the label of a node that may stand in for each."""
 
 
@@ -59,7 +60,7 @@ class Storage:
         return {name: count for name, count in told if count is not None}
 
     def attached(self, node: str) -> set[Handle]:
-        """What is attached to a node, whoever uses it."""
+        """Tell what is attached to a node, whoever uses it."""
         there = [one.spec for one in self.attachments.values() if one.spec.node_name == node and one.spec.attacher]
         found = ((one.attacher, self.volumes.get(one.source.persistent_volume_name)) for one in there)
         return {
@@ -150,7 +151,7 @@ def why_not(wanted: Iterable[objects.PersistentVolume], labels: Mapping[str, str
 
 
 def taken(pod: objects.Pod, storage: Storage | None, others: Iterable[objects.Pod]) -> bool:
-    """Whether another pod, wherever it is, uses a claim of the pod that is for one pod alone."""
+    """Tell whether another pod, wherever it is, uses a claim of the pod that is for one pod alone."""
     known = storage.claims if storage is not None else {}
     alone = {key for key in claims(pod) if key in known and "ReadWriteOncePod" in known[key].spec.access_modes}
     return bool(alone) and any(
@@ -185,7 +186,7 @@ def _terms_met(selector: objects.NodeSelector, labels: Mapping[str, str]) -> boo
 
 
 def _zones_met(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a node is in a volume's zones; one that names no zone at all is in a cluster that has none."""
+    """Tell whether a node is in a volume's zones; one that names no zone at all is in a cluster that has none."""
     if not any(key in labels for key in _ZONES):
         return True
     for key, instead in _ZONES.items():

@@ -19,12 +19,12 @@ _LOOK_S, _PATIENCE_S = 0.5, 15.0
 
 
 def placer_settings(chosen: SchedulerSettings, index: int) -> SchedulerSettings:
-    """What placer number ``index`` runs with: a lease of its own."""
+    """Return what placer number ``index`` runs with: a lease of its own."""
     return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-placer-{index}")
 
 
 def broker_settings(chosen: SchedulerSettings) -> SchedulerSettings:
-    """What the broker runs with."""
+    """Return what the broker runs with."""
     return dataclasses.replace(chosen, lease_name=f"{chosen.lease}-broker")
 
 

@@ -39,7 +39,7 @@ class Part:
         fleet.run(self.frame, words, self.settings.port)
 
     def job(self, where: Access, config: Path | None, check: bool) -> Coroutine[None, None, None]:
-        """What this process does."""
+        """Say what this process does."""
         part = role.Role(self.frame, self.placer or 0)
         if check:
             return scheduler_process.check(where, self.settings, part)

@@ -169,9 +169,10 @@ class Ledger:
     def _count(self, node: str, entries: dict[str, Entry]) -> None:
         """Count on a node what others promise there and the watch has not shown."""
         wanted = {
-            uid: entry for uid, entry in entries.items()
+            uid: entry
+            for uid, entry in entries.items()
             if entry.placer != self.placer and uid not in self._gone and not self._is_there(uid, node)
-        }  # fmt: skip
+        }
         for uid in set(self._counted.get(node, ())) - wanted.keys():
             self._uncount(node, uid)
         for uid in wanted.keys() - self._counted.get(node, {}).keys():
@@ -242,9 +243,10 @@ class Ledger:
         if page is not None:
             before = page.entries()
         entries = {
-            uid: entry for uid, entry in before.items()
+            uid: entry
+            for uid, entry in before.items()
             if not (self._ours(entry) and (uid in dropped or uid in self._gone))
-        }  # fmt: skip
+        }
         for record in records:
             entries[record.pod.metadata.uid] = Entry(self.placer, record.pod.key, record.amounts)
         if records or entries != before:

@@ -35,7 +35,7 @@ def labelled(labels: dict[str, str], count: int) -> int | None:
 
 
 def hash_key(pod: objects.Pod) -> str:
-    """What a pod is hashed by: its gang, else its data object, else itself."""
+    """Tell what a pod is hashed by: its gang, else its data object, else itself."""
     gang = gangs.gang_of(pod)
     return gang[0] if gang is not None else pod.metadata.annotations.get(OBJECT) or pod.metadata.uid
 
@@ -53,7 +53,7 @@ class Role:
 
     @property
     def delegated(self) -> bool:
-        """Whether a broker says whose each pod is."""
+        """Tell whether a broker says whose each pod is."""
         return self.frame.broker is not None
 
     @property
@@ -62,7 +62,7 @@ class Role:
 
     @property
     def shared(self) -> bool:
-        """Whether several placers use the same nodes."""
+        """Tell whether several placers use the same nodes."""
         return self.count > 1 and not self.disjoint
 
     @property
@@ -91,7 +91,7 @@ class Role:
 
 
 def refusals(frame: Frame) -> Iterator[Problem]:
-    """What of a frame cannot be had on Kubernetes, and why."""
+    """Tell what of a frame cannot be had on Kubernetes, and why."""
     kubelet = "a kubelet starts what is bound to it, or fails it"
     placers, stealing = frame.placers, frame.stealing
     if frame.architecture == "hybrid":
@@ -100,8 +100,10 @@ def refusals(frame: Frame) -> Iterator[Problem]:
     if frame.hosts.queue or placers.binding == "early":
         yield Problem("placers.binding", f"early binding needs queues at hosts, and {kubelet}; use 'late' and no queue")
     if stealing is not None and (stealing.hosts or stealing.slots):
-        yield Problem("stealing", f"hosts that steal need the kubelet's help: {kubelet}, and gives nothing back. "
-                      "Use stealing.placers")  # fmt: skip
+        yield Problem(
+            "stealing",
+            f"hosts that steal need the kubelet's help: {kubelet}, and gives nothing back. Use stealing.placers",
+        )
     if frame.rebalancing is not None:
         yield Problem("rebalancing", f"moves tasks between queues of hosts, and {kubelet}")
     if frame.preemption is not None:
@@ -129,7 +131,7 @@ def refusals(frame: Frame) -> Iterator[Problem]:
 
 
 def against(chosen: SchedulerSettings, frame: Frame) -> Iterator[Problem]:
-    """What of a configuration cannot be had with several placers."""
+    """Tell what of a configuration cannot be had with several placers."""
     if frame.placers.count == 1:
         return
     needs = ((chosen.mode != "schedule", "mode"), (chosen.cluster_cap_w is not None, "energy.cluster_cap_w"),
