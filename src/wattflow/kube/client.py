@@ -303,8 +303,8 @@ def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
     """A decoder of lists: the page and its objects in one pass."""
     fields = [
         ("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
-        ("items", list[kind], msgspec.field(default_factory=list)),
-    ]  # type: ignore[valid-type]
+        ("items", list[kind], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
+    ]
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}List", fields))
 
 

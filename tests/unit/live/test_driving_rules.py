@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.kernel import jit
-from wattflow.kernel.handle import BUSY
+from wattflow.kernel.lowering import BUSY
 from wattflow.live import (
     CANCEL,
     EDGE,
