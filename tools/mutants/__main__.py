@@ -62,11 +62,21 @@ def _run(tests: list[affected.Timed], sources: Path) -> str:
     each_s, limit_s = 5 + 4 * max(test.seconds for test in tests), round(60 + 5 * sum(test.seconds for test in tests))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "limited"]
     env = recording.environment(sources, Path(__file__).parent) | {"WATTFLOW_LIMIT_S": str(each_s)}
-    done = subprocess.run(
-        [*command, "--no-header", *(test.test for test in tests)], cwd=ROOT, env=env,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s)),
-    )  # fmt: skip
+    patience_s = 120 + 10 * sum(test.seconds for test in tests)
+    try:
+        done = subprocess.run(
+            [*command, "--no-header", *(test.test for test in tests)],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=patience_s,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s)),
+        )
+    except subprocess.TimeoutExpired:  # it waits for something that does not come, at no CPU time
+        return f"no end after {patience_s:.0f} s"
     if done.returncode == 0:
         return ""
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):

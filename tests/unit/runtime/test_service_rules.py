@@ -153,6 +153,18 @@ def test_a_report_of_an_attempt_that_is_over_or_unknown_changes_nothing(tmp_path
     run(body())
 
 
+def test_why_tells_the_state_of_what_does_not_wait_and_the_reason_of_what_ended_badly(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, driver):
+            await submit(service, task("a"), task("b", "a"))
+            first, second = service.tasks[1], service.tasks[2]
+            assert service.why(first) == "running" and service.why(second) == "it waits for a (running)"
+            await end(service, driver.leases[0], "failed", reason="no disk")
+            assert service.why(first) == "no disk" and service.why(second) == "a task that it waits for failed"
+
+    run(body())
+
+
 def test_a_result_is_handed_to_the_children_that_want_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, SMALL) as (service, driver):
