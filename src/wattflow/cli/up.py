@@ -306,7 +306,7 @@ def _check_policy(name: str) -> None:
     """Refuse a policy that is not there; a known one need not be loaded for that."""
     from wattflow.policy import registry
 
-    if name not in registry.POLICIES:
+    if not registry.is_known(name) or name in registry.contributed():
         registry.load(name)
 
 
