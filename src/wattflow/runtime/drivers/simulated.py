@@ -81,7 +81,7 @@ class SimulatedDriver(AgentsDriver):
         stage = Stage(node, calls)
         folder = self._folder / node.name
         curve = model_curve(node)
-        energy = NodeEnergy(curve, folder / "meter", sysfs=folder / "no-counter", machine=stage.machine)
+        energy = NodeEnergy(curve, folder / "meter", machine=stage.machine)
         return Agent(DirectTransport(self, self._objects), node, stage, energy, stage, folder / "work")
 
 
