@@ -85,5 +85,5 @@ def test_a_doubtful_stream_is_made_longer(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_growing_backlog_has_another_reference() -> None:
-    assert Judge(stream(load=30.0, workflows=24), draws=2).reference == "eft"
+    assert Judge(stream(load=30.0, workflows=40), draws=2).reference == "eft"
     assert not Judge(stream(load=0.1, workflows=24), draws=2).grows

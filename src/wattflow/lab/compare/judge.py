@@ -37,7 +37,7 @@ from wattflow.sim import SimOptions, simulate
 Floats = NDArray[np.float64]
 BOUND, ERROR, LONGEST, DRAWS = 1.02, 0.01, 480, 8
 REFERENCE = "kubernetes"
-GROWING, INSTEAD = 1.5, "eft"
+GROWING, INSTEAD = 1.3, "eft"
 """The reference's backlog grows if so many times more workflows are open in the last quarter of arrivals than in the
 two before; then its responses say little, and the other policy is the reference."""
 SLACK = 4.0
