@@ -198,11 +198,12 @@ class ProcessExecutor:
 
     async def _alone(self, work: Work) -> Finish:
         asked_s = time.monotonic()
-        group = self._group(work)
-        pinned = self._places.take(work.cpus) if group is None or not group.limits else ()
+        group = self._group(work) if _limited(work) else None
+        pinned = self._places.take(work.cpus) if group is None else ()
         try:
             zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
-            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
+            limits = process_limits(work.memory_bytes, group, pinned)
+            process = await zygote.fork(limits, group, work.owner, self._group)
             if process.joins:
                 await process.forked
         except (OSError, TimeoutError) as error:
@@ -216,7 +217,7 @@ class ProcessExecutor:
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
-            self._later(zygote.fork_ahead(lambda: self._group(None)))
+            self._later(zygote.fork_ahead(self._group))
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -231,14 +232,12 @@ class ProcessExecutor:
             for left in (group, process.hold, *zygote.released()):
                 self._give_back(left)
 
-    def _group(self, work: Work | None) -> Group | None:
-        """A control group for an attempt, or for a worker (None), where there are any."""
+    def _group(self, work: Work | None = None) -> Group | None:
+        """A control group that limits an attempt, or that only holds what is in it (None), where there are any."""
         if self._groups is None:
             return None
         try:
-            if work is not None and _limited(work):
-                return self._groups.take(work.cpus, work.memory_bytes)
-            return self._groups.hold()
+            return self._groups.hold() if work is None else self._groups.take(work.cpus, work.memory_bytes)
         except OSError as error:  # no more groups can be made
             log.warning("no control group: %s", error)
             return None
@@ -299,12 +298,7 @@ class ProcessExecutor:
             for idle in [worker for worker in others if not worker.pending][:1]:
                 idle.gone = True
                 idle.process.kill("cancelled", "its place was needed for another user")
-        group = self._group(None)
-        try:
-            process = await (template or self.zygote).fork(process_limits(0, group, ()), group, owner)
-        except (OSError, TimeoutError):
-            self._give_back(group)
-            raise
+        process = await (template or self.zygote).fork({}, None, owner, self._group)
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
