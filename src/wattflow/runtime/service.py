@@ -75,6 +75,7 @@ class Service:
         self.attempts, self.fences = Attempts(), Fences()
         self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
+        self.learning.ahead.held_back = driver.queues
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
@@ -306,7 +307,7 @@ class Service:
         deadline_s = submission.deadline_s if spec.deadline_s is None else spec.deadline_s
         known_s = self.learning.estimates.runtime_s(spec.function_name) if spec.estimate_s is None else spec.estimate_s
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
-        shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
+        shape = self.decider.shape(self.learning.ahead.counted(spec), spec.function_name, duties)
         engine = self.decider.put(
             TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
             release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),

@@ -22,6 +22,7 @@ from wattflow.runtime.executors.forking import Process, Zygote
 from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
+from wattflow.runtime.executors.turns import Turns
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
@@ -130,7 +131,7 @@ class ProcessExecutor:
     """Runs work in processes of one environment.
 
     Args:
-        workers: How many reusable workers at most.
+        workers: How many reusable workers at most: one to a processor.
         groups: Control groups for limits; None where they cannot be made.
         keep_s: How long a function that had a cold start, or was ordered, is held warm without being used.
     """
@@ -140,6 +141,7 @@ class ProcessExecutor:
         made = zygote.privileges
         self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
+        self._turns = Turns(workers)
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,9 +157,13 @@ class ProcessExecutor:
 
     async def run(self, work: Work) -> Finish:
         """Run to the end. Never raises for what the task does."""
-        if work.isolate or work.command is not None:
+        if not work.isolate and work.command is None:
+            return await self._reused(work)
+        await self._turns.take(work.cpus)
+        try:
             return await self._alone(work)
-        return await self._reused(work)
+        finally:
+            self._turns.give_back(work.cpus)
 
     def stop(self, fence: int, outcome: str = "cancelled", reason: str = "cancelled") -> None:
         """Kill an attempt that runs here."""
