@@ -8,7 +8,6 @@ from collections.abc import Container, Iterable, Sequence
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import POLICY_OF
 from wattflow.runtime.messages import Task
 from wattflow.runtime.records import WorkflowRecord
 
@@ -81,14 +80,12 @@ def check_submission(
     new: Sequence[m.Task],
     workflow: WorkflowRecord | None,
     owner: str,
-    others_policy: str | None,
     nodes: Sequence[m.Node] = (),
 ) -> None:
     """Refuse what cannot be right before any of it is taken.
 
     Args:
         new: The tasks that are not known yet.
-        others_policy: What other open workflows run under: an engine has one policy at a time.
         nodes: All nodes that are known, whatever their state.
     """
     name = f"workflow {submission.workflow}"
@@ -99,8 +96,6 @@ def check_submission(
     found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)
-    wanted = POLICY_OF.get(submission.objective or "")
-    if wanted is not None and others_policy is not None and wanted != others_policy:
-        what = f"objective {submission.objective!r} needs the policy {wanted!r}"
-        why = f"other open workflows run under {others_policy!r}"
-        raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")
+    first = None if workflow is None else workflow.about.get("objective")
+    if workflow is not None and submission.objective not in (None, first):
+        raise InvalidInput(name, f"was opened with the objective {first}, not {submission.objective!r}; open another")

@@ -30,6 +30,7 @@ class Hand:
     """A driver that keeps what it is given; tests play the nodes."""
 
     name = "hand"
+    queues = False
 
     def __init__(self) -> None:
         self.leases: list[m.Lease] = []

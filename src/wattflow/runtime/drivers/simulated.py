@@ -44,6 +44,7 @@ class SimulatedDriver(AgentsDriver):
     """
 
     name = "simulated"
+    queues = False
 
     def __init__(self, objects: Objects, cluster: model.Cluster, folder: Path, lost_after_s: float = 60.0) -> None:
         super().__init__(lost_after_s)
