@@ -124,6 +124,9 @@ class Holder:
     def close(self) -> None:
         """Give everything back and let go."""
         self.give_back_all()
+        # What could not be given back is left to the watchdog, which tries once more when this process is gone.
+        if self._watchdog is not None and not any(map(self._mine, self.notes.all())):
+            self._watchdog.stop()
         for actuator in self._actuators:
             actuator.close()
 

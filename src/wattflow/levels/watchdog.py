@@ -47,6 +47,13 @@ class Watchdog:
                 start_new_session=True,
             )
 
+    def stop(self) -> None:
+        """End it: there is nothing left to give back."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     @property
     def pid(self) -> int | None:
         """The watchdog's number, where one was started."""
