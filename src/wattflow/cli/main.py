@@ -26,6 +26,7 @@ from wattflow.cli import (
     generate,
     kube,
     learn,
+    levels_command,
     meters,
     policies_command,
     predict,
@@ -115,6 +116,7 @@ app.add_typer(kube.app, name="kube")
 app.add_typer(store_command.app, name="store")
 app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
+app.add_typer(levels_command.app, name="levels")
 
 
 def _version(wanted: bool) -> None:
