@@ -11,7 +11,7 @@ from rich.console import Console
 import wattflow as wf
 from wattflow.lab.compare.comparison import Comparison, SeedResult
 from wattflow.lab.run import points
-from wattflow.lab.show import answer
+from wattflow.lab.show import answer, result_tables
 
 
 def made(rows: dict[str, dict[str, float]], seeds: int = 3) -> Comparison:
@@ -35,9 +35,9 @@ def test_the_sentence_is_about_who_keeps_the_bound_with_the_fewest_joules() -> N
     rows = {"kubernetes": {"energy_j": 3.6e6}, "least-energy": {"energy_j": 1e6, **WAITING}}
     rows |= {"eft": {"energy_j": 2.7e6}, "heft": {"energy_j": 3e6}, "wattflow": {"energy_j": 2e6, **WAITING}}
     text = answer.sentence(made(rows))
-    assert text.startswith("eft against kubernetes: 25.0 % less energy, mean response the same within noise")
+    assert text.startswith("eft against kubernetes: 25.0 % less energy, mean response and makespan the same")
     assert "Of the 2 that keep responses within 2 % of those under kubernetes it has the fewest joules." in text
-    assert "wattflow: 44.4 % less energy, 20.0 % longer mean response" in text
+    assert "wattflow: 44.4 % less energy, but 20.0 % longer mean response on w." in text
     # 0.25 of about 3.6 MJ in 100 s is about 9.09 kW
     assert "79.7 MWh" in text
     assert "assumed" in text
@@ -75,7 +75,7 @@ def test_sentence_and_columns_have_one_price_and_one_carbon_factor() -> None:
 
 def test_what_sleep_alone_saves_is_said() -> None:
     rows = {"kubernetes": {"energy_j": 4e6}, "kubernetes:sleep=600": {"energy_j": 3e6}, "wattflow": {"energy_j": 2e6}}
-    assert "(sleep alone, kubernetes:sleep=600: 25.0 % less energy)" in answer.sentence(made(rows))
+    assert "Sleep alone (kubernetes:sleep=600): 25.0 % less energy." in answer.sentence(made(rows))
 
 
 def test_more_than_twice_is_said_as_a_factor() -> None:
@@ -113,8 +113,8 @@ def test_a_policy_that_knows_the_future_is_marked() -> None:
 
 
 def test_units_scale() -> None:
-    assert answer.amount(12_345.0, "W") == "12.3 kW"
-    assert answer.amount(2.5e6, "g") == "2.5 t"
+    assert result_tables.amount(12_345.0, "W") == "12.3 kW"
+    assert result_tables.amount(2.5e6, "g") == "2.5 t"
 
 
 def test_a_pair_without_dice_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,21 +105,24 @@ def sentence(comparison: Comparison) -> str:
     policy = leader(comparison)
     if policy is None:
         return f"Only {comparison.baseline} was run: name a second policy to compare it with."
-    text = f"{policy} against {comparison.baseline}: {_changes(comparison, policy)}{_deadlines(comparison, policy)}"
-    text += f"{_of_sleep(comparison)}. {_bound(comparison, policy)}"
+    first = f"{policy} against {comparison.baseline}: {_changes(comparison, policy)}{_deadlines(comparison, policy)}."
+    second = [_bound(comparison, policy), *_of_sleep(comparison)]
     if FLAGSHIP in comparison.policies and FLAGSHIP not in (policy, comparison.baseline):
-        text += f" {FLAGSHIP}: {_changes(comparison, FLAGSHIP)}."
+        second.append(_of_flagship(comparison))
     energy = change(comparison, policy, "energy_j")
-    return text if energy is None or _is_noise(energy) else text + _yearly(comparison, policy)
+    yearly = "" if energy is None or _is_noise(energy) else _yearly(comparison, policy)
+    return f"{first}\n{' '.join(second)}{yearly}"
 
 
 def _changes(comparison: Comparison, policy: str) -> str:
     energy = change(comparison, policy, "energy_j")
     parts = [_words(energy, "energy", "less", "more")] if energy else ["energy unknown"]
-    for metric, name in ((WAITS[0], "mean response"), (WAITS[1], "p95"), ("makespan_s", "makespan")):
-        found = change(comparison, policy, metric)
-        if found is not None:
-            parts.append(_words(found, name, "shorter", "longer"))
+    names = ((WAITS[0], "mean response"), (WAITS[1], "p95"), ("makespan_s", "makespan"))
+    found = [(name, one) for metric, name in names if (one := change(comparison, policy, metric))]
+    parts += [_words(one, name, "shorter", "longer") for name, one in found if not _is_noise(one)]
+    same = [name for name, one in found if _is_noise(one)]
+    if same:
+        parts.append(f"{' and '.join([', '.join(same[:-1]), same[-1]] if same[1:] else same)} the same within noise")
     return ", ".join(parts)
 
 
@@ -132,11 +135,25 @@ def _bound(comparison: Comparison, policy: str) -> str:
     return f"Of the {among} that keep responses within {limit} it has the fewest joules."
 
 
-def _of_sleep(comparison: Comparison) -> str:
+def _of_sleep(comparison: Comparison) -> list[str]:
     """Say what a time-out alone saves, where that was run."""
-    alone = next((name for name in comparison.policies if name == f"{comparison.baseline}:{SLEEP_ALONE}"), None)
-    found = change(comparison, alone, "energy_j") if alone else None
-    return f" (sleep alone, {alone}: {_words(found, 'energy', 'less', 'more')})" if found else ""
+    alone = f"{comparison.baseline}:{SLEEP_ALONE}"
+    found = change(comparison, alone, "energy_j") if alone in comparison.policies else None
+    return [f"Sleep alone ({alone}): {_words(found, 'energy', 'less', 'more')}."] if found else []
+
+
+def _of_flagship(comparison: Comparison) -> str:
+    """Say why the flagship does not stand first: who waits, or who takes fewer joules."""
+    energy = change(comparison, FLAGSHIP, "energy_j")
+    text = f"{FLAGSHIP}: {_words(energy, 'energy', 'less', 'more') if energy else 'energy unknown'}"
+    waits = []
+    for workload in comparison.workloads:
+        for metric, name in zip(WAITS, ("mean", "p95"), strict=True):
+            before = comparison.summary(workload, comparison.baseline, metric).mean
+            after = comparison.summary(workload, FLAGSHIP, metric).mean
+            if before and after and after > BOUND * before:
+                waits.append((after / before - 1.0, f"{name} response on {workload}"))
+    return f"{text}, but {100 * max(waits)[0]:.1f} % longer {max(waits)[1]}." if waits else f"{text}."
 
 
 def _is_noise(found: Change) -> bool:
