@@ -41,14 +41,22 @@ def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
 
 def unmet(new: Sequence[Task], nodes: Sequence[m.Node]) -> Iterable[Problem]:
     """Tasks whose needs no node can meet, even empty; nothing where no node is known yet."""
-    told: dict[tuple[m.Variant, ...], str | None] = {}
+    told: dict[tuple[str | None, tuple[m.Variant, ...]], str | None] = {}
     for task in new if nodes else ():
-        ways = tuple(task.variants)
-        if ways not in told:
-            lacking = [_lacking(way, nodes) for way in ways]
-            told[ways] = "; or ".join(filter(None, lacking)) if all(lacking) else None
-        if (what := told[ways]) is not None:
+        needs = task.python if task.function is not None else None, tuple(task.variants)
+        if needs not in told:
+            lacking = [_lacking(way, nodes) for way in task.variants]
+            found = "; or ".join(filter(None, lacking)) if all(lacking) else None
+            told[needs] = found or _lacks_python(needs[0], nodes)
+        if (what := told[needs]) is not None:
             yield Problem(f"task {task.key} ({task.name})", f"no node can ever run it: it needs {what}")
+
+
+def _lacks_python(python: str | None, nodes: Sequence[m.Node]) -> str | None:
+    """Say that no node runs the Python that made a payload; None where one does, or does not tell."""
+    if python is None or any(node.python in ("", python) for node in nodes):
+        return None
+    return f"Python {python}, which made its payload; nodes here run {', '.join(sorted({one.python for one in nodes}))}"
 
 
 def _lacking(way: m.Variant, nodes: Sequence[m.Node]) -> str | None:

@@ -128,7 +128,11 @@ class Decider:
         for task in tasks:
             self._call("pin", task, node)
         if node is not None:
-            self._call("prefer", list(tasks))
+            self.prefer(tasks)
+
+    def prefer(self, tasks: Sequence[int]) -> None:
+        """Let these tasks, as far as they wait, go before others that the policy takes for equal."""
+        self._call("prefer", list(tasks))
 
     def use(self, policy: str) -> None:
         """Another policy from now on, also for those who name no objective. Raises before anything is written where

@@ -25,7 +25,7 @@ from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
 from wattflow.runtime.adopting import Adopting
 from wattflow.runtime.cancelling import Cancelling
-from wattflow.runtime.checks import check_submission
+from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
@@ -254,7 +254,8 @@ class Service:
         """An attempt ended, but not well: its task is tried again, or has failed for good (`verdicts`)."""
         task, now_s = attempt.task, self.now()
         self._end_attempt(attempt, end)
-        verdict = judge(task, end, attempt.node, attempt.stopping)
+        for_good = end.outcome == "refused" and any(unmet([task.spec], self.nodes.specs))
+        verdict = judge(task, end, attempt.node, attempt.stopping or for_good)
         task.reason, task.result = verdict.reason, end.result
         if end.outcome == "refused" and verdict.again:
             self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
