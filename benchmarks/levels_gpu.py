@@ -94,7 +94,7 @@ def window(call: Callable[[], object], torch: Any, meter: NvmlMeter, seconds: fl
 
 def warmed(name: str, torch: Any) -> Callable[[], object]:
     """Make a kernel's call and have it run for a while."""
-    call = KERNELS[name][1](torch)
+    call: Callable[[], object] = KERNELS[name][1](torch)
     end_s = time.monotonic() + WARM_S
     while time.monotonic() < end_s:
         call()

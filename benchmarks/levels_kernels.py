@@ -1,7 +1,7 @@
 """Nine kernels for the benchmarks of levels: three bound by arithmetic, three by memory, three by launching.
 
-The list was fixed before anything was measured over levels. Inputs are random, made anew in each process. Each kernel is
-a function that makes its inputs and returns one call; `default_rounds` makes all nine take the same time at default
+The list was fixed before anything was measured over levels. Inputs are random, made anew in each process. Each kernel
+is a function that makes its inputs and returns one call; `default_rounds` makes all nine take the same time at default
 clocks, so that each class has a third.
 """
 
