@@ -31,6 +31,7 @@ from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
+from wattflow.kube.scores import replicas
 from wattflow.kube.serve import serving
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import Rehearsing, is_meant
@@ -54,6 +55,8 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
+    elif chosen.joules < 1:
+        needs = (*needs, *replicas.RIGHTS)
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
     if chosen.publish:
@@ -130,6 +133,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         decisions = Decisions.into(Path(chosen.journal), decider)
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
+    if chosen.joules < 1 and not extends:
+        scheduler.mirrors[:0] = scheduler.book.offers.replicas.mirrors(client)
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
@@ -223,7 +228,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
-             "resize_after_s", "data", "predict", "journal")  # fmt: skip
+             "resize_after_s", "data", "predict", "journal", "joules")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

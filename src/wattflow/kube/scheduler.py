@@ -105,6 +105,8 @@ class Scheduler:
             estimate_of=self.estimates.of,
         )
         self.estimates.speed_of = self.book.speed_of
+        self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
+        self.book.offers.capped = self.watts.capped
         if settings.mode == "shadow":
             self.shadow = Shadow(self.book, self.watts)
         if self.role is not None:
@@ -299,7 +301,7 @@ class Scheduler:
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        return chosen.wake_at_s
+        return began_s if self.book.offers.waits(began_s) else chosen.wake_at_s
 
     # nodes that sleep
 
@@ -382,6 +384,7 @@ class Scheduler:
         # a first conflict is tried again at once, with what the watch has told meanwhile
         until_s = now_s + min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failures - 2)) if failures > 1 else 0.0
         self.decider.refused(uid, until_s)
+        self.book.not_before_s[uid] = until_s
         self._wake.set()
 
     def _settle(self, outcome: Outcome, now_s: float) -> None:
