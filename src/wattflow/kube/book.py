@@ -15,6 +15,7 @@ from wattflow.kube import accounting, changes, gangs, gpus, objects, power
 from wattflow.kube.decider import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
+from wattflow.kube.nominated import Nominations
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores.offers import Offers
 from wattflow.model.profile import PowerProfile
@@ -47,6 +48,7 @@ class Book:
         serves: Whether a node is one that we may use; others only count for rules between pods.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
+        nominated: Pods that room is kept for, by uid.
         not_before_s: Pods whose binding was refused, and when they may be looked at again.
         offers: What pods prefer, and who is offered which nodes therefore.
     """
@@ -68,6 +70,7 @@ class Book:
     version: int = 0
     live: bool = True
     offers: Offers = field(init=False)
+    nominated: Nominations = field(default_factory=Nominations)
     not_before_s: dict[str, float] = field(default_factory=dict)
     _now_s: float = 0.0
     _by_node: dict[str, set[str]] = field(default_factory=dict)
@@ -184,6 +187,7 @@ class Book:
                 self._counted[uid] = -1
             return reason
         del self.waiting[uid]
+        self.nominated.pop(uid, None)
         self._amounts.pop(uid, None)
         self._counted.pop(uid, None)
         self.offers.forget(uid)
@@ -194,12 +198,19 @@ class Book:
         self._put(Record(pod, node, amounts, held=True, assumed=True))
         return None
 
+    def start_together(self, uids: Iterable[str]) -> None:
+        """Note in assumed pods of a gang which start together, so that a later run of us can tell them from others."""
+        records = [self.records[uid] for uid in uids]
+        newest = gangs.newest(record.pod for record in records)
+        for record in records:
+            record.pod = changes.noted(record.pod, {gangs.STARTED: newest})
+
     def forget(self, uid: str, now_s: float) -> None:
         """Undo an assumption: the binding was refused."""
         record = self.records.get(uid)
         if record is not None and record.assumed:
             self._take(uid)
-            self.waiting[uid] = record.pod = changes.noted(record.pod, {gpus.INDEX: None})
+            self.waiting[uid] = record.pod = changes.noted(record.pod, {gpus.INDEX: None, gangs.STARTED: None})
             self.since_s.setdefault(uid, now_s)
             if self._unsure(record.pod) or self.offers.concern(record.pod):
                 self._counted[uid] = -1
@@ -257,8 +268,8 @@ class Book:
         uid = pod.metadata.uid
         wanted = self.owns(pod) and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
         if uid in self.records:
-            index = self.records[uid].pod.metadata.annotations.get(gpus.INDEX)
-            self.records[uid].pod = changes.noted(pod, {gpus.INDEX: index})
+            notes = self.records[uid].pod.metadata.annotations
+            self.records[uid].pod = changes.noted(pod, {key: notes.get(key) for key in (gpus.INDEX, gangs.STARTED)})
             return
         if not wanted:
             self._unwant(uid)
@@ -353,6 +364,7 @@ class Book:
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self.not_before_s.pop(uid, None)
+        self.nominated.pop(uid, None)
         self.offers.forget(uid)
         self._drop_rules(uid)
         self._amounts.pop(uid, None)
@@ -469,6 +481,8 @@ class Book:
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
+        if self.nominated and self.nominated.keep_off(pod, amounts, view):
+            return "room that is kept for a pod of higher priority"
         reason = feasible.standing(pod, view.node) or volumes.unsupported(pod, self.cluster.storage)
         if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)

@@ -294,7 +294,30 @@ class Replicas(Object):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
+class TopologyLabel(Object):
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologyTerm(Object):
+    match_label_expressions: list[TopologyLabel] = []
+
+
+class StorageClass(Object):
+    """How claims of a class get their volumes."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
 class ClaimSpec(Object):
+    storage_class_name: str | None = None
     volume_name: str = ""
     access_modes: list[str] = []
 

@@ -33,6 +33,8 @@ class SchedulerSettings:
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         joules: How far below the best node's scores a node may lie to be chosen for its joules; see
             `wattflow.kube.scores.offers`.
+        provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
+        preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
@@ -75,6 +77,8 @@ class SchedulerSettings:
     resize: bool = False
     resize_after_s: float = 60.0
     joules: float = 0.1
+    provision: bool = False
+    preempt: bool = False
     journal: str = ""
     forecast: str = ""
     hook: str = ""
@@ -154,6 +158,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
         ("scores", ("joules",)),
+        ("volumes", ("provision",)),
+        ("priority", ("preempt",)),
         (
             "sleep",
             (
