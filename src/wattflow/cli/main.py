@@ -21,6 +21,7 @@ from wattflow.cli import (
     enrich_command,
     experiment_command,
     explore,
+    first_run,
     fit_command,
     frames_command,
     generate,
@@ -137,4 +138,5 @@ def _root(
 def main() -> None:
     """Entry point of the console script."""
     completion.prepare()
+    first_run.of_own_process = True
     app(prog_name="wattflow")
