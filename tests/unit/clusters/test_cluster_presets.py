@@ -14,7 +14,7 @@ from wattflow.model.errors import InvalidInput, MissingData, UnknownName
 from wattflow.model.profile import Provenance, Scope
 from wattflow.model.units import GIB
 
-PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "hpe", "hpe-2x96", "ichnos", "mixed"]
+PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "equal", "hpe", "hpe-2x96", "ichnos", "mixed"]
 
 
 def test_the_names() -> None:

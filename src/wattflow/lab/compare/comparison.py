@@ -121,6 +121,10 @@ ASKED_FOR = ("planned",)
 """Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
 
 
+SLEEPING = "kubernetes"
+"""Beside every policy, "all" runs this one with nodes off after ten idle minutes, as cluster autoscalers do."""
+
+
 def chosen_policies(
     policies: Sequence[str | Policy] | str | Policy, baseline: str
 ) -> tuple[dict[str, str | Policy], bool]:
@@ -133,6 +137,8 @@ def chosen_policies(
     own = _own(asked, known)
     named: dict[str, str | Policy] = {}
     usual = [name for name in known if name not in ASKED_FOR]
+    if everything:
+        usual.append(f"{SLEEPING}:sleep=600")
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
         if not registry.is_known(name) and name not in own and spec.is_plain(name):

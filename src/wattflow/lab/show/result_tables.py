@@ -14,7 +14,7 @@ from wattflow.lab.compare.results import Beside, Results, Summary
 from wattflow.lab.figures.known_energy import AT_LEAST
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
-from wattflow.model.units import J_PER_KWH, human_energy, human_time
+from wattflow.model.units import human_energy, human_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +136,7 @@ def show(metric: str, value: float | None) -> str:
     if metric == "edp_js":
         return f"{value / 1e6:,.4g} MJ·s"
     if unit == "J":
-        return f"{value / J_PER_KWH:,.1f} kWh" if value >= 1e8 else _kilojoules(value)
+        return amount(value / 3600.0, "Wh")
     if unit == "s":
         return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
     if metric.endswith("utilisation"):
@@ -145,10 +145,16 @@ def show(metric: str, value: float | None) -> str:
     return f"{number} {unit}".rstrip()
 
 
-def _kilojoules(energy_j: float) -> str:
-    if energy_j < 1e3:
-        return human_energy(energy_j)
-    return f"{energy_j / 1e3:,.0f} kJ" if energy_j >= 1e7 else f"{energy_j / 1e3:,.4g} kJ"
+_STEPS = {"Wh": ("Wh", "kWh", "MWh", "GWh"), "g": ("g", "kg", "t", "kt"), "W": ("W", "kW", "MW", "GW")}
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with the unit that fits its size."""
+    steps = _STEPS[unit]
+    place = 0
+    while abs(value) >= 1000.0 and place < len(steps) - 1:
+        value, place = value / 1000.0, place + 1
+    return f"{value:.3g} {steps[place]}"
 
 
 def show_change(each: Summary) -> str:
