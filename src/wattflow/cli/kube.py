@@ -182,9 +182,10 @@ def meter(
     pods = PodCpu(group)
     began_s = time.monotonic()
     try:
+        pods.scan()
         while not for_s or time.monotonic() - began_s < for_s:
-            pods.scan()
             time.sleep(every_s)
+            pods.scan()
     except KeyboardInterrupt:
         pass
     finally:
