@@ -38,7 +38,7 @@ class Bound(Enum):
 
 
 @dataclass(slots=True)
-class Outcome:
+class BindingEnd:
     """A binding that ended."""
 
     uid: str

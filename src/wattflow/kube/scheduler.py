@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from wattflow.kube import accounting, carbon_hold, gangs, gpus, objects, sleeping
-from wattflow.kube.binder import Binder, Bound, Outcome
+from wattflow.kube.binder import Binder, BindingEnd, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
@@ -80,7 +80,7 @@ class Scheduler:
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _queue: asyncio.Queue[Sequence[tuple[str, str, float]]] = field(default_factory=asyncio.Queue)
-    _outcomes: list[Outcome] = field(default_factory=list)
+    _outcomes: list[BindingEnd] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
     _integrated_s: float = 0.0
     _drawn_w: float = 0.0
@@ -372,7 +372,7 @@ class Scheduler:
             if why is None:
                 self._queue.put_nowait([waiting])
             else:
-                self._report(Outcome(uid, Bound.FAILED, why))
+                self._report(BindingEnd(uid, Bound.FAILED, why))
 
         if not self.shelves.makes(self.book.records[uid].pod, node, made):
             self._queue.put_nowait([waiting])
@@ -398,7 +398,7 @@ class Scheduler:
         self.book.not_before_s[uid] = until_s
         self._wake.set()
 
-    def _settle(self, outcome: Outcome, now_s: float) -> None:
+    def _settle(self, outcome: BindingEnd, now_s: float) -> None:
         uid = outcome.uid
         record = self.book.records.get(uid)
         if outcome.bound is Bound.DONE:
@@ -427,7 +427,7 @@ class Scheduler:
                 reason = await self.ledger.reserve([record for record, _ in ready])
             for record, began_s in ready:
                 if reason is not None:
-                    self._report(Outcome(record.pod.metadata.uid, Bound.CONFLICT, reason))
+                    self._report(BindingEnd(record.pod.metadata.uid, Bound.CONFLICT, reason))
                 else:
                     await self._bind(record, began_s)
 
@@ -440,9 +440,9 @@ class Scheduler:
             self._bound(record, node, began_s, sent_s)
         elif self.ledger is not None:
             self.ledger.withdraw(uid, node)
-        self._report(Outcome(uid, bound, text))
+        self._report(BindingEnd(uid, bound, text))
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, outcome: BindingEnd) -> None:
         self._outcomes.append(outcome)
         self._wake.set()
 
