@@ -21,6 +21,11 @@ def amount(name: str, text: str) -> int:
     return quantity.milli(text) if name == CPU else quantity.whole(text)
 
 
+def cores(taken: Mapping[str, int], otherwise_m: int = 0) -> float:
+    """Return CPU as the engine and power curves count it: milli-cores here, cores there, and no third form."""
+    return taken.get(CPU, otherwise_m) / 1000
+
+
 def amounts(raw: Mapping[str, str]) -> Amounts:
     """A resource list in our units."""
     return {name: amount(name, text) for name, text in raw.items()}

@@ -133,7 +133,7 @@ class EngineDecider:
             name,
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
-            allocatable_cores=max(1e-3, offered.get(accounting.CPU, 0) / 1000),
+            allocatable_cores=max(1e-3, accounting.cores(offered)),
             speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
@@ -182,7 +182,7 @@ class EngineDecider:
         told = {key: min(value, max(0, left.get(key, 0))) for key, value in amounts.items()}
         (self._overbooked.discard if told == amounts else self._overbooked.add)(name)
         amounts = told
-        cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+        cores, memory = accounting.cores(amounts), amounts.get(accounting.MEMORY, 0)
         counts = {resource: amounts.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
 
@@ -321,7 +321,7 @@ class EngineDecider:
         """A running pod's requests changed in place."""
         attempt = self._attempts.get(uid)
         if attempt is not None:
-            cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+            cores, memory = accounting.cores(amounts), amounts.get(accounting.MEMORY, 0)
             self.engine.put(protocol.RESIZE, attempt, cores=cores, memory_bytes=memory)
             self._needs[uid] = amounts
             self._load_again(self._place[uid])
@@ -473,7 +473,7 @@ class EngineDecider:
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
-        variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
+        variant = Variant(cores=accounting.cores(amounts), memory_bytes=amounts.get(accounting.MEMORY, 0))
         rule = self.engine.constraint(wish)
         shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts, groups=groups)
         if wanted.nodes is not None:

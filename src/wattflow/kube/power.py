@@ -96,7 +96,7 @@ def _labelled(value: str, threads: int) -> PowerProfile:
 def threads_of(node: objects.Node) -> int:
     """Hardware threads: the node's CPU capacity."""
     stated = accounting.amounts(node.status.capacity or node.status.allocatable)
-    return max(1, math.ceil(stated.get(accounting.CPU, 1000) / 1000))
+    return max(1, math.ceil(accounting.cores(stated, 1000)))
 
 
 def speed_of(node: objects.Node) -> float:

@@ -41,7 +41,7 @@ class Attempt:
         """Busy threads over its time: counted, or as requested."""
         if self.cpu_s is not None:
             return self.cpu_s / max(1e-3, self.end_s - self.start_s)
-        return accounting.pod_requests(self.pod).get(accounting.CPU, 0) / 1000
+        return accounting.cores(accounting.pod_requests(self.pod))
 
 
 def moment_s(text: str | None) -> float | None:
@@ -170,7 +170,7 @@ def _task(
     requests = accounting.pod_requests(last.pod)
     notes = last.pod.metadata.annotations
     counted = all(one.cpu_s is not None for one in attempts)
-    cores = requests.get(accounting.CPU, 1000) / 1000
+    cores = accounting.cores(requests, 1000)
     return Task(
         id=name,
         name=name,
