@@ -26,6 +26,7 @@ from wattflow.live import (
     TASK,
     Act,
     Busy,
+    Engine,
     Outcome,
     Power,
     TimeWentBack,
@@ -277,3 +278,41 @@ def test_a_second_thread_is_told_that_another_one_is_inside() -> None:
         engine.step(1.0)
     directory[BUSY] = 0
     assert tags(engine.step(1.0)) == [1], "the engine is as it was"
+
+
+def test_load_of_memory_alone_leaves_all_cores_and_of_cores_alone_all_memory() -> None:
+    engine, (node,) = engine_with(4)
+    engine.put(LOAD, node, memory_bytes=GIB)
+    engine.put(TASK, engine.shape([Variant(cores=4, memory_bytes=7 * GIB)]), tag=1)
+    (one,) = engine.step(1.0).placements
+    engine.put(FINISHED, one.attempt)
+    engine.put(LOAD, node, cores=2.0)
+    engine.put(TASK, engine.shape([Variant(cores=2, memory_bytes=8 * GIB)]), tag=2)
+    assert tags(engine.step(2.0)) == [2]
+
+
+def test_why_names_what_is_lacking_and_not_what_just_suffices() -> None:
+    engine = Engine("least-loaded")
+    engine.node(Node("n", 4, 8 * GIB), counts={"licence": 1})
+    engine.step(0.0)
+    wide = engine.shape([Variant(cores=5, memory_bytes=GIB)], counts={"licence": 1})
+    many = engine.shape([Variant(cores=4, memory_bytes=8 * GIB)], counts={"licence": 2})
+    fits = engine.shape([Variant(cores=4, memory_bytes=8 * GIB)], counts={"licence": 1})
+    first, second = engine.put(TASK, wide), engine.put(TASK, many)
+    assert engine.step(1.0).placements == []
+    assert "1 cores" in str(engine.why(first)) and "licence" not in str(engine.why(first))
+    assert "1 licence" in str(engine.why(second))
+    engine.put(TASK, fits, tag=3)
+    assert tags(engine.step(2.0)) == [3], "all of it may be used"
+
+
+def test_a_task_of_a_sealed_workflow_is_rejected_and_one_of_none_is_not() -> None:
+    engine, _ = engine_with(2)
+    shape, flow = one_core(engine), engine.workflow()
+    engine.put(TASK, shape, workflow=flow, tag=1)
+    engine.put(SEAL, flow)
+    engine.step(1.0)
+    engine.put(TASK, shape, workflow=flow, tag=2)
+    engine.put(TASK, shape, tag=3)
+    step = engine.step(2.0)
+    assert tags(step) == [3] and [one.kind for one in step.rejected] == [TASK]
