@@ -324,7 +324,7 @@ class Book:
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod), rules))
 
     def _rules_of(self, pod: objects.Pod) -> Rules:
-        """What the engine counts for a pod; pods that wait and are in a group that has a name only now are told anew.
+        """Return what the engine counts for a pod; waiting pods of a group that has a name only now are told anew.
 
         Parts of a gang are placed as one task, so they stay with the filters.
         """

@@ -16,7 +16,7 @@ def noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
 
 
 def same_needs(old: objects.Pod, new: objects.Pod) -> bool:
-    """Whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
+    """Tell whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
     before, after = old.spec, new.spec
     return (
         before.containers == after.containers
@@ -31,7 +31,7 @@ def same_needs(old: objects.Pod, new: objects.Pod) -> bool:
 
 
 def matters(old: objects.Node, new: objects.Node) -> bool:
-    """Whether a change of a node is one that placement can feel; heartbeats are not."""
+    """Tell whether a change of a node is one that placement can feel; heartbeats are not."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.metadata.annotations != new.metadata.annotations
@@ -42,7 +42,7 @@ def matters(old: objects.Node, new: objects.Node) -> bool:
 
 
 def wishes(pod: objects.Pod) -> tuple[object, ...]:
-    """What of a waiting pod may change and matters."""
+    """Tell what of a waiting pod may change and matters."""
     spec = pod.spec
     return (spec.containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority, pod.metadata.labels,
             spec.scheduling_gates, pod.metadata.annotations)  # fmt: skip

@@ -41,7 +41,7 @@ class Gang:
 
     @property
     def open(self) -> bool:
-        """Whether more may join: it has neither been asked for nor started."""
+        """Tell whether more may join: it has neither been asked for nor started."""
         return self.task is None and not self.started
 
     def uids(self) -> list[str]:

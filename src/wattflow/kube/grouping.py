@@ -169,7 +169,7 @@ class Groups:
         return Rules(carried, tuple(dict.fromkeys(apart)), tuple(together), whole)
 
     def unsure(self, pod: objects.Pod, rules: Rules) -> bool:
-        """Whether the filters in Python must be asked too: not all is in the rules, or unseen pods are concerned."""
+        """Tell whether the filters in Python must be asked too: not all is in the rules, or unseen pods count."""
         if not rules.whole or any(self._selected(odd, pod) for odd in self._odd.values()):
             return True
         if any(not self._sound(name) or self._groups[name].unseen for name in rules.named):
@@ -207,7 +207,7 @@ class Groups:
         return term.topology_key in self._topologies
 
     def _selected(self, odd: objects.Pod, pod: objects.Pod) -> bool:
-        """Whether a placed pod may keep this one away by a term that is no group; its namespaces are not looked at."""
+        """Tell whether a placed pod may keep this one away by a term that is no group, in whatever namespace."""
         return any(
             not self._mapped(term) and selectors.matches(term.label_selector, pod.metadata.labels)
             for term in interpod.anti_affinity_terms(odd)

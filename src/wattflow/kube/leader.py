@@ -115,7 +115,7 @@ class Leader:
         await self.client.call(method, path, lease, timeout_s=timeout_s)
 
     def _expired(self, lease: Lease) -> bool:
-        """Whether the holder has been silent for a whole lease by our own clock; clocks of others are not trusted."""
+        """Tell whether the holder was silent for a whole lease by our own clock; those of others are not trusted."""
         spec = lease.spec
         if not spec.holder_identity:
             return True

@@ -26,7 +26,7 @@ def claims(probe: Probe) -> bool:
 
 
 def claims_nodes(probe: Probe) -> bool:
-    """Whether this is a node list, which `read_nodes` reads."""
+    """Tell whether this is a node list, which `read_nodes` reads."""
     return not probe.folder and set(_NODE) <= set(probe.header())
 
 

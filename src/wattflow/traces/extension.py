@@ -67,7 +67,7 @@ def merged(record: Record, extension: object, where: str, check: Check) -> Recor
 
 
 def _edited(standard: object, extension: object) -> bool:
-    """Whether both are numbers that differ by more than rounding."""
+    """Tell whether both are numbers that differ by more than rounding."""
     if not isinstance(standard, float) or not isinstance(extension, float):
         return False
     # Times are written to the microsecond, energy to the last digit of a kWh.

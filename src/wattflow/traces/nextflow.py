@@ -167,7 +167,7 @@ def _released(release: log_tables.Floats, workflow: np.ndarray, children: np.nda
 
 
 def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
-    """What was recorded of each task besides its runtime."""
+    """Tell what was recorded of each task besides its runtime."""
     columns = {
         "avg_cpu_pct": found["%cpu"],
         "peak_memory_bytes": found["peak_rss"],

@@ -20,12 +20,12 @@ MOST_NODES = 1_000_000
 
 
 def claims_topology(probe: Probe) -> bool:
-    """Whether this is a topology, which `read_topology` reads."""
+    """Tell whether this is a topology, which `read_topology` reads."""
     return not probe.folder and '"clusters"' in probe.text() and '"hosts"' in probe.text()
 
 
 def claims_experiment(probe: Probe) -> bool:
-    """Whether this is an experiment, which names topologies and workloads."""
+    """Tell whether this is an experiment, which names topologies and workloads."""
     return not probe.folder and '"topologies"' in probe.text() and '"workloads"' in probe.text()
 
 

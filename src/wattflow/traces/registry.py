@@ -97,7 +97,7 @@ def _known(format: str) -> Format:
 
 
 def claims(name: str, found: Probe) -> bool:
-    """Whether the format of this name claims the probe."""
+    """Tell whether the format of this name claims the probe."""
     entry = _known(name)
     return cast(Callable[[Probe], bool], _code(entry, entry.claims))(found)
 

@@ -48,7 +48,7 @@ class Probe:
         return [part.strip().strip('"') for part in parts]
 
     def has(self, *parts: str) -> bool:
-        """Whether the folder holds each of these files or folders."""
+        """Tell whether the folder holds each of these files or folders."""
         return self.folder and all((self.path / part).exists() for part in parts)
 
 

@@ -185,7 +185,7 @@ class _Document:
         return tuple(sides["input"]), tuple(sides["output"])
 
     def _task(self, id: str, entry: dict[str, object], run: tuple[str, dict[str, object]]) -> Task:
-        """What both forms say of a task: ``entry`` holds its name, ``run`` what was measured."""
+        """Tell what both forms say of a task: ``entry`` holds its name, ``run`` what was measured."""
         check, (at, facts) = self.check, run
         name = check.text(entry, "name", at) or id
         command = check.inner(facts, "command", at) or {}
@@ -256,7 +256,7 @@ class _Document:
 
 
 def function_of(name: str) -> str:
-    """What a task executes, by its name without the number that makes it unique: ``blast_00002`` is ``blast``."""
+    """Tell what a task executes, by its name without the number that makes it unique: ``blast_00002`` is ``blast``."""
     match = _NUMBERED.fullmatch(name)
     return match[1] if match else name
 

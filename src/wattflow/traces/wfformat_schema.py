@@ -143,7 +143,7 @@ def check_graph(check: Check, places: Sequence[str], ids: Sequence[str], parents
 
 
 def check_task(check: Check, where: str, task: Task) -> None:
-    """What the types alone do not say of a task's needs."""
+    """Tell what the types alone do not say of a task's needs."""
     if not task.variants:
         check.problem(f"{where}.variants", "must not be empty")
     if task.parts < 1:

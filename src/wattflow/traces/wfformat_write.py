@@ -128,7 +128,7 @@ def _head(workflow: Workflow) -> dict[str, object]:
 
 
 def _fits(key: str, value: object) -> bool:
-    """Whether the schema allows this value under this key of the document."""
+    """Tell whether the schema allows this value under this key of the document."""
     needs = {"author": ("name", "email"), "runtimeSystem": ("name", "version")}.get(key)
     if needs is None:
         return True
@@ -173,7 +173,7 @@ def _specified(task: Task, ids: dict[str, str], files: dict[str, str], children:
 
 
 def _execution(workflow: Workflow, ids: dict[str, str]) -> dict[str, object] | None:
-    """What was recorded; None where no runtime is known, since the schema has no execution without one."""
+    """Tell what was recorded; None where no runtime is known, since the schema has no execution without one."""
     origin = _moment(workflow.executed_at)
     tasks = [_executed(task, ids[task.id], origin) for task in workflow.tasks if task.runtime_s is not None]
     if not tasks:

@@ -122,7 +122,7 @@ def _params(workload: Workload, types: Sequence[str]) -> list[str]:
 
 
 def _shape_extra(shape: Shape, function: Function) -> dict[str, object]:
-    """What a shape says beyond cores, memory and the function's name."""
+    """Tell what a shape says beyond cores, memory and the function's name."""
     extra: dict[str, object] = {}
     first = shape.variants[0]
     if shape.parts != 1:

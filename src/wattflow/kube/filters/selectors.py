@@ -55,7 +55,7 @@ def node_terms(selector: objects.NodeSelector | None, node: objects.Node) -> boo
 
 
 def node_term(term: objects.NodeSelectorTerm, node: objects.Node) -> bool:
-    """Whether one term selects the node; one that asks nothing selects nothing."""
+    """Tell whether one term selects the node; one that asks nothing selects nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels

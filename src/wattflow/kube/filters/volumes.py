@@ -212,7 +212,7 @@ def over_limit(
 
 
 def _terms_met(selector: objects.NodeSelector, labels: Mapping[str, str]) -> bool:
-    """Whether any term selects the node by its labels; its name is not asked for, as nobody else does for volumes."""
+    """Tell whether any term selects the node by its labels; its name is not asked for, as elsewhere."""
     return any(
         all(selectors.requirement(one, labels) for one in term.match_expressions)
         for term in selector.node_selector_terms

@@ -81,8 +81,10 @@ class Role:
         return self.owner_of(pod) == self.index
 
     def serves(self, node: objects.Node) -> bool:
-        """Whether this placer may use a node. Only the broker divides nodes where there is one, so that no node has two
-        owners before and after it spoke."""
+        """Tell whether this placer may use a node.
+
+        Where there is a broker it alone divides nodes, so that none has two owners before and after it spoke.
+        """
         if not self.disjoint:
             return True
         if self.delegated:
