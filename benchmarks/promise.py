@@ -35,7 +35,7 @@ TIMEOUTS = ("", "sleep=30", "sleep=120", "sleep=600")
 
 def with_settings(rule: str, setting: str) -> str:
     """A rule with one more setting, as it is typed."""
-    return f"{rule}{',' if ':' in rule else ':'}{setting}" if setting else rule
+    return f"{rule}:{setting}" if setting else rule
 
 
 SWEEP = tuple(with_settings(rule, after) for rule in RULES for after in TIMEOUTS)
