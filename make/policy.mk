@@ -10,3 +10,7 @@ bench-policy-streams: $(BIN)/.dev ## wattflow and others on a busy and five ligh
 PROMISE ?=
 bench-promise: $(BIN)/.dev ## Fewer joules and nobody waits, on clusters that nobody tuned on (PROMISE='--minutes 50' a portion); added up in out/promise
 	$(RUN) benchmarks/promise.py $(PROMISE)
+
+.PHONY: bench-promise-phase
+bench-promise-phase: $(BIN)/.dev ## Where it saves and where nothing can: 10,000 short streams over unlike nodes, wake time, load and error
+	$(RUN) benchmarks/promise_phase.py $(PROMISE)
