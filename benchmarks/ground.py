@@ -20,8 +20,11 @@ from wattflow.generate import Recipe
 from wattflow.lab.compare.judge import Stream
 from wattflow.learn import streams
 from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
+from wattflow.predict import observations, runtime
+from wattflow.predict.estimates import with_predictions
 
 FOLDER = Path(__file__).parent / "ground"
 EQUAL = "equal"
@@ -40,6 +43,8 @@ GENERATED = {
     "map-reduce": "map-reduce:tasks=30,mean=60s",
     "mixed-devices": "mixed:tasks=20,mean=60s",
 }
+PREDICTED = "predicted"
+"""Estimates by our own predictor: each half of the workflows by a model of the other half."""
 APPLICATIONS = (*RUNS, *TRACES, *INSTANCES, *GENERATED)
 
 
@@ -60,8 +65,9 @@ class Place:
 
     def stream(self, workflows: int = 120) -> Stream:
         """The stream, not yet drawn."""
-        cluster = cluster_of(self.cluster)
-        return Stream(parts_of(self.application), cluster, self.load, self.seed, self.estimates, workflows)
+        cluster, ours = cluster_of(self.cluster), self.estimates == PREDICTED
+        parts, kind = (predicted(self.application), "given") if ours else (parts_of(self.application), self.estimates)
+        return Stream(parts, cluster, self.load, self.seed, kind, workflows)
 
 
 def places(estimates: str = "20") -> list[Place]:
@@ -94,3 +100,21 @@ def parts_of(application: str) -> tuple[Workload, ...]:
     files = sorted(str(path) for path in data_file("wfinstances", application).rglob("*.json*"))
     found = (streams.instance(path) for path in files)
     return tuple(one for one in found if streams.MOST_TASKS < len(one) <= LARGEST)
+
+
+@cache
+def predicted(application: str) -> tuple[Workload, ...]:
+    """The same workflows with predicted runtimes; what too few rows are known of has no estimate."""
+    parts = parts_of(application)
+    models = [_model(parts[first::2]) for first in range(2)]
+    return tuple(
+        part.with_estimates(np.full(len(part), np.nan)) if model is None else with_predictions(part, model)
+        for part, model in ((part, models[1 - i % 2]) for i, part in enumerate(parts))
+    )
+
+
+def _model(parts: tuple[Workload, ...]) -> runtime.RuntimeModel | None:
+    try:
+        return runtime.fit(observations.concatenate([observations.of_workload(part) for part in parts]))
+    except InvalidInput:
+        return None
