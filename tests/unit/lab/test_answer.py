@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 import wattflow as wf
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import SeedResult
 from wattflow.lab.run import points
 from wattflow.lab.show import answer, result_tables
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import SeedResult
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.show.result_tables import (
     as_text,

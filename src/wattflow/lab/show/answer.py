@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import Results
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
 from wattflow.lab.show.result_tables import amount, show
@@ -55,7 +55,7 @@ class Change:
     half: float | None
 
 
-def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
+def change(comparison: Results, policy: str, metric: str) -> Change | None:
     """Geometric mean over workloads of after / before, averaged over seeds.
 
     The interval is over seeds; where seeds make no difference and there are several workloads, it is over those.
@@ -77,7 +77,7 @@ def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
     return Change(*mean_interval(by_seed))
 
 
-def leader(comparison: Comparison) -> str | None:
+def leader(comparison: Results) -> str | None:
     """The policy that keeps the bound on waiting with the fewest joules; the one with the fewest where none keeps it.
 
     None with the baseline alone. Policies that know the future lead only among themselves.
@@ -89,7 +89,7 @@ def leader(comparison: Comparison) -> str | None:
     return min(known)[1] if known else (able[0] if able else None)
 
 
-def keeps(comparison: Comparison, policy: str) -> bool:
+def keeps(comparison: Results, policy: str) -> bool:
     """Tell whether nobody waits: mean and p95 response of workflows on each workload, and deadlines."""
     for workload in comparison.workloads:
         for metric, most in (*((name, BOUND) for name in WAITS), ("deadlines_missed", 1.0)):
@@ -100,7 +100,7 @@ def keeps(comparison: Comparison, policy: str) -> bool:
     return True
 
 
-def sentence(comparison: Comparison) -> str:
+def sentence(comparison: Results) -> str:
     """Say what a manager wants to know first."""
     policy = leader(comparison)
     if policy is None:
@@ -114,7 +114,7 @@ def sentence(comparison: Comparison) -> str:
     return f"{first}\n{' '.join(second)}{yearly}"
 
 
-def _changes(comparison: Comparison, policy: str) -> str:
+def _changes(comparison: Results, policy: str) -> str:
     energy = change(comparison, policy, "energy_j")
     parts = [_words(energy, "energy", "less", "more")] if energy else ["energy unknown"]
     names = ((WAITS[0], "mean response"), (WAITS[1], "p95"), ("makespan_s", "makespan"))
@@ -126,7 +126,7 @@ def _changes(comparison: Comparison, policy: str) -> str:
     return ", ".join(parts)
 
 
-def _bound(comparison: Comparison, policy: str) -> str:
+def _bound(comparison: Results, policy: str) -> str:
     """Say why this policy stands first."""
     among = sum(keeps(comparison, name) for name in comparison.policies if name != comparison.baseline)
     limit = f"{100 * (BOUND - 1):.0f} % of those under {comparison.baseline}"
@@ -135,14 +135,14 @@ def _bound(comparison: Comparison, policy: str) -> str:
     return f"Of the {among} that keep responses within {limit} it has the fewest joules."
 
 
-def _of_sleep(comparison: Comparison) -> list[str]:
+def _of_sleep(comparison: Results) -> list[str]:
     """Say what a time-out alone saves, where that was run."""
     alone = f"{comparison.baseline}:{SLEEP_ALONE}"
     found = change(comparison, alone, "energy_j") if alone in comparison.policies else None
     return [f"Sleep alone ({alone}): {_words(found, 'energy', 'less', 'more')}."] if found else []
 
 
-def _of_flagship(comparison: Comparison) -> str:
+def _of_flagship(comparison: Results) -> str:
     """Say why the flagship does not stand first: who waits, or who takes fewer joules."""
     energy = change(comparison, FLAGSHIP, "energy_j")
     text = f"{FLAGSHIP}: {_words(energy, 'energy', 'less', 'more') if energy else 'energy unknown'}"
@@ -169,7 +169,7 @@ def _words(found: Change, what: str, below: str, above: str) -> str:
     return f"{100 * abs(1.0 - found.ratio):.1f}{half} % {below if found.ratio < 1 else above} {what}"
 
 
-def _deadlines(comparison: Comparison, policy: str) -> str:
+def _deadlines(comparison: Results, policy: str) -> str:
     late = _sum(comparison, policy, "deadlines_missed")
     before = _sum(comparison, comparison.baseline, "deadlines_missed")
     if late is None or before is None:
@@ -180,14 +180,14 @@ def _deadlines(comparison: Comparison, policy: str) -> str:
     )
 
 
-def _sum(comparison: Comparison, policy: str, metric: str) -> float | None:
+def _sum(comparison: Results, policy: str, metric: str) -> float | None:
     values = [value for w in comparison.workloads for value in comparison.values(w, policy, metric)]
     return (
         None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
     )
 
 
-def _yearly(comparison: Comparison, policy: str) -> str:
+def _yearly(comparison: Results, policy: str) -> str:
     """Saved watts while the workload runs, times a year; money and grams by what the table's columns have per kWh."""
     base = comparison.baseline
     saved_j = _means(comparison, base, "energy_j") - _means(comparison, policy, "energy_j")
@@ -207,13 +207,13 @@ def _yearly(comparison: Comparison, policy: str) -> str:
     )
 
 
-def _means(comparison: Comparison, policy: str, metric: str) -> float:
+def _means(comparison: Results, policy: str, metric: str) -> float:
     """A figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
     found = [comparison.summary(workload, policy, metric).mean for workload in comparison.workloads]
     return math.nan if None in found else math.fsum(value for value in found if value is not None)
 
 
-def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
+def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
     """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for policy in comparison.policies:
@@ -223,7 +223,7 @@ def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTE
     return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
 
 
-def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) -> Table:
+def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
     """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
@@ -257,7 +257,7 @@ def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) 
     return table
 
 
-def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> list[list[str]]:
+def _kept(comparison: Results, groups: list[list[str]], rows: int | None) -> list[list[str]]:
     if rows is None or len(groups) <= rows:
         return groups
     wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
@@ -265,12 +265,12 @@ def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> 
     return [group for group in groups if group in wanted or group in rest]
 
 
-def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[float, str]:
+def _energy_rank(comparison: Results, workload: str, policy: str) -> tuple[float, str]:
     energy = comparison.summary(workload, policy, "energy_j").mean
     return (math.inf if energy is None else energy), policy
 
 
-def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
+def _cells(comparison: Results, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
     policy = group[0]
     mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
     room = _NAME_WIDTH - len(mark)

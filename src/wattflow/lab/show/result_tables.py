@@ -10,16 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wattflow.files.whole import whole_file, write_text
-from wattflow.lab.compare.comparison import Comparison, Summary
-from wattflow.lab.figures.energy import AT_LEAST
+from wattflow.lab.compare.results import Beside, Results, Summary
+from wattflow.lab.figures.known_energy import AT_LEAST
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
 from wattflow.model.units import human_energy, human_time
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from wattflow.lab.compare.real import Beside
 
 FORMATS = ("table", "json", "csv", "parquet")
 Row = dict[str, object]
@@ -40,7 +38,7 @@ def metric_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def comparison_rows(comparison: Comparison, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
+def comparison_rows(comparison: Results, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
     """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
     return [
         {
@@ -95,7 +93,7 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
         pq.write_table(table.replace_schema_metadata({b"wattflow": note}), draft)
 
 
-def comparison_about(comparison: Comparison) -> dict[str, object]:
+def comparison_about(comparison: Results) -> dict[str, object]:
     """Tell what a reader of the rows should know."""
     from wattflow import __version__
 
@@ -110,7 +108,7 @@ def comparison_about(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def comparison_tables(comparison: Comparison, metrics: Sequence[str] = HEADLINE) -> list[Table]:
+def comparison_tables(comparison: Results, metrics: Sequence[str] = HEADLINE) -> list[Table]:
     """One table per workload: figures down and policies across while they fit, else policies down."""
     few = len(comparison.policies) <= 4
     make = _figures_down if few else _policies_down
@@ -173,7 +171,7 @@ def show_change(each: Summary) -> str:
     return f"{text} %"
 
 
-def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+def _figures_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
     table = _table(comparison, workload)
     table.add_column("figure")
     for policy in comparison.policies:
@@ -206,7 +204,7 @@ def short_label(metric: str) -> str:
     return _SHORT.get(metric, METRICS[metric].label)
 
 
-def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+def _policies_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
     table = _table(comparison, workload)
     table.add_column("policy", no_wrap=True)
     known = [
@@ -231,14 +229,14 @@ def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]
 _WITH_CHANGE = ("makespan_s", "energy_j")
 
 
-def _rank(comparison: Comparison, workload: str, policy: str) -> tuple[bool, float, str]:
+def _rank(comparison: Results, workload: str, policy: str) -> tuple[bool, float, str]:
     energy = comparison.summary(workload, policy, "energy_j").mean
     span = comparison.summary(workload, policy, "makespan_s").mean
     value = energy if energy is not None else span
     return policy != comparison.baseline, value if value is not None else float("inf"), policy
 
 
-def _table(comparison: Comparison, workload: str) -> Table:
+def _table(comparison: Results, workload: str) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -247,7 +245,7 @@ def _table(comparison: Comparison, workload: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def explanation(comparison: Comparison, front: bool = True) -> str:
+def explanation(comparison: Results, front: bool = True) -> str:
     """How to read the tables; ``front`` where they mark the Pareto front."""
     lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
     if front and len(comparison.policies) > 4:
