@@ -7,10 +7,11 @@ judge, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from wattflow import traces
 from wattflow.clusters import load_cluster
@@ -19,8 +20,11 @@ from wattflow.generate import Recipe
 from wattflow.lab.compare.judge import Stream
 from wattflow.learn import streams
 from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
+from wattflow.predict import observations, runtime
+from wattflow.predict.estimates import with_predictions
 
 FOLDER = Path(__file__).parent / "ground"
 EQUAL = "equal"
@@ -39,6 +43,8 @@ GENERATED = {
     "map-reduce": "map-reduce:tasks=30,mean=60s",
     "mixed-devices": "mixed:tasks=20,mean=60s",
 }
+PREDICTED = "predicted"
+"""Estimates by our own predictor: each half of the workflows by a model of the other half."""
 APPLICATIONS = (*RUNS, *TRACES, *INSTANCES, *GENERATED)
 
 
@@ -59,20 +65,19 @@ class Place:
 
     def stream(self, workflows: int = 120) -> Stream:
         """The stream, not yet drawn."""
-        cluster = cluster_of(self.cluster)
-        return Stream(parts_of(self.application), cluster, self.load, self.seed, self.estimates, workflows)
+        cluster, ours = cluster_of(self.cluster), self.estimates == PREDICTED
+        parts, kind = (predicted(self.application), "given") if ours else (parts_of(self.application), self.estimates)
+        return Stream(parts, cluster, self.load, self.seed, kind, workflows)
 
 
-def places(estimates: str = "20") -> Iterator[Place]:
-    """Every stream of the ground; a prefix of it has clusters, applications and loads in about equal shares."""
-    for step in range(max(len(EQUAL_SEEDS), len(OTHERS) // 2)):
-        for load in LOADS:
-            for application in APPLICATIONS:
-                if step < len(EQUAL_SEEDS):
-                    yield Place(EQUAL, application, load, EQUAL_SEEDS[step], estimates)
-                for cluster in OTHERS[2 * step : 2 * step + 2]:
-                    for seed in OTHER_SEEDS:
-                        yield Place(cluster, application, load, seed, estimates)
+def places(estimates: str = "20") -> list[Place]:
+    """Every stream of the ground, in an order of which any first part is about as mixed as the whole."""
+    found = [Place(EQUAL, app, load, seed, estimates) for app in APPLICATIONS for load in LOADS for seed in EQUAL_SEEDS]
+    found += [
+        Place(cluster, app, load, seed, estimates)
+        for cluster in OTHERS for app in APPLICATIONS for load in LOADS for seed in OTHER_SEEDS
+    ]  # fmt: skip
+    return [found[i] for i in np.random.default_rng(0).permutation(len(found)).tolist()]
 
 
 @cache
@@ -95,3 +100,21 @@ def parts_of(application: str) -> tuple[Workload, ...]:
     files = sorted(str(path) for path in data_file("wfinstances", application).rglob("*.json*"))
     found = (streams.instance(path) for path in files)
     return tuple(one for one in found if streams.MOST_TASKS < len(one) <= LARGEST)
+
+
+@cache
+def predicted(application: str) -> tuple[Workload, ...]:
+    """The same workflows with predicted runtimes; what too few rows are known of has no estimate."""
+    parts = parts_of(application)
+    models = [_model(parts[first::2]) for first in range(2)]
+    return tuple(
+        part.with_estimates(np.full(len(part), np.nan)) if model is None else with_predictions(part, model)
+        for part, model in ((part, models[1 - i % 2]) for i, part in enumerate(parts))
+    )
+
+
+def _model(parts: tuple[Workload, ...]) -> runtime.RuntimeModel | None:
+    try:
+        return runtime.fit(observations.concatenate([observations.of_workload(part) for part in parts]))
+    except InvalidInput:
+        return None

@@ -30,6 +30,8 @@ from wattflow.policy.base import Policy
 
 OURS, REHEARSED, NETWORK = "learned", "rehearsed", "network"
 FLAGSHIP, PORTFOLIO, SWEEP = "wattflow", "portfolio", "energy-heft"
+AUTOSCALED = "kubernetes-600"
+"""The baseline with nodes off after ten idle minutes, as cluster autoscalers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def judge_others(place: Place, plan: Plan) -> list[Row]:
     row = functools.partial(row_of, place, scenario, drawn)
     tuned = opponent(place.load, place.fold)
     rows = [row(name, name) for name in (BASELINE, PUNCTUAL, FLAGSHIP)]
+    rows.append(row(AUTOSCALED, f"{BASELINE}:sleep=600"))
     rows += [row(PORTFOLIO, tuned), row(OURS, our_policy(place.fold, place.load))]
     rows.append(row(NETWORK, our_network(place.fold)))
     if plan.all_seeds:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from research import evaluate, paired, portfolio
-from research.evaluate import FLAGSHIP, OURS, PORTFOLIO, SWEEP, Place
+from research.evaluate import AUTOSCALED, FLAGSHIP, OURS, PORTFOLIO, SWEEP, Place
 from research.paired import Paired
 from research.rival_tables import Table, compare, keeps
 from wattflow.lab.experiments.findings import Figure, Sheet
 
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""
-AGAINST = {PORTFOLIO: 3.0, SWEEP: 5.0, FLAGSHIP: 0.0}
+AGAINST = {PORTFOLIO: 3.0, SWEEP: 5.0, FLAGSHIP: 0.0, AUTOSCALED: 0.0}
 Compared = Mapping[str, Paired]
 Family = Mapping[str, tuple[float, float]]
 """By "ours against theirs": both p-values, corrected for all such pairs."""

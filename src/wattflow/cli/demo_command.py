@@ -50,6 +50,7 @@ def demo(
         setup = Setup(keep_runs=keep, workers=crew, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
     show([comparison], o.Form.table, None, HEADLINE, full)
+    _show_equal(o.names_of(policies), seeds, baseline, crew)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)
     if runs is not None:
@@ -58,6 +59,19 @@ def demo(
     if report is not None:
         write(comparison, report, quiet, "wattflow demo")
         offer_to_open(report, quiet)
+
+
+def _show_equal(policies: list[str], seeds: int, baseline: str, crew: int | str | None) -> None:
+    """Say what the same streams come to on equal nodes, where a scheduler that is blind to speed gives nothing away."""
+    from wattflow.generate import DEMOS
+    from wattflow.lab.compare.comparison import SLEEPING, compare
+    from wattflow.lab.run.points import Setup
+    from wattflow.lab.show import answer
+    from wattflow.policy.registry import START
+
+    few = [*START, f"{SLEEPING}:sleep=600", "eft:sleep=120"] if policies == ["all"] else policies
+    found = compare(list(DEMOS.values())[:2], "equal", few, seeds, baseline, Setup(workers=crew))
+    typer.echo(f"\nThe two streams on twelve equal nodes (equal): {answer.sentence(found)}")
 
 
 def _write_runs(comparison: Comparison, folder: Path) -> None:

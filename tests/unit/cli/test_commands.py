@@ -122,6 +122,7 @@ def test_demo_runs_three_workloads_and_writes_a_report(tmp_path: Path) -> None:
     result = wattflow("demo", "-p", "fifo", "--seeds", 1, "--report", tmp_path / "r.html")
     assert result.exit_code == 0, result.output
     assert result.stdout.count(" on mixed, 1 seed") == 3
+    assert "on twelve equal nodes (equal): fifo against kubernetes" in result.stdout
     assert (tmp_path / "r.html").stat().st_size > 50_000
 
 

@@ -42,8 +42,9 @@ GROWING, INSTEAD = 1.3, "eft"
 two before; then its responses say little, and the other policy is the reference."""
 SLACK = 4.0
 """Deadlines in critical paths."""
-SPREAD = {"exact": 0.0, "20": 0.2, "50": 0.5, "100": 1.0, "biased": 0.2, "unknown": math.nan}
-"""How far estimates err (σ of the logarithm): by per cent, twice the truth and 20 %, or nothing is known."""
+SPREAD = {"exact": 0.0, "20": 0.2, "50": 0.5, "100": 1.0, "biased": 0.2, "unknown": math.nan, "given": 0.0}
+"""How far estimates err (σ of the logarithm): by per cent, twice the truth and 20 %, nothing is known, or as the parts
+of the stream have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,10 @@ class Stream:
         mean = float(np.mean([joining.core_seconds(part) for part in fitting]))
         gaps = rng.exponential(mean / (self.load * joining.capacity(self.cluster)), self.workflows)
         submit_s = np.concatenate([[0.0], np.cumsum(gaps)[:-1]])
-        return joining.joined([fitting[i] for i in chosen.tolist()], submit_s, self.cluster, SLACK, "stream")
+        drawn = [fitting[i] for i in chosen.tolist()]
+        joined = joining.joined(drawn, submit_s, self.cluster, SLACK, "stream")
+        given = self.estimates == "given"
+        return joined.with_estimates(np.concatenate([part.estimate_s for part in drawn])) if given else joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Judge:
         while True:
             self.stream, self.workload = stream, stream.draw()
             self.base = self._outcomes(reference, None)
-            if self.doubt <= ERROR or 2 * stream.workflows > LONGEST:
+            if draws < 2 or self.doubt <= ERROR or 2 * stream.workflows > LONGEST:
                 break
             stream = replace(stream, workflows=2 * stream.workflows)
         self.grows = reference == REFERENCE and _grows(self.workload, self.base)
@@ -144,6 +148,17 @@ class Judge:
     def doubt(self) -> float:
         """The larger standard error of a difference between two policies that wait as the reference does."""
         return max(_error(self.base, self.base, name) for name in ("mean_s", "p95_s"))
+
+    @property
+    def due_s(self) -> Floats:
+        """When each workflow must have ended for nobody to wait, by the mean of the reference's draws; no deadline."""
+        response_s: Floats = np.mean([one.response_s for one in self.base], axis=0)
+        return self.workload.workflow_submit_s + BOUND * response_s
+
+    @property
+    def horizon_s(self) -> float:
+        """The reference's last end, in the mean of its draws."""
+        return float(np.mean([one.end_s for one in self.base]))
 
     @cached_property
     def keeps_itself(self) -> bool:
@@ -171,19 +186,19 @@ class Judge:
         return [self._outcome(policy, draw, None if base is None else base[draw].end_s) for draw in range(self.draws)]
 
     def _outcome(self, policy: str | Policy, draw: int, horizon_s: float | None) -> Outcome:
-        rule = registry.load(policy) if isinstance(policy, str) else policy
-        if "ties" in rule.params:
-            rule = rule.with_params(ties=1.0)
+        rule = drawn_ties(registry.load(policy) if isinstance(policy, str) else policy)
         known = estimated(self.workload, self.stream.estimates, draw)
         options = SimOptions(record_power=horizon_s is not None, message_s=self.stream.gap_s)
         if horizon_s is not None:
             known = followed(known, 2.0 * horizon_s)
-        run = simulate(known, shuffled(self.stream.cluster, draw), rule, seed=draw, options=options)
+        run = simulate(known, shuffled(nominal(self.stream.cluster), draw), rule, seed=draw, options=options)
         return outcome_of(run, len(self.workload.workflow_names), horizon_s)
 
 
 def estimated(workload: Workload, kind: str, draw: int) -> Workload:
     """The workload with estimates as good as ``kind`` says."""
+    if kind == "given":
+        return workload
     if kind == "unknown":
         return workload.with_estimates(np.full(len(workload), np.nan))
     sigma = SPREAD[kind]
@@ -192,11 +207,20 @@ def estimated(workload: Workload, kind: str, draw: int) -> Workload:
     return workload.with_estimates(workload.runtime_s * factor * np.exp(noise))
 
 
+def nominal(cluster: Cluster) -> Cluster:
+    """The nodes at their nominal frequency alone."""
+    return replace(cluster, nodes=tuple(replace(node, frequencies=node.frequencies[:1]) for node in cluster.nodes))
+
+
 def shuffled(cluster: Cluster, draw: int) -> Cluster:
-    """The nodes in the order of a draw, each at its nominal frequency alone."""
+    """The nodes in the order of a draw: ties go to the lower index, so they are drawn too."""
     order = np.random.default_rng([draw, 0x0DE]).permutation(len(cluster.nodes))
-    nodes = tuple(replace(cluster.nodes[i], frequencies=cluster.nodes[i].frequencies[:1]) for i in order.tolist())
-    return replace(cluster, nodes=nodes)
+    return replace(cluster, nodes=tuple(cluster.nodes[i] for i in order.tolist()))
+
+
+def drawn_ties(policy: Policy) -> Policy:
+    """The policy with ties of its own by the run's seed, if it has such a dial."""
+    return policy.with_params(ties=1.0) if "ties" in policy.params else policy
 
 
 def followed(workload: Workload, at_s: float) -> Workload:
