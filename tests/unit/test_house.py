@@ -18,8 +18,8 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "data" not in path.rel
 
 OLD_CIRCLES = {
     ("wattflow.kernel.jit", "wattflow.kernel.linking"),
-    ("wattflow.sim.build", "wattflow.sim.simulate"),
-    ("wattflow.live.engine", "wattflow.live.wanted"),
+    ("wattflow.sim.world_build", "wattflow.sim.simulate"),
+    ("wattflow.live.engine", "wattflow.live.caller_choice"),
     (
         "wattflow.server.admin_routes",
         "wattflow.server.agent_routes",

@@ -13,7 +13,7 @@ import numpy as np
 from wattflow.engine import queue
 from wattflow.engine.tables import FALLING
 from wattflow.kernel.jit import inner
-from wattflow.learn.desk import ONE
+from wattflow.learn.episode_buffers import ONE
 from wattflow.policy import patient, view
 
 FEW = 8

@@ -9,9 +9,9 @@ from pathlib import Path
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.executors.devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.executors.templates import KEEP_S

@@ -17,7 +17,7 @@ from wattflow.model.errors import WattflowError
 from wattflow.runtime import json_logs
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
-from wattflow.runtime.hooks import PowerHook
+from wattflow.runtime.power_hooks import PowerHook
 from wattflow.server.settings import ServerSettings, listen
 from wattflow.store.objects import Objects, open_objects
 from wattflow.store.writing import WritingProcess
@@ -77,7 +77,7 @@ def _load_engine(policy: str) -> None:
     """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
     common with it, is imported."""
     from wattflow.live import Engine
-    from wattflow.runtime.rehearsal import rehearse
+    from wattflow.runtime.first_use import rehearse
 
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
         rehearse(Engine(policy))
@@ -120,7 +120,7 @@ def make_driver(name: str, given: list[str], settings: ServerSettings, objects: 
 
 def _power_hook(options: dict[str, str]) -> PowerHook | None:
     """What puts machines to sleep, where something does."""
-    from wattflow.runtime.hooks import CommandHook, WakeOnLan
+    from wattflow.runtime.power_hooks import CommandHook, WakeOnLan
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
     if "redfish" in options:
@@ -145,7 +145,7 @@ def _pairs(option: str, text: str) -> dict[str, str]:
 
 
 def _redfish(options: dict[str, str]) -> PowerHook:
-    from wattflow.runtime.redfish import RedfishHook
+    from wattflow.runtime.redfish_power import RedfishHook
 
     if any(name in options for name in ("suspend_command", "resume_command", "wake_on_lan")):
         raise WattflowError("--redfish both puts machines to sleep and wakes them; leave the other ways out")

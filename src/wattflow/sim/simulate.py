@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import build, kernel, lacking, tailoring
+from wattflow.sim import kernel, lacking, tailoring, world_build
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
 
@@ -112,7 +112,7 @@ class Simulation:
         with jit.compiling():
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
-            self.world = build.build_world(self.state, workload, cluster, self.options, seed)
+            self.world = world_build.build_world(self.state, workload, cluster, self.options, seed)
             self.functions = bind.bind(self.policy, self.state)
             self._open()
         self.lacks = lacking.parts(self.state, self.world)
@@ -327,10 +327,10 @@ def grow(state: State, world: World, options: SimOptions) -> None:
     pulse = world.pulse[0]
     if pulse.record_n + state.counts.running[0] + 64 > len(world.records):
         world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.counts.running[0]) + 64))
-    wanted = int(state.counts.timer_n[0]) + build.event_capacity(state)
+    wanted = int(state.counts.timer_n[0]) + world_build.event_capacity(state)
     if wanted > len(state.timers):
         state.replace(timers=_grown(state.timers, 2 * wanted))
     if options.record_power:
-        wanted = int(pulse.log_n) + build.log_capacity(state)
+        wanted = int(pulse.log_n) + world_build.log_capacity(state)
         if wanted > len(world.power_log):
             world.replace(power_log=_grown(world.power_log, wanted + len(world.power_log) // 2))

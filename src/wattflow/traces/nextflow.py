@@ -17,7 +17,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 from wattflow.model.workflow import Function, Machine, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, stem
 from wattflow.traces.wfformat import parse_time
 
@@ -66,8 +66,8 @@ _PARSERS: dict[str, Callable[[str], float]] = {
 
 def read(path: Path) -> Workload:
     """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
-    table = tables.read_csv(path, *_NEEDED)
-    skips = tables.Skips(len(table), "rows", table.bad_rows)
+    table = log_tables.read_csv(path, *_NEEDED)
+    skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
     for name, parse in _PARSERS.items():
         numbers[name], bad = table.numbers(name, parse)
@@ -86,7 +86,9 @@ def read(path: Path) -> Workload:
     return _workload(table, skips, numbers | {"runtime": runtime}, path)
 
 
-def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
+def _workload(
+    table: log_tables.TraceTable, skips: log_tables.Skips, numbers: dict[str, log_tables.Floats], path: Path
+) -> Workload:
     keep, notes = skips.keep, skips.notes
     found = {name: values[keep] for name, values in numbers.items()}
 
@@ -104,9 +106,11 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
         raise InvalidInput(str(path), "a task asks for more than a million cores or 4 EiB of memory")
     tools = kept("tool") if table.has("tool") else kept("process")
     functions = [tool or name for tool, name in zip(tools, kept("name"), strict=True)]
-    function, names = tables.distinct(functions)
-    shape, rows = tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
-    workflow, groups = tables.distinct(*[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)])
+    function, names = log_tables.distinct(functions)
+    shape, rows = log_tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
+    workflow, groups = log_tables.distinct(
+        *[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)]
+    )
     machine = [a or b or c for a, b, c in zip(kept("hostname"), kept("machine"), kept("node"), strict=True)]
     if (found["runtime"] == 0).any():
         notes.append(
@@ -130,7 +134,7 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
     )
 
 
-def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
+def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
     """What was recorded of each task besides its runtime."""
     columns = {
         "avg_cpu_pct": found["%cpu"],

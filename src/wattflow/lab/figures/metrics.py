@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.ideal import ideal_s
+from wattflow.lab.figures.known_energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.response import response_values
 from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Node

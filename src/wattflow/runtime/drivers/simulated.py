@@ -24,8 +24,8 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.drivers.keeping import Keeper
-from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import DirectTransport

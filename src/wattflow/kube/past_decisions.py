@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.engine.tables import UNKNOWN_COST
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.live.journal import Journal
 from wattflow.live.past_decision import Past, explain_past
 from wattflow.live.protocol import UnknownId

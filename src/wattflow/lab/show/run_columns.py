@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.files.columns import Column, pack, rounded
-from wattflow.lab.figures.energy import carbon_g, energy_figures
+from wattflow.lab.figures.known_energy import carbon_g, energy_figures
 from wattflow.lab.figures.metrics import METRICS, metrics, node_provenance
-from wattflow.lab.figures.power import PowerCurve, idle_w, idle_watts, power_curve, sleeps
+from wattflow.lab.figures.power_series import PowerCurve, idle_w, idle_watts, power_curve, sleeps
 from wattflow.lab.run.run_file import PROVENANCES, WAITS, SavedRun, bands_of, waits
 from wattflow.lab.show.task_timeline import lanes, machine_kinds
 from wattflow.model.cluster import Cluster, Node

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from wattflow.kube import accounting, gangs, objects, power, wishes, wording
-from wattflow.kube.argo.structure import Structure
+from wattflow.kube.argo.engine_workflows import Structure
 from wattflow.kube.argo.watching import Flows
-from wattflow.kube.decider import Choice, Chosen, Wanted
+from wattflow.kube.decider_port import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, candidate_rows, protocol

@@ -12,7 +12,7 @@ from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.validate import CHOICES, problems_of
+from wattflow.frames.frame_rules import CHOICES, problems_of
 from wattflow.model.errors import InvalidInput
 
 SECTIONS: dict[str, type] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from wattflow.kube import accounting, cws, extender
-from wattflow.kube.metrics import Labels
+from wattflow.kube.prometheus_text import Labels
 from wattflow.kube.scheduler import Scheduler
 
 

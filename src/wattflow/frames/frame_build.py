@@ -12,8 +12,8 @@ from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
 from wattflow.frames import hashing
 from wattflow.frames.frame import Frame
-from wattflow.frames.kernel import tables
-from wattflow.frames.kernel.tables import State
+from wattflow.frames.kernel import frame_tables
+from wattflow.frames.kernel.frame_tables import State
 from wattflow.frames.policies import SCORES, FramePolicy
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster, Node
@@ -36,11 +36,11 @@ class _Builder:
 
     def __init__(self, frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> None:
         self.frame, self.workload, self.cluster, self.policy, self.seed = frame, workload, cluster, policy, seed
-        self.i = np.zeros(tables.INTS, np.int64)
-        self.f = np.zeros(tables.FLOATS)
+        self.i = np.zeros(frame_tables.INTS, np.int64)
+        self.f = np.zeros(frame_tables.FLOATS)
         self.tasks, self.hosts, self.placers = len(workload), len(cluster.nodes), frame.placers.count
         self.has_dag = workload.edge_count > 0 or (frame.barriers is not None and frame.barriers.levels)
-        self.arrays: Arrays = {"i": self.i, "f": self.f, "served": np.zeros(tables.SERVERS)}
+        self.arrays: Arrays = {"i": self.i, "f": self.f, "served": np.zeros(frame_tables.SERVERS)}
 
     def build(self) -> State:
         self._settings()
@@ -57,66 +57,70 @@ class _Builder:
 
     def _settings(self) -> None:
         i, f, frame, placers = self.i, self.f, self.frame, self.frame.placers
-        i[tables.TASKS], i[tables.HOSTS], i[tables.PLACERS] = self.tasks, self.hosts, self.placers
-        i[tables.SEED], i[tables.OPEN] = self.seed, self.tasks
-        i[tables.ARCHITECTURE] = frames.ARCHITECTURES.index(frame.architecture)
-        i[tables.HAS_BROKER] = frame.broker is not None and frame.architecture in ("delegated", "hybrid")
-        i[tables.SPLIT] = frames.SPREADS.index(frame.broker.split) if frame.broker else 0
-        i[tables.ROUTE] = frames.SPREADS.index(placers.route)
-        i[tables.LATE] = placers.binding == "late"
-        i[tables.FLOW] = frames.FLOWS.index(placers.flow)
-        i[tables.EXACT] = placers.refresh_s == 0
-        i[tables.HOST_QUEUES] = frame.hosts.queue
-        i[tables.SAMPLES] = placers.samples
-        i[tables.HASH_KIND] = frames.HASHES.index(placers.hash)
-        i[tables.HASH_PROBES] = 21  # Appleton and O'Reilly: a peak to average load of 1.05
-        i[tables.OVERFLOW], i[tables.STRICT] = placers.overflow, placers.strict
-        i[tables.SJF], i[tables.SCORE] = self.policy.order == "sjf", SCORES[self.policy.score]
-        i[tables.HINTS], i[tables.HOLDER] = frame.hints is not None, -1
-        i[tables.KEEP_RECORDS] = 1
-        f[tables.REFRESH_S], f[tables.PULL_S] = placers.refresh_s, placers.pull_s
-        i[tables.OWNERS], i[tables.BOTH] = placers.rule == "owner", placers.both
-        i[tables.LOOK_HOSTS] = frame.stealing.slots if frame.stealing else 0
-        i[tables.SLOTS] = i[tables.OWNERS] or i[tables.LOOK_HOSTS] > 0
-        f[tables.FORGET_S] = placers.forget_s
-        if i[tables.SLOTS] and self.policy.order != "fifo":
+        i[frame_tables.TASKS], i[frame_tables.HOSTS], i[frame_tables.PLACERS] = self.tasks, self.hosts, self.placers
+        i[frame_tables.SEED], i[frame_tables.OPEN] = self.seed, self.tasks
+        i[frame_tables.ARCHITECTURE] = frames.ARCHITECTURES.index(frame.architecture)
+        i[frame_tables.HAS_BROKER] = frame.broker is not None and frame.architecture in ("delegated", "hybrid")
+        i[frame_tables.SPLIT] = frames.SPREADS.index(frame.broker.split) if frame.broker else 0
+        i[frame_tables.ROUTE] = frames.SPREADS.index(placers.route)
+        i[frame_tables.LATE] = placers.binding == "late"
+        i[frame_tables.FLOW] = frames.FLOWS.index(placers.flow)
+        i[frame_tables.EXACT] = placers.refresh_s == 0
+        i[frame_tables.HOST_QUEUES] = frame.hosts.queue
+        i[frame_tables.SAMPLES] = placers.samples
+        i[frame_tables.HASH_KIND] = frames.HASHES.index(placers.hash)
+        i[frame_tables.HASH_PROBES] = 21  # Appleton and O'Reilly: a peak to average load of 1.05
+        i[frame_tables.OVERFLOW], i[frame_tables.STRICT] = placers.overflow, placers.strict
+        i[frame_tables.SJF], i[frame_tables.SCORE] = self.policy.order == "sjf", SCORES[self.policy.score]
+        i[frame_tables.HINTS], i[frame_tables.HOLDER] = frame.hints is not None, -1
+        i[frame_tables.KEEP_RECORDS] = 1
+        f[frame_tables.REFRESH_S], f[frame_tables.PULL_S] = placers.refresh_s, placers.pull_s
+        i[frame_tables.OWNERS], i[frame_tables.BOTH] = placers.rule == "owner", placers.both
+        i[frame_tables.LOOK_HOSTS] = frame.stealing.slots if frame.stealing else 0
+        i[frame_tables.SLOTS] = i[frame_tables.OWNERS] or i[frame_tables.LOOK_HOSTS] > 0
+        f[frame_tables.FORGET_S] = placers.forget_s
+        if i[frame_tables.SLOTS] and self.policy.order != "fifo":
             raise InvalidInput(
                 frame.name, f"slots take the oldest task; the order must be fifo, not {self.policy.order}"
             )
-        f[tables.HINT_WEIGHT] = frame.hints.weight if frame.hints else 0.0
-        f[tables.MESSAGE_J], f[tables.CLIENT_S] = frame.messages.energy_j, frame.client.timeout_s
-        f[tables.LONG_S] = frame.split.long_s if frame.split else np.inf
-        i[tables.RESERVED] = round(frame.split.reserved * self.hosts) if frame.split else 0
-        f[tables.START] = f[tables.LAST_END] = float(self.workload.release_s.min()) if self.tasks else 0.0
+        f[frame_tables.HINT_WEIGHT] = frame.hints.weight if frame.hints else 0.0
+        f[frame_tables.MESSAGE_J], f[frame_tables.CLIENT_S] = frame.messages.energy_j, frame.client.timeout_s
+        f[frame_tables.LONG_S] = frame.split.long_s if frame.split else np.inf
+        i[frame_tables.RESERVED] = round(frame.split.reserved * self.hosts) if frame.split else 0
+        f[frame_tables.START] = f[frame_tables.LAST_END] = float(self.workload.release_s.min()) if self.tasks else 0.0
         self._mechanisms()
 
     def _mechanisms(self) -> None:
         i, f, frame = self.i, self.f, self.frame
         if (steal := frame.stealing) is not None:
-            i[tables.STEAL_K], i[tables.PLACER_STEAL_K] = steal.hosts, steal.placers
-            i[tables.STEAL_HALF], i[tables.STEAL_SHORT] = steal.half, steal.short_only
-            f[tables.STEAL_RETRY_S] = steal.retry_s
+            i[frame_tables.STEAL_K], i[frame_tables.PLACER_STEAL_K] = steal.hosts, steal.placers
+            i[frame_tables.STEAL_HALF], i[frame_tables.STEAL_SHORT] = steal.half, steal.short_only
+            f[frame_tables.STEAL_RETRY_S] = steal.retry_s
         if (rebalancing := frame.rebalancing) is not None:
-            i[tables.REBALANCE] = 1 + frames.REBALANCES.index(rebalancing.kind)
-            f[tables.REBALANCE_S], f[tables.REBALANCE_AGE_S] = rebalancing.period_s, rebalancing.age_s
+            i[frame_tables.REBALANCE] = 1 + frames.REBALANCES.index(rebalancing.kind)
+            f[frame_tables.REBALANCE_S], f[frame_tables.REBALANCE_AGE_S] = rebalancing.period_s, rebalancing.age_s
         if (speculation := frame.speculation) is not None:
-            i[tables.SPECULATE], f[tables.COPY_AFTER] = 1, speculation.after
+            i[frame_tables.SPECULATE], f[frame_tables.COPY_AFTER] = 1, speculation.after
         if (preemption := frame.preemption) is not None:
-            i[tables.PREEMPT] = 1 + frames.PREEMPTIONS.index(preemption.kind)
-            i[tables.PREEMPT_KILL], i[tables.PREEMPT_LIMIT] = preemption.kill, min(preemption.limit, 200)
-            f[tables.PREEMPT_S], f[tables.RESUME_S] = preemption.after_s, preemption.resume_s
+            i[frame_tables.PREEMPT] = 1 + frames.PREEMPTIONS.index(preemption.kind)
+            i[frame_tables.PREEMPT_KILL], i[frame_tables.PREEMPT_LIMIT] = preemption.kill, min(preemption.limit, 200)
+            f[frame_tables.PREEMPT_S], f[frame_tables.RESUME_S] = preemption.after_s, preemption.resume_s
         faults = frame.faults or frames.Faults()
-        i[tables.MAX_RETRIES] = faults.retries
-        i[tables.FAILOVER] = faults.failover_s is not None
-        f[tables.FAILOVER_S], f[tables.HEARTBEAT_S] = faults.failover_s or 0.0, faults.heartbeat_s
-        f[tables.PLACER_MTBF_S] = np.inf if faults.placer_mtbf_s is None else faults.placer_mtbf_s
-        f[tables.PLACER_REPAIR_S] = faults.placer_repair_s
-        f[tables.CHECKPOINT_S], f[tables.CHECKPOINT_COST_S] = faults.checkpoint_s, faults.checkpoint_cost_s
-        f[tables.SLOW_SHARE], f[tables.SLOW_FACTOR] = faults.slow_share, faults.slow_factor
+        i[frame_tables.MAX_RETRIES] = faults.retries
+        i[frame_tables.FAILOVER] = faults.failover_s is not None
+        f[frame_tables.FAILOVER_S], f[frame_tables.HEARTBEAT_S] = faults.failover_s or 0.0, faults.heartbeat_s
+        f[frame_tables.PLACER_MTBF_S] = np.inf if faults.placer_mtbf_s is None else faults.placer_mtbf_s
+        f[frame_tables.PLACER_REPAIR_S] = faults.placer_repair_s
+        f[frame_tables.CHECKPOINT_S], f[frame_tables.CHECKPOINT_COST_S] = faults.checkpoint_s, faults.checkpoint_cost_s
+        f[frame_tables.SLOW_SHARE], f[frame_tables.SLOW_FACTOR] = faults.slow_share, faults.slow_factor
         if (elastic := frame.elasticity) is not None:
-            i[tables.ELASTIC], i[tables.LEAST_HOSTS] = 1, min(elastic.least_hosts, self.hosts)
-            f[tables.HIGH], f[tables.LOW], f[tables.SCALE_S] = elastic.high, elastic.low, elastic.period_s
-            f[tables.BOOT_S] = elastic.boot_s
+            i[frame_tables.ELASTIC], i[frame_tables.LEAST_HOSTS] = 1, min(elastic.least_hosts, self.hosts)
+            f[frame_tables.HIGH], f[frame_tables.LOW], f[frame_tables.SCALE_S] = (
+                elastic.high,
+                elastic.low,
+                elastic.period_s,
+            )
+            f[frame_tables.BOOT_S] = elastic.boot_s
 
     def _shapes(self) -> None:
         shapes = self.workload.shapes
@@ -145,9 +149,9 @@ class _Builder:
             needs_of = (needs[k], variant.memory_bytes if variant else 0, shapes[k].parts, fits[k].tobytes())
             kinds.setdefault(needs_of, len(kinds))
             kind_of.append(kinds[needs_of])
-        self.i[tables.SHAPES] = len({kind_of[k] for k in used})
-        self.i[tables.ONE_SHAPE] = self.i[tables.SHAPES] <= 1
-        self.i[tables.LEAST_NEED] = max(1, min(needs[k] for k in used)) if used else 1
+        self.i[frame_tables.SHAPES] = len({kind_of[k] for k in used})
+        self.i[frame_tables.ONE_SHAPE] = self.i[frame_tables.SHAPES] <= 1
+        self.i[frame_tables.LEAST_NEED] = max(1, min(needs[k] for k in used)) if used else 1
         self.arrays |= {
             "s_need": np.array(needs, np.int64),
             "s_memory": np.array([v.memory_bytes if v else 0 for v in chosen] or [0], np.int64),
@@ -168,16 +172,16 @@ class _Builder:
     def _tasks(self) -> None:
         n, load, frame = self.tasks, self.workload, self.frame
         probes = n * frame.placers.samples + 64 if frame.placers.rule == "probes" else 0
-        if self.i[tables.BOTH]:
+        if self.i[frame_tables.BOTH]:
             probes = n
-        heap = self.policy.order == "sjf" or self.i[tables.SLOTS]
+        heap = self.policy.order == "sjf" or self.i[frame_tables.SLOTS]
         preempts = frame.preemption is not None
-        saves = preempts or self.f[tables.CHECKPOINT_S] > 0
+        saves = preempts or self.f[frame_tables.CHECKPOINT_S] > 0
         rows = max(2, n)  # an array of one row means that the frame does without it
         is_sorted = bool(np.all(load.release_s[1:] >= load.release_s[:-1]))
-        self.i[tables.SORTED] = is_sorted
+        self.i[frame_tables.SORTED] = is_sorted
         order = np.zeros(1, np.int32) if is_sorted else np.argsort(load.release_s, kind="stable").astype(np.int32)
-        self.i[tables.HAS_DAG] = self.has_dag
+        self.i[frame_tables.HAS_DAG] = self.has_dag
         links = np.full(rows + probes, -1, np.int32)
         if probes:
             links[n : n + probes - 1] = np.arange(1, probes)
@@ -202,7 +206,7 @@ class _Builder:
             "t_saved": np.zeros(rows if saves else 1),
             "t_parts": np.zeros(rows if gangs else 1, np.int32),
             "t_preempted": np.zeros(rows if preempts else 1, np.int16),
-            "t_home": np.full(rows if self.i[tables.SLOTS] else 1, -1, np.int32),
+            "t_home": np.full(rows if self.i[frame_tables.SLOTS] else 1, -1, np.int32),
             "t_bag": np.full(rows if probes else 1, -1, np.int32),
             "x_leader": np.arange(max(1, probes), dtype=np.int32),
             "x_placer": np.zeros(max(1, probes), np.int16),
@@ -216,8 +220,8 @@ class _Builder:
         data = self.frame.data
         moves = data is not None and data.intermediate != "free"
         has_bytes = moves and bool(load.parent_bytes.any() or load.input_bytes.any())
-        self.i[tables.HAS_DATA] = has_bytes
-        self.i[tables.INTERMEDIATE] = frames.INTERMEDIATES.index(data.intermediate) if data else 0
+        self.i[frame_tables.HAS_DATA] = has_bytes
+        self.i[frame_tables.INTERMEDIATE] = frames.INTERMEDIATES.index(data.intermediate) if data else 0
         if load.edge_count:
             child_start, child, _ = load.children()
             parent_start, parent, sizes = load.parent_start, load.parent, load.parent_bytes
@@ -245,7 +249,7 @@ class _Builder:
         member: NDArray[Any] = group
         barriers = self.frame.barriers
         if barriers is not None and barriers.levels and self.tasks:
-            self.i[tables.HAS_BARRIERS] = 1
+            self.i[frame_tables.HAS_BARRIERS] = 1
             level = _levels(self.workload)
             key = self.workload.workflow.astype(np.int64) * (int(level.max()) + 2) + level
             unique, group = np.unique(key, return_inverse=True)
@@ -280,7 +284,7 @@ class _Builder:
         sizes = np.array([len(grid) for grid, _ in grids], np.int64)
         faults, elastic = self.frame.faults or frames.Faults(), self.frame.elasticity
         mtbf = [_mtbf(node, faults) for node in nodes]
-        if self.i[tables.SLOTS] and any(np.isfinite(mean) for mean, _ in mtbf):
+        if self.i[frame_tables.SLOTS] and any(np.isfinite(mean) for mean, _ in mtbf):
             raise InvalidInput(
                 self.cluster.name, "has hosts that fail, which frames whose slots look for work do not bear"
             )
@@ -323,8 +327,8 @@ class _Builder:
             low, high = edges[:-1].copy(), edges[1:].copy()
         rule = np.full(p, frames.RULES.index(frame.placers.rule), np.int64)
         if frame.architecture == "hybrid":
-            rule[0] = tables.BY_SCORE
-            low[0] = min(self.i[tables.RESERVED], h - 1)
+            rule[0] = frame_tables.BY_SCORE
+            low[0] = min(self.i[frame_tables.RESERVED], h - 1)
         if (high <= low).any():
             raise InvalidInput(frame.name, f"{p} placers cannot share {h} hosts without overlap")
         queues = p + h
@@ -351,7 +355,7 @@ class _Builder:
         return served.astype(np.int8)
 
     def _attempts(self) -> None:
-        least = int(self.i[tables.LEAST_NEED])
+        least = int(self.i[frame_tables.LEAST_NEED])
         room = int((self.arrays["h_capacity"] // least).sum())
         parts = int(self.arrays["s_parts"].max())
         rows = min(room, 2 * self.tasks * parts) + parts + 8
@@ -367,10 +371,10 @@ class _Builder:
         self.arrays |= {"a_next": following, "a_task": np.full(rows, -1, np.int32), "a_seq": np.zeros(rows, np.int64)}
         children = int(np.diff(self.arrays["child_start"]).max()) if self.has_dag and self.tasks else 0
         per_task = 4 + self.frame.placers.samples
-        self.i[tables.MARGIN] = 2 * rows + 8 * self.hosts + 8 * self.placers + per_task * (children + 2) + 65
-        if self.i[tables.HAS_BARRIERS]:
-            self.i[tables.MARGIN] += per_task * self.tasks
-        events = 4 * int(self.i[tables.MARGIN])
+        self.i[frame_tables.MARGIN] = 2 * rows + 8 * self.hosts + 8 * self.placers + per_task * (children + 2) + 65
+        if self.i[frame_tables.HAS_BARRIERS]:
+            self.i[frame_tables.MARGIN] += per_task * self.tasks
+        events = 4 * int(self.i[frame_tables.MARGIN])
         self.arrays |= {
             "e_time": np.zeros(events), "e_key": np.zeros(events, np.int64), "e_what": np.zeros(events, np.int32),
             "e_who": np.zeros(events, np.int32), "e_other": np.zeros(events, np.int64),
@@ -380,15 +384,15 @@ class _Builder:
 
     def _delays(self) -> None:
         frame = self.frame
-        delays = [frames.NO_DELAY] * tables.DELAYS
-        delays[tables.D_LATENCY], delays[tables.D_CLIENT] = frame.messages.latency, frame.client.service
-        delays[tables.D_PLACER] = frame.placers.service
+        delays = [frames.NO_DELAY] * frame_tables.DELAYS
+        delays[frame_tables.D_LATENCY], delays[frame_tables.D_CLIENT] = frame.messages.latency, frame.client.service
+        delays[frame_tables.D_PLACER] = frame.placers.service
         if frame.broker is not None:
-            delays[tables.D_BROKER] = frame.broker.service
+            delays[frame_tables.D_BROKER] = frame.broker.service
         if frame.metadata is not None:
-            delays[tables.D_METADATA] = frame.metadata.service
+            delays[frame_tables.D_METADATA] = frame.metadata.service
         if frame.data is not None:
-            delays[tables.D_DATA], delays[tables.D_FETCH] = frame.data.service, frame.data.fetch
+            delays[frame_tables.D_DATA], delays[frame_tables.D_FETCH] = frame.data.service, frame.data.fetch
         values: list[float] = []
         until: list[float] = []
         first = []
@@ -413,22 +417,22 @@ class _Builder:
         size = min(data.cache_objects, objects) if data is not None else 0
         if h * objects > _LARGEST_CACHE_TABLE and size:
             raise InvalidInput(self.workload.name, f"{objects} objects on {h} hosts are too many for the caches' table")
-        self.i[tables.OBJECTS], self.i[tables.CACHE_N] = objects, size
-        self.i[tables.CACHED_AT_START] = data is not None and data.cached == "start"
-        self.i[tables.MOVE_DATA] = data is not None and data.moves
-        self.f[tables.OBJECT_BYTES] = data.object_bytes if data is not None else 0.0
+        self.i[frame_tables.OBJECTS], self.i[frame_tables.CACHE_N] = objects, size
+        self.i[frame_tables.CACHED_AT_START] = data is not None and data.cached == "start"
+        self.i[frame_tables.MOVE_DATA] = data is not None and data.moves
+        self.f[frame_tables.OBJECT_BYTES] = data.object_bytes if data is not None else 0.0
         slots, places = max(1, h * size), max(1, h * objects if size else 1)
         # Multi-probe hashing needs one point a host.
         each = 1 if self.frame.placers.hash == "multi-probe" else self.frame.placers.hash_points
         points, owners = hashing.ring(h, each)
-        self.i[tables.RING_N] = len(points)
+        self.i[frame_tables.RING_N] = len(points)
         self.arrays |= {
             "object": _own(column, np.int32) if objects and column is not None else np.zeros(1, np.int32),
             "c_place": np.full(places, -1, np.int32), "c_object": np.zeros(slots, np.int32),
             "c_next": np.full(slots, -1, np.int32), "c_previous": np.full(slots, -1, np.int32),
             "c_head": np.full(h, -1, np.int32), "c_tail": np.full(h, -1, np.int32), "c_len": np.zeros(h, np.int32),
             "owner": np.full(max(1, objects), -1, np.int32), "owner_epoch": np.full(max(1, objects), -1, np.int64),
-            "owner_since": np.zeros(max(1, objects) if self.i[tables.OWNERS] else 1),
+            "owner_since": np.zeros(max(1, objects) if self.i[frame_tables.OWNERS] else 1),
             "ring": points, "ring_host": owners,
         }  # fmt: skip
 

@@ -9,20 +9,20 @@ from wattflow.engine import agenda, fold, life
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, MICRO, ON, WAKING
 from wattflow.kernel.jit import inner, optional
-from wattflow.sim import faults, power, running
+from wattflow.sim import energy_accounts, faults, running
 from wattflow.sim.world import World
 
 
 @life.settle.of(World)
 @inner
 def _settle(state, world, node):
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
 
 
 @life.draw.of(World)
 @inner
 def _draw(state, world, node):
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
 
 
 @life.warms.of(World)
@@ -61,11 +61,11 @@ def _set_level(state, world, node, level, kind, value):
 def _begin_warming(state, world, node, fn):
     """One core is busy for the time of a cold start; its joules are no attempt's."""
     load = world.nodes[node]
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     load.busy_u += MICRO
     load.weight_u += MICRO
     load.warming_u += MICRO
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
     world.pulse[0].cold_starts += 1
     # With the number of the node's losses, so that what is made on a node that is lost meanwhile does not count.
     return load.warm_gen * (state.functions.size + 1) + fn + 1
@@ -78,11 +78,11 @@ def _end_warming(state, world, node, number):
     functions = state.functions.size + 1
     if number // functions != load.warm_gen:
         return np.int64(life.NOT_MADE)
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     load.busy_u -= MICRO
     load.weight_u -= MICRO
     load.warming_u -= MICRO
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
     return np.int64(number % functions - 1)
 
 
@@ -91,7 +91,7 @@ def _end_warming(state, world, node, number):
 def _forget_warming(state, world, node):
     """What is being warmed draws no watts from here on."""
     load = world.nodes[node]
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     load.busy_u -= load.warming_u
     load.weight_u -= load.warming_u
     load.warming_u = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wattflow.frames.kernel.frame_tables import EVENT_N, NOW, O_MESSAGE, SEQUENCE, SOON_FIRST, SOON_NEXT
 from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import EVENT_N, NOW, O_MESSAGE, SEQUENCE, SOON_FIRST, SOON_NEXT
 from wattflow.kernel import heaps
 
 _ORDER = 1 << 56

@@ -92,8 +92,8 @@ def _script(file: Path, home: Path | None) -> None:
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
     from typing import get_args
 
-    from wattflow.runtime.documents import submissions
     from wattflow.runtime.messages import Accepted, Objective
+    from wattflow.runtime.wfformat_submission import submissions
     from wattflow.traces.wfformat import read_document
 
     if objective is not None and objective not in get_args(Objective):

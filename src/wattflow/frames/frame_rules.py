@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from wattflow.frames import catalog
 from wattflow.frames import frame as frames
+from wattflow.frames import mechanism_table
 from wattflow.frames.frame import Delay, Frame
 from wattflow.model.errors import InvalidInput, Problem
 
@@ -145,7 +145,7 @@ _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
 
 def _missing(frame: Frame) -> Iterator[Problem]:
     """What the mechanisms need and the frame does not have."""
-    for _, form in catalog.forms_of(frame):
+    for _, form in mechanism_table.forms_of(frame):
         for need in form.needs:
             if need in _MET and not _MET[need][0](frame):
                 yield Problem(form.key, f"{form.name} needs {_MET[need][1]}")

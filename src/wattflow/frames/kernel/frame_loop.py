@@ -8,9 +8,8 @@ from typing import Any
 
 from numba import types
 
-from wattflow.frames.kernel import events, faults, flow, hosts, jit, life, placers, power, slots
-from wattflow.frames.kernel.jit import jit as compile_later
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import attempt_ends, event_heap, host_power, hosts, jit, outages, placers, slots, stealing
+from wattflow.frames.kernel.frame_tables import (
     DIRTY,
     DRAINING,
     E_ASK,
@@ -76,6 +75,7 @@ from wattflow.frames.kernel.tables import (
     STEAL_RETRY_S,
     TASKS,
 )
+from wattflow.frames.kernel.jit import jit as compile_later
 
 DONE, LIMIT, GROW, STUCK = 0, 1, 2, 3
 """Statuses of `advance`. STUCK: tasks are open, but nothing will ever happen again."""
@@ -85,9 +85,9 @@ DONE, LIMIT, GROW, STUCK = 0, 1, 2, 3
 def _freed(s, h):
     """An attempt has left a host."""
     if s.h_state[h] == DRAINING:
-        faults.drained(s, h)
+        outages.drained(s, h)
     elif s.i[STEAL_K] > 0:
-        flow.steal(s, h)
+        stealing.steal(s, h)
 
 
 @compile_later
@@ -99,7 +99,7 @@ def _refresh_views(s):
             s.seen[p, h] = taken
     s.i[MESSAGES] += s.i[HOSTS] * s.i[PLACERS]
     placers.wake_all(s)
-    events.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
+    event_heap.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
 
 
 @compile_later
@@ -109,17 +109,17 @@ def _of_attempt(s, what, a):
     if what == E_FINISH:
         twin = s.a_twin[a]
         other = s.a_host[twin] if twin >= 0 else h
-        life.finish(s, a)
+        attempt_ends.finish(s, a)
         if s.i[STEAL_K] > 0 or s.h_state[h] == DRAINING:
-            events.soon(s, E_FREED, h, 0)
+            event_heap.soon(s, E_FREED, h, 0)
         if other != h:
-            events.soon(s, E_FREED, other, 0)
+            event_heap.soon(s, E_FREED, other, 0)
     elif what == E_STAGE:
         hosts.stage_ended(s, a)
     elif what == E_COPY:
-        life.copy_straggler(s, a)
+        attempt_ends.copy_straggler(s, a)
     elif what == E_PREEMPT:
-        life.check_preemption(s, a)
+        attempt_ends.check_preemption(s, a)
 
 
 @compile_later
@@ -154,20 +154,20 @@ def _of_flow(s, what, who, other):
             hosts.next_of_queue(s, who)
     elif what == E_BIND:
         placers.bind(s, who, other)
-        events.soon(s, E_FREED, who, 0)
+        event_heap.soon(s, E_FREED, who, 0)
     elif what == E_STEAL:
-        flow.ask_victims(s, who)
+        stealing.ask_victims(s, who)
     elif what == E_STEAL_TIMER:
-        flow.steal_again(s, who)
+        stealing.steal_again(s, who)
     elif what == E_PLACER_STEAL:
         if other == 0:
-            flow.placer_asks(s, who)
+            stealing.placer_asks(s, who)
         else:
             s.p_stealing[who] = 0
     elif what == E_ASK:
-        flow.asked(s, who, other)
+        stealing.asked(s, who, other)
     elif what == E_ASK_AGAIN:
-        flow.ask_again(s, who, other)
+        stealing.ask_again(s, who, other)
     elif what == E_OFFER_DONE:
         placers.offer_done(s, who)
 
@@ -176,31 +176,31 @@ def _of_flow(s, what, who, other):
 def _of_hosts(s, what, who):
     """Events of hosts and placers as machines, and timers."""
     if what == E_RESUBMIT:
-        life.retry(s, who)
+        attempt_ends.retry(s, who)
     elif what == E_HOST_LOST:
-        faults.host_lost(s, who)
+        outages.host_lost(s, who)
     elif what == E_HOST_DETECTED:
-        faults.host_detected(s, who)
+        outages.host_detected(s, who)
     elif what == E_HOST_BACK:
-        faults.host_back(s, who)
-        events.soon(s, E_FREED, who, 0)
+        outages.host_back(s, who)
+        event_heap.soon(s, E_FREED, who, 0)
     elif what == E_PLACER_LOST:
-        faults.placer_lost(s, who)
+        outages.placer_lost(s, who)
     elif what == E_PLACER_BACK:
-        faults.placer_back(s, who)
+        outages.placer_back(s, who)
     elif what == E_SCALE:
-        faults.scale(s)
+        outages.scale(s)
     elif what == E_BOOTED:
-        faults.booted(s, who)
-        events.soon(s, E_FREED, who, 0)
+        outages.booted(s, who)
+        event_heap.soon(s, E_FREED, who, 0)
     elif what == E_FREED:
         _freed(s, who)
     elif what == E_EMPTIED:
-        faults.emptied(s, who)
+        outages.emptied(s, who)
     elif what == E_REFRESH:
         _refresh_views(s)
     elif what == E_REBALANCE:
-        flow.rebalance(s)
+        stealing.rebalance(s)
 
 
 @compile_later
@@ -222,9 +222,9 @@ def _end_of_instant(s):
     if s.i[DIRTY] == 1:
         placers.decide_late(s)
     if s.i[PLACER_STEAL_K] > 0:
-        flow.placers_steal(s)
+        stealing.placers_steal(s)
     if s.i[FLOW] == PULL:
-        flow.idle_hosts_ask(s)
+        stealing.idle_hosts_ask(s)
 
 
 @compile_later
@@ -242,7 +242,7 @@ def advance(s, max_events):
     while True:
         if s.i[EVENT_N] + s.i[MARGIN] > s.e_time.size or s.i[RECORD_N] + s.i[RUNNING] + 4 > s.records.size:
             return GROW
-        if events.is_pending(s):
+        if event_heap.is_pending(s):
             at = s.i[SOON_FIRST]
             s.i[SOON_FIRST] = at + 1 if at + 1 < s.n_what.size else 0
             _handle(s, s.n_what[at], s.n_who[at], s.n_other[at])
@@ -252,7 +252,7 @@ def advance(s, max_events):
         if event_s > s.f[NOW] and arrival_s > s.f[NOW]:
             if held:
                 _end_of_instant(s)
-                if events.is_pending(s) or (s.i[EVENT_N] > 0 and s.e_time[0] <= s.f[NOW]):
+                if event_heap.is_pending(s) or (s.i[EVENT_N] > 0 and s.e_time[0] <= s.f[NOW]):
                     continue
                 event_s = s.e_time[0] if s.i[EVENT_N] > 0 else math.inf
             if s.i[OPEN] == 0:
@@ -261,20 +261,20 @@ def advance(s, max_events):
                 return LIMIT
             if s.i[OWNERS] == 1 and event_s == math.inf and arrival_s == math.inf:
                 slots.rescue(s)
-                if events.is_pending(s):
+                if event_heap.is_pending(s):
                     continue
             s.f[NOW] = min(event_s, arrival_s)
             if s.f[NOW] == math.inf:
                 return STUCK
         handled += 1
-        if event_s <= s.f[NOW] and (arrival_s > s.f[NOW] or events.order_of(s) < O_ARRIVAL):
+        if event_s <= s.f[NOW] and (arrival_s > s.f[NOW] or event_heap.order_of(s) < O_ARRIVAL):
             what, who, other = s.e_what[0], s.e_who[0], s.e_other[0]
-            events.pop(s)
+            event_heap.pop(s)
             _handle(s, what, who, other)
         else:
             at = s.i[NEXT_ARRIVAL]
             s.i[NEXT_ARRIVAL] = at + 1
-            life.arrive(s, at if s.i[SORTED] == 1 else s.arrivals[at])
+            attempt_ends.arrive(s, at if s.i[SORTED] == 1 else s.arrivals[at])
 
 
 def open_state(s):
@@ -282,27 +282,27 @@ def open_state(s):
     s.f[NOW] = s.f[START]
     for h in range(s.i[HOSTS]):
         s.h_since[h] = s.f[NOW]
-        power.refresh(s, h)
-        faults.schedule_host(s, h)
+        host_power.refresh(s, h)
+        outages.schedule_host(s, h)
         if s.i[SLOTS] == 1:
-            events.soon(s, E_NEXT, h, 0)
+            event_heap.soon(s, E_NEXT, h, 0)
         if s.i[STEAL_K] > 0:
             s.h_stealing[h] = 1
-            events.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
+            event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
     for p in range(s.i[PLACERS]):
-        faults.schedule_placer(s, p)
+        outages.schedule_placer(s, p)
     if s.i[EXACT] == 0:
-        events.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
+        event_heap.push(s, s.f[NOW] + s.f[REFRESH_S], O_TIMER, E_REFRESH, 0, 0)
     if s.i[REBALANCE] > 0:
-        events.push(s, s.f[NOW] + s.f[REBALANCE_S], O_TIMER, E_REBALANCE, 0, 0)
+        event_heap.push(s, s.f[NOW] + s.f[REBALANCE_S], O_TIMER, E_REBALANCE, 0, 0)
     if s.i[ELASTIC] == 1:
-        events.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
+        event_heap.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
 
 
 def settle(s):
     """Close every host's open interval at the present time."""
     for h in range(s.i[HOSTS]):
-        power.account(s, h)
+        host_power.account(s, h)
 
 
 @functools.cache

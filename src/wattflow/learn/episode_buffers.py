@@ -8,17 +8,17 @@ import numpy as np
 
 from wattflow.engine.tables import NO_DEVICE, ORDERED, SKIP
 from wattflow.kernel.records import record_table
-from wattflow.live import wanted
+from wattflow.live import caller_choice
 from wattflow.policy import pricing
 
 ASK = np.dtype([
-    *wanted.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8"), ("joules", "f8"),
+    *caller_choice.ASK.descr, ("slow", "i8"), ("apart", "i8"), ("sequence", "i8"), ("key", "f8"), ("joules", "f8"),
 ])  # fmt: skip
 """As of `wanted`; ``slow``: a queue that is not known here and left to `live.hand`; ``apart``: tasks of closed shapes
 that the flagship would have set aside by now, in this instant; ``key`` and ``sequence``: the task looked at last;
 ``joules``: drawn so far."""
 
-ROW = np.dtype([*wanted.ROW.descr, ("price", "f8")])
+ROW = np.dtype([*caller_choice.ROW.descr, ("price", "f8")])
 """As of `wanted`; ``price``: of a row that is described, the cost before what was learned and what others lose."""
 
 NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain", "i4")])
@@ -30,7 +30,7 @@ VARIANT, NODE = 0, 1
 """Columns of ``awaited``."""
 
 
-class Desk(wanted.Ask):
+class Desk(caller_choice.Ask):
     """What passes between the caller who chooses and the compiled code that asks, and what this keeps.
 
     ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was

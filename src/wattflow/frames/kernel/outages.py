@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 
-from wattflow.frames.kernel import choose, data, draws, events, hosts, life, placers, power, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import (
+    attempt_ends,
+    data,
+    draws,
+    event_heap,
+    host_choice,
+    host_power,
+    hosts,
+    placers,
+    queues,
+)
+from wattflow.frames.kernel.frame_tables import (
     BOOT_S,
     BOOTING,
     CACHE_N,
@@ -54,8 +63,9 @@ from wattflow.frames.kernel.tables import (
     SEED,
     STARVED,
 )
+from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import random
-from wattflow.kernel.power import TRANSFER_J
+from wattflow.kernel.power_curve import TRANSFER_J
 
 
 @jit
@@ -65,14 +75,14 @@ def schedule_host(s, h):
         count = s.h_failures[h]
         s.h_failures[h] = count + 1
         at = s.f[NOW] - s.h_mtbf[h] * math.log(random.at_counter(s.i[SEED], h, count, 3))
-        events.push(s, at, O_HOST, E_HOST_LOST, h, 0)
+        event_heap.push(s, at, O_HOST, E_HOST_LOST, h, 0)
 
 
 @jit
 def schedule_placer(s, p):
     """Draw a placer's next failure."""
     if s.f[PLACER_MTBF_S] < math.inf:
-        events.push(s, s.f[NOW] - s.f[PLACER_MTBF_S] * math.log(draws.unit(s)), O_HOST, E_PLACER_LOST, p, 0)
+        event_heap.push(s, s.f[NOW] - s.f[PLACER_MTBF_S] * math.log(draws.unit(s)), O_HOST, E_PLACER_LOST, p, 0)
 
 
 @jit
@@ -82,13 +92,13 @@ def _return_queue(s, h, delay):
     while s.q_head[q] >= 0:
         entry = queues.pop(s, q)
         p = s.t_placer[queues.task_of(s, entry)]
-        events.push(s, s.f[NOW] + delay, O_MESSAGE, E_AT_PLACER, p, entry)
+        event_heap.push(s, s.f[NOW] + delay, O_MESSAGE, E_AT_PLACER, p, entry)
 
 
 @jit
 def host_lost(s, h):
     """A host dies: its attempts are lost, and after the heartbeat's time-out somebody notices."""
-    if not power.is_up(s, h):
+    if not host_power.is_up(s, h):
         schedule_host(s, h)
         return
     s.i[HOST_FAILURES] += 1
@@ -103,16 +113,16 @@ def host_lost(s, h):
             s.a_twin[twin] = -1
             continue
         if s.s_parts[s.shape[t]] > 1:
-            life.cancel_parts(s, t)
-        events.push(s, s.f[NOW] + silence, O_MESSAGE, E_RESUBMIT, t, 0)
+            attempt_ends.cancel_parts(s, t)
+        event_heap.push(s, s.f[NOW] + silence, O_MESSAGE, E_RESUBMIT, t, 0)
     _return_queue(s, h, silence + draws.message(s, 1))
-    power.set_state(s, h, DOWN)
+    host_power.set_state(s, h, DOWN)
     s.h_asked[h] = 0
     if s.i[CACHE_N] > 0:
         data.clear(s, h)
-    events.push(s, s.f[NOW] + silence, O_HOST, E_HOST_DETECTED, h, 0)
+    event_heap.push(s, s.f[NOW] + silence, O_HOST, E_HOST_DETECTED, h, 0)
     repair = -s.h_repair[h] * math.log(random.at_counter(s.i[SEED], h, s.h_failures[h], 4))
-    events.push(s, s.f[NOW] + repair, O_HOST, E_HOST_BACK, h, 0)
+    event_heap.push(s, s.f[NOW] + repair, O_HOST, E_HOST_BACK, h, 0)
 
 
 @jit
@@ -125,7 +135,7 @@ def host_detected(s, h):
 
 @jit
 def _appear(s, h):
-    power.set_state(s, h, ON)
+    host_power.set_state(s, h, ON)
     s.h_known[h] = 1
     s.i[EPOCH] += 1
     for p in range(s.i[PLACERS]):
@@ -149,16 +159,16 @@ def placer_lost(s, p):
     s.p_gen[p] += 1
     n = s.i[PLACERS]
     if s.i[FAILOVER] == 1:
-        events.push(s, s.f[NOW] + s.f[FAILOVER_S], O_HOST, E_PLACER_BACK, p, 0)
+        event_heap.push(s, s.f[NOW] + s.f[FAILOVER_S], O_HOST, E_PLACER_BACK, p, 0)
         return
     if n > 1:
         while s.q_head[p] >= 0:
             t = queues.pop(s, p)
             after = placers.able(s, p + 1, t)
             s.t_placer[t] = after
-            events.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, t)
+            event_heap.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, t)
     repair = -s.f[PLACER_REPAIR_S] * math.log(draws.unit(s))
-    events.push(s, s.f[NOW] + repair, O_HOST, E_PLACER_BACK, p, 0)
+    event_heap.push(s, s.f[NOW] + repair, O_HOST, E_PLACER_BACK, p, 0)
 
 
 @jit
@@ -208,7 +218,7 @@ def scale(s):
                     last = h
         if on > s.i[LEAST_HOSTS] and last >= 0:
             _drain(s, last)
-    events.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
+    event_heap.push(s, s.f[NOW] + s.f[SCALE_S], O_TIMER, E_SCALE, 0, 0)
 
 
 @jit
@@ -224,8 +234,8 @@ def _boot(s, wanted):
                 chosen = h
     if chosen >= 0:
         s.i[HOSTS_ADDED] += 1
-        power.set_state(s, chosen, BOOTING)
-        events.push(s, s.f[NOW] + s.f[BOOT_S], O_HOST, E_BOOTED, chosen, 0)
+        host_power.set_state(s, chosen, BOOTING)
+        event_heap.push(s, s.f[NOW] + s.f[BOOT_S], O_HOST, E_BOOTED, chosen, 0)
 
 
 @jit
@@ -244,7 +254,7 @@ def _is_spare(s, h):
 @jit
 def _drain(s, h):
     s.i[HOSTS_REMOVED] += 1
-    power.set_state(s, h, DRAINING)
+    host_power.set_state(s, h, DRAINING)
     s.h_known[h] = 0
     s.i[EPOCH] += 1
     s.h_asked[h] = 0
@@ -262,7 +272,7 @@ def drained(s, h):
         if s.i[MOVE_DATA] == 1:
             seconds = _move_objects(s, h)
         data.clear(s, h)
-    events.push(s, s.f[NOW] + seconds, O_HOST, E_EMPTIED, h, 0)
+    event_heap.push(s, s.f[NOW] + seconds, O_HOST, E_EMPTIED, h, 0)
 
 
 @jit
@@ -274,7 +284,7 @@ def _move_objects(s, h):
         thing = s.c_object[slot]
         if s.owner_epoch[thing] != s.i[EPOCH]:
             s.owner_epoch[thing] = s.i[EPOCH]
-            s.owner[thing] = choose.find_owner(s, thing)
+            s.owner[thing] = host_choice.find_owner(s, thing)
         if s.owner[thing] >= 0:
             data.keep(s, s.owner[thing], thing)
             count += 1
@@ -289,7 +299,7 @@ def _move_objects(s, h):
 def emptied(s, h):
     """A drained host is switched off."""
     if s.h_state[h] == DRAINING and s.h_running[h] == 0:
-        power.set_state(s, h, OFF)
+        host_power.set_state(s, h, OFF)
 
 
 @jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattflow.engine import devices, view
 from wattflow.engine.tables import ASLEEP, DOWN, DRAINING, FALLING, MICRO, ON, WAKING
 from wattflow.kernel.jit import inner
-from wattflow.kernel.power import COLD_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J, book
+from wattflow.kernel.power_curve import COLD_J, RUN_J, SLEEP_J, UNATTRIBUTED_J, WAKE_J, book
 
 
 @inner

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel.frame_tables import (
     BOOTING,
     BUSY_CORE_S,
     DOWN,
@@ -15,7 +14,8 @@ from wattflow.frames.kernel.tables import (
     PEAK_W,
     TOTAL_W,
 )
-from wattflow.kernel.power import SLEEP_J, WAKE_J, book, curve_w
+from wattflow.frames.kernel.jit import jit
+from wattflow.kernel.power_curve import SLEEP_J, WAKE_J, book, curve_w
 
 
 @jit

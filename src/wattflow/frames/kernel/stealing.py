@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.frames.kernel import choose, draws, events, hosts, placers, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import draws, event_heap, host_choice, hosts, placers, queues
+from wattflow.frames.kernel.frame_tables import (
     BY_AGE,
     D_PLACER,
     E_ASK,
@@ -44,6 +43,7 @@ from wattflow.frames.kernel.tables import (
     TASKS,
     WAIT_MESSAGE,
 )
+from wattflow.frames.kernel.jit import jit
 
 _SEARCH = 32  # how far into a queue a thief looks for short work
 
@@ -56,7 +56,7 @@ def steal(s, h):
     s.h_stealing[h] = 1
     seconds = draws.message(s, 1)
     s.i[MESSAGES] -= 1  # the questions to all k are counted when they arrive
-    events.send(s, seconds, E_STEAL, h, 0)
+    event_heap.send(s, seconds, E_STEAL, h, 0)
 
 
 @jit
@@ -72,7 +72,7 @@ def ask_victims(s, h):
             s.i[STEALS] += 1
             s.i[STOLEN] += taken
     if taken == 0:
-        events.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
+        event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
     else:
         s.h_stealing[h] = 0
 
@@ -152,7 +152,7 @@ def _move(s, entry, h):
     if entry < s.i[TASKS]:
         s.t_message[entry] += seconds
     s.f[WAIT_MESSAGE] += seconds
-    events.send(s, seconds, E_AT_HOST, h, entry)
+    event_heap.send(s, seconds, E_AT_HOST, h, entry)
 
 
 @jit
@@ -172,7 +172,7 @@ def placers_steal(s):
         s.p_stealing[p] = 1
         seconds = draws.message(s, 1)
         s.i[MESSAGES] += 2 * s.i[PLACER_STEAL_K] - 1  # a question and an answer of each that is asked
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_PLACER_STEAL, p, 0)
+        event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_PLACER_STEAL, p, 0)
 
 
 @jit
@@ -190,7 +190,7 @@ def _could_place(s, p):
 def placer_asks(s, p):
     """An idle placer's request has reached k others; the one with the longest queue hands over half of it."""
     # It asks again after a pause: without one, two placers could pass a task that fits nowhere to and fro for ever.
-    events.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_PLACER_STEAL, p, 1)
+    event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_PLACER_STEAL, p, 1)
     n = s.i[PLACERS]
     victim = np.int64(-1)
     longest = 0
@@ -211,7 +211,7 @@ def placer_asks(s, p):
             break
         s.i[PLACER_STOLEN] += 1
         s.t_placer[t] = p
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_PLACER, p, t)
+        event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_PLACER, p, t)
 
 
 @jit
@@ -236,7 +236,7 @@ def _lightest(s, shape):
     best = -1
     best_load = 1e300
     for h in range(s.i[HOSTS]):
-        if choose.usable(s, h, shape) and s.h_state[h] == ON:
+        if host_choice.usable(s, h, shape) and s.h_state[h] == ON:
             taken = (s.h_used[h] + s.h_queued[h] + s.h_coming[h]) / s.h_capacity[h]
             if taken < best_load:
                 best = h
@@ -267,7 +267,7 @@ def rebalance(s):
             queues.pop(s, q)
             s.i[REBALANCED] += 1
             _move(s, entry, to)
-    events.push(s, now + s.f[REBALANCE_S], O_TIMER, E_REBALANCE, 0, 0)
+    event_heap.push(s, now + s.f[REBALANCE_S], O_TIMER, E_REBALANCE, 0, 0)
 
 
 @jit
@@ -276,7 +276,7 @@ def ask(s, h, p):
     if s.h_asked[h] != 0 or s.h_state[h] != ON or not hosts.is_idle(s, h):
         return
     s.h_asked[h] = -1
-    events.push(s, s.f[NOW] + draws.message(s, 1), O_MESSAGE, E_ASK, h, p)
+    event_heap.push(s, s.f[NOW] + draws.message(s, 1), O_MESSAGE, E_ASK, h, p)
 
 
 @jit
@@ -289,7 +289,7 @@ def asked(s, h, p):
     s.h_asked_at[h] = s.f[NOW]
     placers.wake(s, p)
     if s.i[PLACERS] > 1:
-        events.push(s, s.f[NOW] + s.f[PULL_S], O_TIMER, E_ASK_AGAIN, h, p)
+        event_heap.push(s, s.f[NOW] + s.f[PULL_S], O_TIMER, E_ASK_AGAIN, h, p)
 
 
 @jit

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from wattflow.frames.kernel import draws, events, hosts, placers, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import draws, event_heap, hosts, placers, queues
+from wattflow.frames.kernel.frame_tables import (
     ABANDONED,
     ARRIVED,
     CANCELLED,
@@ -44,6 +43,7 @@ from wattflow.frames.kernel.tables import (
     SUPERSEDED,
     UNBORN,
 )
+from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import dag
 
 
@@ -148,7 +148,7 @@ def retry(s, t):
 def _host_has_room(s, h):
     """After an end: the host's queue first, then placers that hold tasks back."""
     if s.i[SLOTS] == 1 or (s.i[HOST_QUEUES] == 1 and s.q_head[queues.of_host(s, h)] >= 0):
-        events.soon(s, E_NEXT, h, 0)
+        event_heap.soon(s, E_NEXT, h, 0)
     if s.i[LATE] == 1:
         placers.wake_all(s)
 
@@ -215,7 +215,7 @@ def copy_straggler(s, a):
                 best_load = taken
     if best < 0:
         wait = s.f[COPY_AFTER] * s.estimate[t] * s.s_factor[shape] / s.speed[s.a_host[a], s.s_function[shape]]
-        events.push(s, s.f[NOW] + max(wait, 1e-3), O_TIMER, E_COPY, a, s.a_seq[a])
+        event_heap.push(s, s.f[NOW] + max(wait, 1e-3), O_TIMER, E_COPY, a, s.a_seq[a])
         return
     s.i[COPIES] += 1
     b = hosts.begin(s, t, best, 0)
@@ -252,13 +252,13 @@ def check_preemption(s, a):
         own = s.job[t]
         wanted = other != own and s.j_used[own] > s.j_used[other] + s.s_need[s.shape[t]]
     if not wanted:
-        events.push(s, s.f[NOW] + s.f[PREEMPT_S], O_TIMER, E_PREEMPT, a, s.a_seq[a])
+        event_heap.push(s, s.f[NOW] + s.f[PREEMPT_S], O_TIMER, E_PREEMPT, a, s.a_seq[a])
         return
     s.i[PREEMPTIONS] += 1
     s.f[PREEMPT_J] += hosts.requeue_preempted(s, a, s.i[PREEMPT_KILL] == 1)
     if s.i[HOST_QUEUES] == 1:
         queues.push(s, queues.of_host(s, h), t)
-        events.soon(s, E_NEXT, h, 0)
+        event_heap.soon(s, E_NEXT, h, 0)
     else:
         queues.push(s, s.t_placer[t], t)
     if s.i[LATE] == 1:

@@ -10,9 +10,8 @@ import math
 
 import numpy as np
 
-from wattflow.frames.kernel import asking, data, draws, hosts, power
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import ask_policy, data, draws, host_power, hosts
+from wattflow.frames.kernel.frame_tables import (
     ANY,
     ASKED,
     BY_HASH,
@@ -43,6 +42,7 @@ from wattflow.frames.kernel.tables import (
     SAMPLES,
     SCORE,
 )
+from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import random
 
 _FULL = 1e9
@@ -95,7 +95,7 @@ def _score(s, p, h, t):
             cost = 1.0 / s.speed[h, s.s_function[shape]]
         elif kind == LEAST_ENERGY:
             busy = taken / 1e6
-            added = power.watts(s, h, busy + need / 1e6) - power.watts(s, h, busy)
+            added = host_power.watts(s, h, busy + need / 1e6) - host_power.watts(s, h, busy)
             cost = added * s.estimate[t] / s.speed[h, s.s_function[shape]] if s.h_known_power[h] == 1 else 1e8
         elif kind == ANY:
             cost = draws.unit(s)
@@ -303,7 +303,7 @@ def host(s, p, t, room):
     elif rule == BY_RANDOM:
         h = random_host(s, p, s.shape[t])
     elif s.i[ASKED] != 0:
-        return asking.host(s, p, t, room)
+        return ask_policy.host(s, p, t, room)
     else:
         return _by_score(s, p, t, room)
     if room and h >= 0 and not has_room(s, p, h, s.shape[t]):

@@ -1,6 +1,6 @@
 """What the scheduler needs from whoever decides: nodes and load in, pods wanted, placements out.
 
-`wattflow.kube.decide.EngineDecider` fulfils it with the live engine. Amounts are those of `accounting`.
+`wattflow.kube.engine_decider.EngineDecider` fulfils it with the live engine. Amounts are those of `accounting`.
 """
 
 from __future__ import annotations

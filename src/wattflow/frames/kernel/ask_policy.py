@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from wattflow.frames.kernel.frame_tables import ASKED
 from wattflow.frames.kernel.jit import COMPILED, jit
-from wattflow.frames.kernel.tables import ASKED
 
 PLAIN: dict[int, Callable[[int, int, int], int]] = {}
 """Uncompiled: who answers, by the number that stands in the state."""

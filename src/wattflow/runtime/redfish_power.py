@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.hooks import HookFailed
+from wattflow.runtime.power_hooks import HookFailed
 
 _TIMEOUT_S = 30.0
 _SLEEP, _WAKE = ("GracefulShutdown", "ForceOff"), ("On", "ForceOn")

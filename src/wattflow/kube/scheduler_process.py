@@ -14,24 +14,24 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import decide, settings, sleeping
+from wattflow.kube import engine_decider, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decisions import Decisions
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
+from wattflow.kube.http_endpoints import serving
 from wattflow.kube.leader import Leader
+from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.predicted import Predicted
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
-from wattflow.kube.serve import serving
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import Rehearsing, is_meant
 from wattflow.model.cluster import Sleep
@@ -113,7 +113,7 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     watts = Watts(chosen.default_profile, chosen.node_cap_w)
     policy = registry.load(chosen.policy, **chosen.params)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
-    decide.warm(policy, extends)
+    engine_decider.warm(policy, extends)
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     estimates.predicted = Predicted() if chosen.predict else None
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
@@ -151,7 +151,9 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         if problems:
             raise InvalidInput(where.server, problems)
         # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
-        await asyncio.to_thread(decide.warm, registry.load(chosen.policy, **chosen.params), chosen.mode == "extender")
+        await asyncio.to_thread(
+            engine_decider.warm, registry.load(chosen.policy, **chosen.params), chosen.mode == "extender"
+        )
         scheduler = make(client, chosen, role)
         if config is not None:
             scheduler.extra.append(lambda: follow(config, scheduler))

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames import build, policies
+from wattflow.frames import frame_build, policies
 from wattflow.frames.deciding import Views
 from wattflow.frames.frame import Frame
-from wattflow.frames.kernel import loop, tables
-from wattflow.frames.kernel.tables import State
+from wattflow.frames.frame_rules import check
+from wattflow.frames.kernel import frame_loop, frame_tables
+from wattflow.frames.kernel.frame_tables import State
 from wattflow.frames.policies import FramePolicy
-from wattflow.frames.validate import check
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
 from wattflow.model.run import ACCOUNTS, Run
@@ -24,20 +24,23 @@ from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 
 _EVENTS_PER_CALL = 2_000_000
-_COUNTERS = {
-    "events": tables.EVENTS, "messages": tables.MESSAGES, "decisions": tables.DECISIONS, "steals": tables.STEALS,
-    "steal_tries": tables.STEAL_TRIES, "stolen": tables.STOLEN, "placer_stolen": tables.PLACER_STOLEN,
-    "cache_hits": tables.HITS, "cache_misses": tables.MISSES, "preemptions": tables.PREEMPTIONS,
-    "copies": tables.COPIES, "copies_won": tables.COPIES_WON, "retries": tables.RETRIES,
-    "host_failures": tables.HOST_FAILURES, "placer_failures": tables.PLACER_FAILURES, "conflicts": tables.CONFLICTS,
-    "probes": tables.PROBES, "rebalanced": tables.REBALANCED, "hosts_added": tables.HOSTS_ADDED,
-    "hosts_removed": tables.HOSTS_REMOVED, "failed_tasks": tables.FAILED_TASKS, "moved_objects": tables.MOVED_OBJECTS,
-}  # fmt: skip
+_REPORTED = """
+events messages decisions steals steal_tries stolen placer_stolen cache_hits cache_misses preemptions copies copies_won
+retries host_failures placer_failures conflicts probes rebalanced hosts_added hosts_removed failed_tasks moved_objects
+"""
+_COUNTERS = {name: getattr(frame_tables, name.removeprefix("cache_").upper()) for name in _REPORTED.split()}
+"""Where each counter stands, by the name that a report has for it."""
 _SUMS = {
-    "wait_client_s": tables.WAIT_CLIENT, "wait_broker_s": tables.WAIT_BROKER, "wait_placer_s": tables.WAIT_PLACER,
-    "wait_message_s": tables.WAIT_MESSAGE, "wait_host_s": tables.WAIT_HOST, "wait_data_s": tables.WAIT_DATA,
-    "copy_j": tables.COPY_J, "preempt_j": tables.PREEMPT_J, "busy_core_s": tables.BUSY_CORE_S,
-}  # fmt: skip
+    "wait_client_s": frame_tables.WAIT_CLIENT,
+    "wait_broker_s": frame_tables.WAIT_BROKER,
+    "wait_placer_s": frame_tables.WAIT_PLACER,
+    "wait_message_s": frame_tables.WAIT_MESSAGE,
+    "wait_host_s": frame_tables.WAIT_HOST,
+    "wait_data_s": frame_tables.WAIT_DATA,
+    "copy_j": frame_tables.COPY_J,
+    "preempt_j": frame_tables.PREEMPT_J,
+    "busy_core_s": frame_tables.BUSY_CORE_S,
+}
 
 
 def run_frame(
@@ -68,7 +71,7 @@ def run_frame(
         views = Views(chosen.engine, workload, cluster, frame.placers.count, seed)
         keys = views.keys()
         chosen = replace(chosen, order="fifo" if keys is None else "sjf", keys=keys)
-    state = build.build(frame, workload, cluster, chosen, seed)
+    state = frame_build.build(frame, workload, cluster, chosen, seed)
     if views is not None:
         views.attach(state)
     started = time.process_time()
@@ -80,33 +83,33 @@ def run_frame(
 def _advance(
     state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None
 ) -> None:  # fmt: skip
-    opening, advance, settle = loop.functions(loop.type_of(state))
+    opening, advance, settle = frame_loop.functions(frame_loop.type_of(state))
     with np.errstate(over="ignore", invalid="ignore"):
         opening(state.handle())
         while total:
             status = advance(state.handle(), _EVENTS_PER_CALL)
-            if status == loop.GROW:
+            if status == frame_loop.GROW:
                 _grow(state)
             if views is not None:
                 views.raise_error()
-            if status == loop.STUCK:
-                left, now = int(state.i[tables.OPEN]), float(state.f[tables.NOW])
+            if status == frame_loop.STUCK:
+                left, now = int(state.i[frame_tables.OPEN]), float(state.f[frame_tables.NOW])
                 raise WattflowError(f"{left} tasks are open at {now:g} s and nothing more will happen")
             if progress is not None:
-                progress(1.0 - float(state.i[tables.OPEN]) / total)
-            if status == loop.DONE:
+                progress(1.0 - float(state.i[frame_tables.OPEN]) / total)
+            if status == frame_loop.DONE:
                 break
         settle(state.handle())
 
 
 def _grow(state: State) -> None:
     """Room for events, records or both."""
-    if int(state.i[tables.EVENT_N] + state.i[tables.MARGIN]) > len(state.e_time):
-        rows = 2 * len(state.e_time) + int(state.i[tables.MARGIN])
+    if int(state.i[frame_tables.EVENT_N] + state.i[frame_tables.MARGIN]) > len(state.e_time):
+        rows = 2 * len(state.e_time) + int(state.i[frame_tables.MARGIN])
         names = ("e_time", "e_key", "e_what", "e_who", "e_other")
         state.replace(**{name: _longer(getattr(state, name), rows) for name in names})
-    if int(state.i[tables.RECORD_N] + state.i[tables.RUNNING]) + 4 > len(state.records):
-        rows = int(1.25 * len(state.records)) + int(state.i[tables.RUNNING]) + 1024
+    if int(state.i[frame_tables.RECORD_N] + state.i[frame_tables.RUNNING]) + 4 > len(state.records):
+        rows = int(1.25 * len(state.records)) + int(state.i[frame_tables.RUNNING]) + 1024
         state.replace(records=_longer(state.records, rows).view(np.recarray))
 
 
@@ -118,15 +121,15 @@ def _longer(array: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
 
 def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, int], seconds: float) -> Run:
     frame, workload, cluster, policy, seed = inputs
-    start, end = float(state.f[tables.START]), float(state.f[tables.LAST_END])
+    start, end = float(state.f[frame_tables.START]), float(state.f[frame_tables.LAST_END])
     span = end - start
     energy = state.energy.copy()
-    message_j = float(state.i[tables.MESSAGES] * state.f[tables.MESSAGE_J])
+    message_j = float(state.i[frame_tables.MESSAGES] * state.f[frame_tables.MESSAGE_J])
     energy[:, ACCOUNTS.index("transfer")] += message_j / len(cluster.nodes)
     carbon, cost = _charges(cluster, energy, span)
     scalars = {name: float(state.i[at]) for name, at in _COUNTERS.items()}
     scalars |= {name: float(state.f[at]) for name, at in _SUMS.items()}
-    cores = float(state.h_capacity.sum()) / tables.MICRO
+    cores = float(state.h_capacity.sum()) / frame_tables.MICRO
     scalars |= {
         "message_j": message_j,
         "utilisation": scalars["busy_core_s"] / (cores * span) if span > 0 else 0.0,
@@ -136,11 +139,11 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
         workload=workload,
         cluster=cluster,
         policy=f"{frame.name} / {policy.name}",
-        attempts=np.asarray(state.records[: int(state.i[tables.RECORD_N])]),
+        attempts=np.asarray(state.records[: int(state.i[frame_tables.RECORD_N])]),
         energy_j=energy,
         carbon_g=carbon,
         cost=cost,
-        peak_w=float(state.f[tables.PEAK_W]),
+        peak_w=float(state.f[frame_tables.PEAK_W]),
         makespan_s=span,
         start_s=start,
         scalars=scalars,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wattflow.kube import carbon, estimates, gangs, gpus, objects, tenant
+from wattflow.kube import carbon_hold, estimates, gangs, gpus, objects, tenant
 from wattflow.kube.argo import watching
 from wattflow.kube.binder import Binder
-from wattflow.kube.metrics import Metrics
+from wattflow.kube.prometheus_text import Metrics
 
 log = logging.getLogger(__name__)
 _KINDS = {
@@ -83,7 +83,7 @@ def unread(notes: Mapping[str, str]) -> Iterator[str]:
         gpus.INDEX: (lambda text: tenant.count(text) is not None, "the number of a GPU"),
         estimates.RUNTIME: (lambda text: tenant.number(text) is not None, seconds),
         watching.DEADLINE: (lambda text: tenant.number(text) is not None, seconds),
-        carbon.WAIT: (lambda text: tenant.number(text) is not None, seconds),
+        carbon_hold.WAIT: (lambda text: tenant.number(text) is not None, seconds),
         estimates.INPUT: (lambda text: tenant.number(text) is not None, size),
         estimates.OUTPUT: (lambda text: tenant.number(text) is not None, size),
     }  # fmt: skip

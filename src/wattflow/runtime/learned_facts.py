@@ -12,10 +12,10 @@ import numpy as np
 from wattflow.predict.curve_online import CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
-from wattflow.runtime.estimates import Estimates
 from wattflow.runtime.gpu_learning import GpuLearning
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord
+from wattflow.runtime.runtime_means import Estimates
 
 log = logging.getLogger(__name__)
 STEADY = 0.1
