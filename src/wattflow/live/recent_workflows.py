@@ -19,7 +19,8 @@ from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind
 from wattflow.live.workflow_notes import tasks_of
-from wattflow.model.workload import Shape, Workload
+from wattflow.model.workload import Workload
+from wattflow.plan.joining import together
 
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
@@ -247,33 +248,6 @@ def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
     guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
     runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
     return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
-
-
-def together(parts: Sequence[Workload]) -> Workload:
-    """Workflows of one engine as one workload, in their order, each when it came."""
-    shapes: dict[Shape, int] = {}
-    number = [np.array([shapes.setdefault(one, len(shapes)) for one in part.shapes], np.int32) for part in parts]
-    sizes = np.array([len(part) for part in parts])
-    base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
-    child = [np.repeat(np.arange(len(part)), np.diff(part.parent_start)) for part in parts]
-    return Workload.of_columns(
-        "arrived",
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
-                         "workflow_submit_s")
-        },
-        shapes=tuple(shapes),
-        functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
-        shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
-        workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),
-        edges=(
-            np.concatenate([part.parent + at for part, at in zip(parts, base, strict=True)]),
-            np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
-        ),
-        edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
-    )  # fmt: skip
 
 
 __all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "together"]

@@ -41,6 +41,7 @@ POLICIES = {
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
     "rehearsed": "wattflow.plan.rehearsal:REHEARSED",
+    "portfolio": "wattflow.policy.portfolio:PORTFOLIO",
     "planned": "wattflow.plan.planned:PLANNED",
     "distilled": "wattflow.policy.distilled:DISTILLED",
     "heft": "wattflow.policy.heft:HEFT",
@@ -69,7 +70,7 @@ ALIASES = {
 START = ("wattflow", "rehearsed", "kubernetes", "least-energy", "heft")
 """Five to begin with."""
 GROUPS = {
-    "ours": ("wattflow", "learned", "rehearsed", "planned", "distilled"),
+    "ours": ("wattflow", "learned", "rehearsed", "portfolio", "planned", "distilled"),
     "plain": (
         "fifo", "round-robin", "random", "most-allocated", "kubernetes", "sjf", "eft", "least-energy", "priced-energy",
         "power-cap", "renewable",
