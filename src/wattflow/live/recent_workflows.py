@@ -21,6 +21,8 @@ from wattflow.live.protocol import Kind
 from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Workload
 from wattflow.plan.joining import together
+from wattflow.policy import arrivals
+from wattflow.policy.base import Seen
 
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
@@ -44,6 +46,7 @@ class _Part:
         known: As it was read last.
         runtime_s: Of its tasks where known, else NaN.
         gone: Whose rows are not theirs any more.
+        end_s: When its tasks left the engine: those of a workflow together, with the workflow; NaN before.
         flow: The workflow's row and generation in the engine; None without one.
         changes: Since it was read.
     """
@@ -52,6 +55,7 @@ class _Part:
     known: Workload
     runtime_s: Floats
     gone: NDArray[np.bool_]
+    end_s: Floats
     flow: tuple[int, int] | None
     changes: int = 0
 
@@ -70,10 +74,11 @@ class Arrived:
 
     Attributes:
         ended: Workflows that have ended, also those that are not kept any more.
+        forgotten: Workflows that are not kept any more.
     """
 
     def __init__(self, most_flows: int = MOST_FLOWS, most_tasks: int = MOST_TASKS) -> None:
-        self.ended = 0
+        self.ended = self.forgotten = 0
         self._most_flows, self._most_tasks = most_flows, most_tasks
         self._parts: list[_Part] = []
         self._of_flow: dict[tuple[int, int], _Part] = {}
@@ -99,9 +104,9 @@ class Arrived:
             self._place(engine, placed["attempt"], placed["task"])
         ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
         if len(ended):
-            self._close_loose(ended["task"].tolist())
+            self._close_loose(ended["task"].tolist(), now_s)
         if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
-            self._close_flows(engine)
+            self._close_flows(engine, now_s)
         if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
 
@@ -152,7 +157,9 @@ class Arrived:
         self._forget()
 
     def _keep(self, engine: Engine, rows: NDArray[np.int64], known: Workload, flow: tuple[int, int] | None) -> None:
-        part = _Part(rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), flow)
+        part = _Part(
+            rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), np.full(len(rows), np.nan), flow
+        )
         before = None if flow is None else self._of_flow.get(flow)
         if before is None:
             self._parts.append(part)
@@ -174,6 +181,7 @@ class Arrived:
             many += 1
         if many:
             gone = {id(part) for part in self._parts[:many]}
+            self.forgotten += sum(len(part.known.workflow_names) for part in self._parts[:many])
             del self._parts[:many]
             self._of_task = {task: where for task, where in self._of_task.items() if id(where[0]) not in gone}
             self._of_flow = {flow: part for flow, part in self._of_flow.items() if id(part) not in gone}
@@ -197,21 +205,21 @@ class Arrived:
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
-    def _close_loose(self, ended: Sequence[int]) -> None:
+    def _close_loose(self, ended: Sequence[int], now_s: float) -> None:
         """Tasks without a workflow that have ended."""
         for task in ended:
             part, i = self._of_task.get(task, (None, 0))
             if part is not None and part.flow is None and not part.gone[i]:
-                part.gone[i] = True
+                part.gone[i], part.end_s[i] = True, now_s
                 self.ended += 1
 
-    def _close_flows(self, engine: Engine) -> None:
+    def _close_flows(self, engine: Engine, now_s: float) -> None:
         """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
         generations = engine.state.workflows["generation"]
         for flow, part in list(self._of_flow.items()):
             if int(generations[flow[0]]) != flow[1]:
                 del self._of_flow[flow]
-                part.gone[:] = True
+                part.gone[:], part.end_s[:] = True, now_s
                 self.ended += 1
 
     def _drop_lost(self, engine: Engine) -> None:
@@ -222,6 +230,22 @@ class Arrived:
             for attempt, one in self._running.items()
             if int(generations[p.row_of(attempt)]) & p.GENERATION_MASK == (attempt >> p.ROW_BITS) & p.GENERATION_MASK
         }
+
+    @property
+    def arrived(self) -> int:
+        """Workflows that have arrived, also those that are not kept any more."""
+        return self.forgotten + sum(len(part.known.workflow_names) for part in self._parts)
+
+    def seen(self) -> Seen:
+        """All that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
+        flows, runtime_s, end_s = [], [], []
+        for part in self._parts:
+            told = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))
+            for rows, one in arrivals.workflows(told):
+                flows.append(one)
+                runtime_s.append(part.runtime_s[rows])
+                end_s.append(float(part.end_s[rows].max()))
+        return Seen(self.forgotten, flows, runtime_s, np.array(end_s))
 
     def workload(self, engine: Engine, left: Floats) -> Workload | None:
         """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.

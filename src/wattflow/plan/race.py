@@ -128,7 +128,7 @@ def stream_of(flows: Sequence[Workload], seed: int) -> Workload:
     rng = np.random.default_rng([seed, 0x4EB])
     count = int(np.clip(TASKS / np.mean([len(flow) for flow in flows]), FEWEST, MOST))
     chosen = [flows[i] for i in rng.integers(len(flows), size=count).tolist()]
-    gaps = np.diff([float(flow.workflow_submit_s[0]) for flow in flows])
+    gaps = np.maximum(0.0, np.diff([float(flow.workflow_submit_s[0]) for flow in flows]))
     mean_s = max(1e-3, float(gaps.mean())) if len(gaps) else 1.0
     drawn = rng.choice(gaps, count) if len(gaps) >= FEWEST else rng.exponential(mean_s, count)
     return joining.together(chosen, np.concatenate([[0.0], np.cumsum(drawn)[:-1]]))

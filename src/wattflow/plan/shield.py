@@ -49,8 +49,8 @@ FIRST, AGAIN, EVERY, RARELY = 8, 1.6, 4, 10
 """The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
 DRIFT, LATELY = 2.0, 16
 """Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
-PATIENCE, PATIENCE_P95, STRICTER = 1.01, 1.015, 0.005
-"""Largest ratios of response that a race's intervals may reach; less by so much each time the budget was spent."""
+BOUND, STRICTER = 1.02, 0.005
+"""The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
 RECENT = 32
 """Workflows that a race draws from, at most."""
 
@@ -120,12 +120,20 @@ class Shield:
         self.ledger = Ledger()
         self._policy, self._cluster, self._tries = policy, cluster, tries
         self._reference = registry.load(reference)
-        self._wake_s = max((n.sleep.wake_s for n in cluster.nodes if n.sleep is not None), default=0.0)
-        self._measurable = all(node.power is not None for node in cluster.nodes)
         self._spent, self._times = False, 0
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
         self._name, self._dials = "reference", dict(REFERENCE)
+
+    @property
+    def choice(self) -> Policy:
+        """The policy with the dials that hold now."""
+        return self._policy.with_params(**self._dials)
+
+    def move_to(self, cluster: Cluster) -> None:
+        """Nodes came or left: what was rehearsed without them says nothing."""
+        if cluster != self._cluster:
+            self._cluster, self._race_at, self._ranking = cluster, FIRST, []
 
     def is_due(self, arrived: int) -> bool:
         """Every few arrivals, less often in a long stream."""
@@ -139,7 +147,8 @@ class Shield:
         self._observe(now_s, seen, flows)
         load = load_of(flows[-LATELY:])
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
-        if self._measurable and (arrived >= self._race_at or drifted):
+        measurable = all(node.power is not None for node in self._cluster.nodes)
+        if measurable and (arrived >= self._race_at or drifted):
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
             tries = {name: self._careful(dials) for name, dials in self._tries.items()}
             self._ranking = race.race(flows[-RECENT:], self._cluster, replace(self._policy, steer=None), tries)
@@ -170,7 +179,8 @@ class Shield:
 
     def _careful(self, dials: race.Dials) -> race.Dials:
         """The candidate with no time-out below what sleep is priced at."""
-        rest_s = PRICED * CAREFUL**self._times * self._wake_s**2 / max(1e-3, self.ledger.response_s)
+        wake_s = max((node.sleep.wake_s for node in self._cluster.nodes if node.sleep is not None), default=0.0)
+        rest_s = PRICED * CAREFUL**self._times * wake_s**2 / max(1e-3, self.ledger.response_s)
         return {**dials, "rest_s": float(f"{rest_s:.2g}")} if math.isfinite(rest_s) else dials
 
     def _choose(self, now_s: float, arrived: int) -> Policy | None:
@@ -183,7 +193,7 @@ class Shield:
             why = "too little is known"
         else:
             for one in self._ranking:
-                within = one.mean_high <= PATIENCE - less and one.p95_high <= PATIENCE_P95 - less
+                within = max(one.mean_high, one.p95_high) <= BOUND - less
                 if within and one.energy_high < 0.0 and one.missed == 0:
                     name, dials, why = one.name, dict(one.dials), "the fewest joules of those that keep the bound"
                     break
@@ -191,7 +201,7 @@ class Shield:
             return None
         self._name, self._dials = name, dials
         self._note(now_s, arrived, why)
-        return self._policy.with_params(**{**self._policy.params, **dials})
+        return self.choice
 
     def _note(self, now_s: float, arrived: int, why: str) -> None:
         late, tail = (round(one, 4) for one in (self.ledger.late, self.ledger.tail))
