@@ -119,7 +119,11 @@ def test_a_race_is_drawn_from_what_arrived_and_leaves_out_who_waits() -> None:
     gaps = set(np.round(np.diff([float(f.workflow_submit_s[0]) for f in flows]), 6).tolist())
     assert set(np.round(np.diff(drawn.workflow_submit_s), 6).tolist()) <= gaps
     base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
-    tries = {"same": dict(REFERENCE), "sleepless": {"rule": 1.0, "after_s": 1e9}, "hasty": {"rule": 1.0, "after_s": 0.0}}
+    tries = {
+        "same": dict(REFERENCE),
+        "sleepless": {"rule": 1.0, "after_s": 1e9},
+        "hasty": {"rule": 1.0, "after_s": 0.0},
+    }
     found = {one.name: one for one in race.race(flows, cluster, base, tries)}
     assert found["same"].energy == 0.0 and found["same"].mean_high == 1.0
     assert found["hasty"].mean_high > shield.BOUND, "nodes that sleep at once make people wait"
