@@ -6,9 +6,10 @@ measured: the shadow. The response of each workflow that has ended stands beside
 too little and we look later than we are: the error is on the safe side, and workflows of the window's first quarter
 keep what was known of them before.
 
-*Paid.* While the ledger's lateness in sum is at most `LATE` and its p95 within `TAIL` of the shadow's, the rehearsed
-choice holds. Beyond that the budget is spent: the reference decides, all nodes wake and stay on, until the ledger has
-recovered (`RECOVERED`); each time the choice that follows is more careful.
+*Paid.* While the ledger's lateness in sum is at most `LATE` and its p95 within `TAIL` of the shadow's, beyond what the
+reference's own ties explain (`Ledger.doubt`), the rehearsed choice holds. Else the budget is spent: the reference
+decides, all nodes wake and stay on, until the ledger has recovered (`RECOVERED`); each time the choice that follows is
+more careful.
 
 *Sleep has a price before it has a cost.* A node that sleeps too early makes those wait who arrive while it wakes:
 w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is about
@@ -96,10 +97,12 @@ class Ledger:
         return float(np.quantile(rows[:, 0], 0.95) / max(1e-9, np.quantile(rows[:, 1], 0.95)))
 
     @property
-    def response_s(self) -> float:
-        """Mean response of the shadows of late; NaN while there is none."""
-        rows = self._table()[-RECENT:]
-        return float(rows[:, 1].mean()) if len(rows) else math.nan
+    def doubt(self) -> float:
+        """Standard error of the lateness: the reference's own ties move it this far either way."""
+        rows = self._table()
+        if len(rows) < 2:
+            return 0.0
+        return float((rows[:, 0] - rows[:, 1]).std(ddof=1) * math.sqrt(len(rows)) / max(1e-9, rows[:, 1].sum()))
 
     def latest(self, count: int = 3) -> list[int]:
         """Numbers of the workflows that are late by the most seconds: theirs is the lateness that was paid."""
@@ -120,7 +123,7 @@ class Shield:
         self.ledger = Ledger()
         self._policy, self._cluster, self._tries = policy, cluster, tries
         self._reference = registry.load(reference)
-        self._spent, self._times = False, 0
+        self._spent, self._times, self._response_s = False, 0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
         self._name, self._dials = "reference", dict(REFERENCE)
@@ -171,16 +174,18 @@ class Shield:
             elif now_s - submit_s > shadow_s[i]:
                 late_s, open_s = late_s + now_s - submit_s - shadow_s[i], open_s + shadow_s[i]
         self.ledger.note_open(late_s, open_s)
-        late, tail = self.ledger.late, self.ledger.tail
-        if not self._spent and (late > LATE or tail > TAIL):
-            self._spent, self._times = True, self._times + 1
+        self._response_s = float(shadow_s[np.isfinite(shadow_s)].mean())
+        late, tail, doubt = self.ledger.late, self.ledger.tail, self.ledger.doubt
+        if not self._spent and (late > LATE + doubt or tail > TAIL + 2.0 * doubt):
+            self._spent = True
+            self._times += int(self._name != "reference")
         elif self._spent and late < RECOVERED[0] and tail < RECOVERED[1]:
             self._spent = False
 
     def _careful(self, dials: race.Dials) -> race.Dials:
         """The candidate with no time-out below what sleep is priced at."""
         wake_s = max((node.sleep.wake_s for node in self._cluster.nodes if node.sleep is not None), default=0.0)
-        rest_s = PRICED * CAREFUL**self._times * wake_s**2 / max(1e-3, self.ledger.response_s)
+        rest_s = PRICED * CAREFUL**self._times * wake_s**2 / max(1e-3, self._response_s)
         return {**dials, "rest_s": float(f"{rest_s:.2g}")} if math.isfinite(rest_s) else dials
 
     def _choose(self, now_s: float, arrived: int) -> Policy | None:

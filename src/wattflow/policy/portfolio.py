@@ -72,7 +72,8 @@ def fill_thrift(state, task, variant, out):
     limit = soonest * (1.0 + view.param(state, DIAL.tolerance))
     for c in range(out.size):
         if out[c] > limit:
-            out[c] = view.bounded(LAST + out[c])
+            known = view.has_profile(state, view.node_of(state, c))
+            out[c] = view.bounded(LAST + out[c]) if known else view.UNKNOWN_COST
         else:
             out[c] = view.bounded(view.added_j(state, task, variant, c) + view.awake_j(state, c, out[c]))
 

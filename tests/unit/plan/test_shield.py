@@ -52,7 +52,7 @@ def steered(monkeypatch: pytest.MonkeyPatch, *ranking: race.Tried) -> shield.Shi
 
 def test_a_ledger_tells_lateness_in_sum_the_tail_and_who_is_late() -> None:
     ledger = shield.Ledger()
-    assert ledger.tail == 1.0 and math.isnan(ledger.response_s)
+    assert ledger.tail == 1.0 and ledger.doubt == 0.0
     for number in range(shield.ENOUGH):
         ledger.note(number, 10.0, 10.0)
     ledger.note(3, 14.0, 10.0)

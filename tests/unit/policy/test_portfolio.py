@@ -13,8 +13,10 @@ from wattflow.clusters import load_cluster
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining
+from wattflow.policy import registry
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT
 from wattflow.sim import SimOptions, simulate
+from wattflow.testing import check_policy
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def cluster() -> Cluster:
 @pytest.fixture(scope="module")
 def stream(cluster: Cluster) -> Workload:
     parts = [generate.workload("montage", 20, seed) for seed in range(6)]
-    return joining.joined(parts, np.arange(6) * 40.0, cluster, 4.0, "stream")
+    return joining.joined(parts, np.arange(0.0, 240.0, 40.0), cluster, 4.0, "stream")
 
 
 def test_the_flagships_rule_is_the_flagship(stream: Workload, cluster: Cluster) -> None:
@@ -58,6 +60,12 @@ def test_thrift_within_no_tolerance_ends_as_soon_as_soonest(stream: Workload, cl
         for rule in (THRIFT, SOONEST)
     )
     assert first <= 1.05 * soon
+
+
+def test_it_keeps_the_contract_of_a_policy_and_is_listed_nowhere() -> None:
+    for dials in ({}, REFERENCE, {"rule": THRIFT}, {"rule": SOONEST, "reserve": 0.3}):
+        check_policy(PORTFOLIO.with_params(**dials))
+    assert "portfolio" not in registry.names() and registry.load("portfolio") is PORTFOLIO
 
 
 def test_numbers_out_of_range_are_refused() -> None:
