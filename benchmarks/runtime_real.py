@@ -136,7 +136,7 @@ async def _until_over(service: Service) -> None:
 
 def _agent(node: Node, driver: AgentsDriver, objects: FolderObjects, folder: Path) -> Agent:
     told = node_message(node)
-    energy = NodeEnergy(model_curve(told), folder / f"meter-{node.name}", sysfs=folder / "no-counter")
+    energy = NodeEnergy(model_curve(told), folder / f"meter-{node.name}")
     processes = ProcessExecutor(Zygote(), node.cores)
     return Agent(DirectTransport(driver, objects), told, processes, energy, Devices(), folder / f"work-{node.name}")
 

@@ -21,11 +21,13 @@ from wattflow.cli import (
     enrich_command,
     experiment_command,
     explore,
+    first_run,
     fit_command,
     frames_command,
     generate,
     kube,
     learn,
+    levels_command,
     meters,
     policies_command,
     predict,
@@ -115,6 +117,7 @@ app.add_typer(kube.app, name="kube")
 app.add_typer(store_command.app, name="store")
 app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
+app.add_typer(levels_command.app, name="levels")
 
 
 def _version(wanted: bool) -> None:
@@ -135,4 +138,5 @@ def _root(
 def main() -> None:
     """Entry point of the console script."""
     completion.prepare()
+    first_run.of_own_process = True
     app(prog_name="wattflow")

@@ -9,9 +9,12 @@ value for now, nobody is held: a gate must never depend on a forecast that has e
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import logging
 import math
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +27,7 @@ from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput
 
+_LOOK_S = 5.0
 log = logging.getLogger(__name__)
 GATE = f"{PREFIX}carbon"
 WAIT = f"{PREFIX}carbon-wait-s"
@@ -33,7 +37,7 @@ USUAL_S = 3600.0
 """Runtime of a pod of which nothing is known."""
 
 
-def gated(pod: objects.Pod) -> bool:
+def is_gated(pod: objects.Pod) -> bool:
     """Whether our gate holds it."""
     return any(one.name == GATE for one in pod.spec.scheduling_gates)
 
@@ -131,6 +135,21 @@ class Holds:
         made_s = moment_s(pod.metadata.creation_timestamp)
         latest_s = (now_s if made_s is None else made_s) + wait_s
         return self.forecast.go_at_s(now_s, latest_s, USUAL_S if run_s is None else run_s)
+
+    async def run(
+        self,
+        gated: Mapping[str, objects.Pod],
+        run_s: Callable[[objects.Pod], float | None],
+        may_write: Callable[[], bool],
+    ) -> None:
+        """Let pods go that waited for clean electricity, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.refresh()
+            now_s = time.time()
+            for pod in [one for one in gated.values() if is_gated(one)] if may_write() else ():
+                if self.go_at_s(pod, run_s(pod), now_s) <= now_s:
+                    await self.release(pod)
 
     async def release(self, pod: objects.Pod) -> bool:
         """Take our gate off; whether it is."""

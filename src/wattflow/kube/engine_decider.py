@@ -98,13 +98,10 @@ class EngineDecider:
         self._own: dict[str, tuple[int, int]] = {}
         self._resources = [accounting.PODS]
         self._now_s = 0.0
-        self._gangs: dict[str, gangs.Gang] = {}
-        self._gang_of: dict[str, str] = {}
-        self._alone: set[str] = set()
+        self._gangs = gangs.Gangs()
         self._flows, self._executions = flows, executions
         self._finish_first = finish_first
         self._structure: Structure | None = None
-        self._begun: set[str] = set()
         self._emptied: list[str] = []
         self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
         if flows is not None:
@@ -253,9 +250,8 @@ class EngineDecider:
         return kept
 
     def _pinned(self, wanted: Wanted, node: int) -> None:
-        uid, gang = wanted.pod.metadata.uid, gangs.gang_of(wanted.pod)
-        if gang is not None:
-            self._begun.add(gang[0])
+        uid = wanted.pod.metadata.uid
+        self._gangs.adopt(wanted)
         # as it was before its binding: the node is no wish of it, and those after it may go elsewhere
         pod = msgspec.structs.replace(wanted.pod, spec=msgspec.structs.replace(wanted.pod.spec, node_name=""))
         self._needs[uid] = wanted.amounts
@@ -290,8 +286,9 @@ class EngineDecider:
             self.engine.put(protocol.STARTED, attempt)
             if self._structure is not None:
                 self._structure.started(uid, self._now_s)
-            if uid in self._gang_of:
-                self._gangs[self._gang_of[uid]].started.add(uid)
+            gang = self._gangs.of(uid)
+            if gang is not None:
+                gang.started.add(uid)
 
     def refused(self, uid: str, until_s: float) -> None:
         """The choice could not be carried out."""
@@ -299,13 +296,10 @@ class EngineDecider:
         if attempt is None:
             return
         self._leave_node(uid)
-        gang = self._gangs.get(self._gang_of.get(uid, ""))
-        if gang is not None and gang.started:
-            # the others run already: this one follows them by itself
+        follower = self._gangs.follow(uid) if uid not in self._tasks else None
+        if follower is not None:  # the others run already
             self.engine.put(protocol.FINISHED, attempt)
-            del self._gang_of[uid]
-            self._alone.add(uid)
-            self.want(gang.members[uid])
+            self.want(follower)
             return
         self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
 
@@ -351,7 +345,7 @@ class EngineDecider:
             if whose is None or name is None:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
-            gang = self._gangs.get(whose)
+            gang = self._gangs.named(whose)
             uid = whose if gang is None else gang.uids()[placement.part]
             if gang is not None:
                 self._needs[uid] = gang.amounts()
@@ -365,8 +359,8 @@ class EngineDecider:
 
     def task_of(self, uid: str) -> int | None:
         """The engine's task for a pod that is wanted or held."""
-        gang = self._gangs.get(self._gang_of.get(uid, ""))
-        return self._tasks.get(uid) if gang is None else gang.task
+        gang = self._gangs.of(uid)
+        return self._tasks.get(uid) if gang is None or uid in self._tasks else gang.task
 
     def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
         """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
@@ -391,8 +385,8 @@ class EngineDecider:
     def why(self, uid: str) -> str:
         """Why a wanted pod is not placed."""
         task = self._tasks.get(uid)
-        gang = self._gangs.get(self._gang_of.get(uid, ""))
-        if gang is not None:
+        gang = self._gangs.of(uid)
+        if gang is not None and task is None:
             if gang.task is None:
                 return f"its gang has {len(gang.members)} of {gang.size} pods"
             task = gang.task
@@ -404,35 +398,27 @@ class EngineDecider:
 
     def _join(self, wanted: Wanted) -> bool:
         """Whether the pod waits as part of a gang; the last one to come makes it a task."""
-        named, uid = gangs.gang_of(wanted.pod), wanted.pod.metadata.uid
-        if named is None or uid in self._alone or named[0] in self._begun:
+        gang = self._gangs.join(wanted)
+        if gang is None:
             return False
-        key, size = named
-        gang = self._gangs.setdefault(key, gangs.Gang(size))
-        if gang.task is not None:
-            return False
-        gang.members[uid] = wanted
-        self._gang_of[uid] = key
         if gang.complete:
             shape = self._shape(Wanted(wanted.pod, gang.amounts()), gang.size)
             tag = next(self._tags)
-            self._uids[tag], self._tag_of[key] = key, tag
+            self._uids[tag], self._tag_of[gang.key] = gang.key, tag
             gang.task = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
         return True
 
     def _part(self, uid: str, ended: bool = False) -> None:
         """A pod leaves its gang. Before the gang has started, the others wait for a full number again."""
-        key = self._gang_of.pop(uid, None)
-        if key is None:
-            return
-        gang = self._gangs[key]
-        del gang.members[uid]
-        if gang.task is not None and not ended and not gang.started:
+        gang = self._gangs.of(uid)
+        gone, again = self._gangs.leave(uid, ended)
+        if gang is not None and again:
+            assert gang.task is not None
             self.engine.put(protocol.CANCEL, gang.task)
-            gang.task = None
-        if not gang.members:
-            del self._gangs[key]
-            self._forget(key)
+        if gone is not None or again:
+            self._forget(gang.key if gang is not None else "")
+        for wanted in again:
+            self._join(wanted)
 
     # inside
 

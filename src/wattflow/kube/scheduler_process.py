@@ -30,8 +30,10 @@ from wattflow.kube.leader import Leader
 from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.predicted import Predicted
+from wattflow.kube.preempt import Preemptor
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
+from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import adviser
 from wattflow.model.cluster import Sleep
@@ -54,8 +56,14 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
+    elif chosen.joules < 1:
+        needs = (*needs, *replicas.RIGHTS)
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
+    if chosen.provision:
+        needs = (*needs, ("", "persistentvolumeclaims", "patch"), ("storage.k8s.io", "storageclasses", "list"))
+    if chosen.preempt:
+        needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
     if chosen.publish:
         needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
@@ -130,6 +138,12 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         decisions = Decisions.into(Path(chosen.journal), decider)
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
+    if chosen.joules < 1 and not extends:
+        scheduler.mirrors[:0] = scheduler.book.offers.replicas.mirrors(client)
+    if chosen.preempt and chosen.mode == "schedule":
+        preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
+        scheduler.mirrors.insert(0, preemptor.mirror())
+        scheduler.extra.append(lambda: preemptor.run(lambda: scheduler.may_bind and scheduler.book.live))
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
@@ -225,7 +239,8 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
-             "resize_after_s", "data", "predict", "journal")  # fmt: skip
+             "resize_after_s", "data", "predict", "journal", "joules",
+             "provision", "preempt")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

@@ -10,22 +10,36 @@ import functools
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live import hand, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.candidate_rows import ASK, BAD, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
+from wattflow.live.step_buffers import Desk
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
+from wattflow.policy.base import Policy
 
-if TYPE_CHECKING:
-    from wattflow.live.engine import Engine
+
+class Steps(Protocol):
+    """What is needed of an `Engine`, whose steps are taken in two halves here."""
+
+    state: State
+    policy: Policy
+    _desk: Desk
+    _functions: Any
+
+    def _begin(self, now_s: float) -> None: ...
+    def _results(self) -> p.Step: ...
+    def _grow_attempts(self) -> None: ...
+    def _refresh(self) -> None: ...
 
 
 @functools.cache
@@ -45,7 +59,7 @@ def _compiled(state: Any, desk: Any, ask: Any) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def _kernels(engine: Engine, ask: Ask) -> tuple[Any, Any, Any, Any]:
+def _kernels(engine: Steps, ask: Ask) -> tuple[Any, Any, Any, Any]:
     if not jit.COMPILED:
         quiet = np.errstate(over="ignore")  # the hashes of groups overflow as they should
         return quiet(hand.open_instant), quiet(hand.want), quiet(hand.close_instant), None
@@ -60,7 +74,7 @@ class Wanted:
         joint: Show the first tasks of all waiting shapes together, with waiting, sleeping and waking as rows.
     """
 
-    def __init__(self, engine: Engine, rows: int = 256, joint: bool = False, memory: Any = None) -> None:
+    def __init__(self, engine: Steps, rows: int = 256, joint: bool = False, memory: Any = None) -> None:
         self.engine, self.joint = engine, joint
         table = record_table(ROW, rows) if memory is None else memory
         self.ask = Ask(ask=record_table(ASK, 1), rows=table)
@@ -114,7 +128,7 @@ class WantedMany:
         threads: Over how many threads a call is spread; compiled code needs no lock of the interpreter's.
     """
 
-    def __init__(self, engines: Sequence[Engine], rows: int = 32, joint: bool = False, threads: int = 1) -> None:
+    def __init__(self, engines: Sequence[Steps], rows: int = 32, joint: bool = False, threads: int = 1) -> None:
         count = len(engines)
         self.rows = record_table(ROW, count * rows).reshape(count, rows)
         for engine in engines:

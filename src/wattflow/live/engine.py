@@ -119,9 +119,8 @@ class Engine:
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
-        if (
-            policy.score is None or policy.score is not before.score
-        ):  # another setting of the same rules may go on with what it noted
+        same = policy.score is not None and policy.score is before.score
+        if not same:  # another setting of the same rules may go on with what it noted
             state.memory[:] = 0
         self._functions = bind.bind(policy, state)
         self._sees_workflows = needs_places(policy)
@@ -252,20 +251,22 @@ class Engine:
         """What is known of a function is this from now on; shapes and tasks that name it stay as they are."""
         self._shapes.function(function)
 
-    def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
-        """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
-        deadline = math.inf if deadline_s is None else deadline_s
+    def workflow(
+        self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0, weights: float = 0.0
+    ) -> int:
+        """Open a workflow, submitted at the last step's time unless told otherwise; its id. See `weighted.packed`."""
         submit = float(self.state.clock["now"][0]) if submit_s is None else submit_s
-        identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
+        about = (submit, math.inf if deadline_s is None else deadline_s, tag)
+        identity = self._kernels.open_workflow(self.state.handle(), *about)
         if identity < 0:
             growth.grow_workflows(self.state, 2 * len(self.state.workflows))
             self._refresh()
-            identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
+            identity = self._kernels.open_workflow(self.state.handle(), *about)
+        self.state.workflows["rank"][identity & p.ROW_MASK] = weights
         return int(identity)
 
     def room(self, tasks: int, attempts: int) -> None:
-        """Take memory for so many tasks and attempts now. Tables grow by themselves; who must not be held up while
-        they do asks before. Ids that come after may be others than without."""
+        """Take memory for so many tasks and attempts now, ahead of need. Ids that come after may be others."""
         if len(self.state.tasks) < tasks:
             growth.grow_tasks(self.state, tasks)
         if len(self.state.attempts) < attempts:

@@ -147,7 +147,7 @@ class _Stage:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._copy = engine, fork(engine)
+        self._original, self._copy = engine, fork(engine)
         self._memory = engine.state.memory.copy()
         self._work: tuple[State, World] | None = None
         self._start()
@@ -163,7 +163,7 @@ class _Stage:
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
         """Of one policy, under every draw."""
-        copy, engine = self._copy, self._engine
+        copy, engine = self._copy, self._original
         copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
         copy.state.replace(memory=self._memory.copy())
         copy.use(policy)
@@ -260,7 +260,7 @@ def _world(copy: Engine) -> World:
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
-        watt_error=np.ones(nodes), **world_build._zones(_by_number(copy, cluster)),
+        watt_error=np.ones(nodes), **world_build.zone_tables(_by_number(copy, cluster)),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from wattflow.predict.curve_online import CurveCorrector
 from wattflow.runtime import messages as m
+from wattflow.runtime.ahead import Ahead
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.gpu_learning import GpuLearning
 from wattflow.runtime.nodes import NodeRecord
@@ -35,7 +36,7 @@ class Learning:
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
-        self.estimates = Estimates()
+        self.estimates, self.ahead = Estimates(), Ahead()
         self.gpus = GpuLearning()
         self._news: dict[str, dict[str, Any]] = {}
         self._curves: dict[str, CurveCorrector] = {}
@@ -64,6 +65,7 @@ class Learning:
 
     def finished(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """A task ended well: its runtime counts; a node that is not as fast as it said is told to the engine."""
+        self.ahead.ended(attempt.task.spec, end)
         self.estimates.finished(attempt.task.spec.function_name, end, node.name, node.speed)
         speed = self.estimates.news(node.name, node.speed)
         if speed is not None:

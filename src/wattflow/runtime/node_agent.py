@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 
+from wattflow.energy.meters.probe import Places
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
@@ -54,5 +55,5 @@ def make_agent(
     processes = ProcessExecutor(
         Zygote(preload=preload, privileges=apart), max(1, math.ceil(node.cpus)), groups, keep_alive_s
     )
-    energy = NodeEnergy(curve, folder / "meter")
+    energy = NodeEnergy(curve, folder / "meter", Places.of_environment())
     return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

@@ -99,13 +99,13 @@ class Dashboard:
 
     def _first(self, scope: Any) -> dict[str, Any]:
         from wattflow.clusters.presets import preset_names
-        from wattflow.policy.registry import POLICIES
+        from wattflow.policy import registry
 
         who = self.sessions.identify(scope)
         return {
             "mode": "server", "wattflow": __version__,
             "session": None if who is None else self.told(who, cookie_of(scope)),
-            "policies": sorted(POLICIES), "clusters": preset_names(),
+            "policies": sorted(registry.names()), "clusters": preset_names(),
         }  # fmt: skip
 
     async def _login(self, request: Request) -> Response:

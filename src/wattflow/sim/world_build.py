@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.sim import world
+from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.world import World
-
-if TYPE_CHECKING:
-    from wattflow.sim.simulate import SimOptions
 
 
 def build_world(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> World:
@@ -47,7 +45,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         task_faults=_task_faults(options),
         gangs=gangs,
         watt_error=_watt_errors(nodes, options, seed),
-        **_zones(cluster),
+        **zone_tables(cluster),
     )
     make_event_room(state)
     for node, down_s, up_s in options.outages:
@@ -140,7 +138,8 @@ def _watt_errors(nodes: int, options: SimOptions, seed: int) -> Any:
     return np.exp(np.random.default_rng([seed, 7]).normal(0.0, options.power_error, nodes))
 
 
-def _zones(cluster: Cluster) -> dict[str, Any]:
+def zone_tables(cluster: Cluster) -> dict[str, Any]:
+    """Make the tables of zones: their rows, the values of all series one after another, and running integrals."""
     rows = record_table(world.ZONES, len(cluster.zones))
     values: list[float] = []
     sums: list[float] = []

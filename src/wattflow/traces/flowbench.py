@@ -18,7 +18,7 @@ from wattflow.model.workflow import Task, Workflow
 from wattflow.model.workload import Workload
 from wattflow.traces import documents, log_tables
 from wattflow.traces.source import Probe, read_json, stem
-from wattflow.traces.wfformat import function_of
+from wattflow.traces.wfformat_parse import function_of
 from wattflow.traces.wfformat_schema import Check, check_graph
 
 _NEEDED = ("run", "task", "runtime", "ready")

@@ -212,7 +212,7 @@ def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -
     assert isinstance(result.exception, InvalidInput)
     assert "holds tasks or a trace" in str(result.exception)
     assert "needs usage counters" in str(result.exception)
-    with pytest.raises(InvalidInput, match="packaged are: kepler-nx12-platform"):
+    with pytest.raises(InvalidInput, match="`wattflow model fit` writes one"):
         modelfile.find("nosuch")
 
 
@@ -279,8 +279,8 @@ def test_watts_are_learned_and_predicted_from_the_command_line(tmp_path: Path, a
     result = CliRunner().invoke(app, ["fit", str(bare), str(tmp_path / "no.model")])
     assert "power_w, platform_power or package_power is needed" in str(result.exception)
     assert not (tmp_path / "no.model").exists()
-    result = CliRunner().invoke(app, ["predict", "kepler-nx12-platform", str(bare)])
-    assert result.exit_code == 0, "a packaged model is found by name"
+    example = Path(__file__).parents[3] / "examples" / "kepler-nx12-platform.model"
+    assert CliRunner().invoke(app, ["predict", str(example), str(bare)]).exit_code == 0
 
 
 def test_calls_are_learned_and_predicted_from_the_command_line(tmp_path: Path, app: typer.Typer) -> None:
@@ -325,8 +325,8 @@ def test_a_folder_or_an_input_is_never_written_to(tmp_path: Path, app: typer.Typ
     assert not list((tmp_path / "folder").iterdir())
 
 
-def test_the_packaged_watts_model_is_what_its_manifest_says(data_dir: Path) -> None:
-    path = Path(datasets.__file__).parents[1] / "data" / "models" / "kepler-nx12-platform.model"
+def test_the_watts_model_of_the_examples_is_what_its_manifest_says(data_dir: Path) -> None:
+    path = Path(__file__).parents[3] / "examples" / "kepler-nx12-platform.model"
     model, manifest = modelfile.load(path)
     assert {entry["licence"] for entry in manifest.data} == {"Apache-2.0"}
     for entry in manifest.data:

@@ -83,6 +83,7 @@ class AgentsDriver:
     """
 
     name = "agents"
+    queues = True
 
     def __init__(self, lost_after_s: float = LOST_AFTER_S, hook: PowerHook | None = None) -> None:
         self._lost_after_s, self._hook = lost_after_s, hook
