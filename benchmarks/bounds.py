@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 
+import bounds_streams
 import numpy as np
 
 from wattflow.clusters import load_cluster
@@ -24,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--clusters", default="mixed,ichnos,edge-cloud")
+    parser.add_argument("--streams", type=int, default=200, help="small streams held against CP-SAT")
     options = parser.parse_args()
     speeds: list[float] = []
     gaps: list[float] = []
@@ -59,6 +61,7 @@ def main() -> None:
     for slack, found in saved.items():
         print(f"figure bounds_headroom_at_heft_plus_{100 * slack:.0f} {100 * float(np.mean(found)):.1f} % goal none ok")
     print(f"figure bounds_headroom_of_wattflow {100 * float(np.mean(ours)):.1f} % goal none ok")
+    print("\n".join(bounds_streams.figures(options.streams)))
 
 
 if __name__ == "__main__":

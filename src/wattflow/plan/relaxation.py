@@ -257,7 +257,7 @@ def _tails(workload: Workload, run_s: Floats, down: list[int]) -> Floats:
 
 def _splits(workload: Workload, offered: Offers) -> _Splits:
     """Rows in order of task; options that another of the same class beats in everything are left out."""
-    per_shape = [_undominated(offered, int(at), int(n)) for at, n in zip(offered.first, offered.count, strict=True)]
+    per_shape = [undominated(offered, int(at), int(n)) for at, n in zip(offered.first, offered.count, strict=True)]
     pieces = [per_shape[shape] for shape in workload.shape.tolist()]
     sizes = np.array([len(piece) for piece in pieces], np.int64)
     task = np.repeat(np.arange(len(workload)), sizes)
@@ -269,7 +269,7 @@ def _splits(workload: Workload, offered: Offers) -> _Splits:
     return _Splits(task, cls, seconds, work, joules, offered.device[option] * seconds)
 
 
-def _undominated(offered: Offers, first: int, count: int) -> Longs:
+def undominated(offered: Offers, first: int, count: int) -> Longs:
     """(option, class) rows of a shape worth looking at."""
     kept: list[tuple[int, int]] = []
     for cls in range(len(offered.nodes)):

@@ -132,7 +132,7 @@ class Judge:
         while True:
             self.stream, self.workload = stream, stream.draw()
             self.base = self._outcomes(reference, None)
-            if self.doubt <= ERROR or 2 * stream.workflows > LONGEST:
+            if draws < 2 or self.doubt <= ERROR or 2 * stream.workflows > LONGEST:
                 break
             stream = replace(stream, workflows=2 * stream.workflows)
         self.grows = reference == REFERENCE and _grows(self.workload, self.base)
@@ -144,6 +144,17 @@ class Judge:
     def doubt(self) -> float:
         """The larger standard error of a difference between two policies that wait as the reference does."""
         return max(_error(self.base, self.base, name) for name in ("mean_s", "p95_s"))
+
+    @property
+    def due_s(self) -> Floats:
+        """When each workflow must have ended for nobody to wait, by the mean of the reference's draws; no deadline."""
+        response_s: Floats = np.mean([one.response_s for one in self.base], axis=0)
+        return self.workload.workflow_submit_s + BOUND * response_s
+
+    @property
+    def horizon_s(self) -> float:
+        """The reference's last end, in the mean of its draws."""
+        return float(np.mean([one.end_s for one in self.base]))
 
     @cached_property
     def keeps_itself(self) -> bool:

@@ -1,0 +1,225 @@
+"""The promise on the ground that judges: fewer joules, and nobody waits (`make bench-promise`).
+
+    python benchmarks/promise.py [--minutes 50] [--workers 2] [--estimates 20,100,unknown,biased] [--out FOLDER]
+
+Every stream of `ground.places` under our default policy, `kubernetes` all on and with nodes off after 600 s, and a
+sweep of plain rules × time-outs, of which the best that keeps the bound is known in hindsight only. A call goes on for
+so many minutes; what it found is kept in OUT/streams.jsonl by the sources that made it, so portions add up. Figures of
+the live side and of predictions are read from OUT/other.json, where their benchmarks left them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import ground
+import numpy as np
+from ground import Place
+from policy_runs import sources
+
+from wattflow.lab.compare.judge import ERROR, Judge, Verdict
+from wattflow.plan import stream_bound
+
+OURS, BASE, SLEEPING = "wattflow", "kubernetes", "kubernetes:sleep=600"
+RULES = ("eft", "eft:order=work", "heft", "kubernetes", "least-energy", "most-allocated")
+TIMEOUTS = ("", "sleep=30", "sleep=120", "sleep=600")
+
+
+def with_settings(rule: str, setting: str) -> str:
+    """A rule with one more setting, as it is typed."""
+    return f"{rule}:{setting}" if setting else rule
+
+
+SWEEP = tuple(with_settings(rule, after) for rule in RULES for after in TIMEOUTS)
+"""Plain rules × none, 30, 120 and 600 s."""
+FEW = (OURS, BASE, SLEEPING)
+"""What runs where estimates are worse than usual."""
+USUAL, WORSE = "20", ("100", "unknown", "biased")
+OTHER = {
+    "live_cpu_of_a_core": ("%", "≤5"), "live_p99_of_a_decision": ("times", "≤1.05"),
+    "live_doubled_load_answered": ("workflows", "≤10"), "prediction_sets_where_plain_wins": ("sets", "0"),
+}  # fmt: skip
+"""Figures that other benchmarks measure."""
+Row = dict[str, Any]
+
+
+def measure(place: Place) -> Row:
+    """One stream: every policy beside the reference, and the lower bound on its joules."""
+    judge = Judge(place.stream())
+    names = dict.fromkeys((*FEW, *SWEEP) if place.estimates == USUAL else FEW)
+    found = {name: asdict(judge.verdict(name)) for name in names}
+    base_j = float(np.mean([one.energy_j for one in judge.base])) * found[BASE]["energy"]
+    return {
+        "place": asdict(place), "workflows": judge.stream.workflows, "doubt": judge.doubt, "grows": judge.grows,
+        "keeps_itself": judge.keeps_itself, "bound": judge_bound(judge) / base_j, "policies": found,
+    }  # fmt: skip
+
+
+def judge_bound(judge: Judge) -> float:
+    """Joules that no schedule undercuts in which nobody waits longer than the bound allows."""
+    return stream_bound.least_joules(judge.workload, judge.stream.cluster, judge.due_s, judge.horizon_s)
+
+
+class Record:
+    """Rows of these sources, in memory and in a file that a later call goes on with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.stamp, self.rows = path, sources(), {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            row = json.loads(line)
+            if row.pop("stamp") == self.stamp:
+                self.rows[Place(**row["place"])] = row
+
+    rows: dict[Place, Row]
+
+    def run(self, places: Iterable[Place], make: Callable[[Place], Row], workers: int, minutes: float) -> None:
+        """Measure what is missing until the time is over; streams that have begun are finished."""
+        missing = [place for place in places if place not in self.rows]
+        print(f"{len(missing)} streams to go, {len(self.rows)} known", flush=True)
+        end = time.monotonic() + 60.0 * minutes
+        with ProcessPoolExecutor(workers) as pool, self.path.open("a", encoding="utf-8") as file:
+            under_way: set[Any] = set()
+            while (missing and time.monotonic() < end) or under_way:
+                while missing and len(under_way) < workers and time.monotonic() < end:
+                    under_way.add(pool.submit(make, missing.pop(0)))
+                done, under_way = wait(under_way, return_when="FIRST_COMPLETED")
+                for row in (future.result() for future in done):
+                    self.rows[Place(**row["place"])] = row
+                    file.write(json.dumps(row | {"stamp": self.stamp}) + "\n")
+                file.flush()
+
+
+def verdict(row: Row, policy: str) -> Verdict:
+    return Verdict(**row["policies"][policy])
+
+
+def joules(row: Row, policy: str, beside: str = BASE) -> float:
+    """Joules over another policy's on the same stream."""
+    return verdict(row, policy).energy / verdict(row, beside).energy
+
+
+def hindsight(row: Row) -> str:
+    """The plain rule with the fewest joules of those that keep the bound."""
+    able = [name for name in SWEEP if verdict(row, name).kept] or [BASE]
+    return min(able, key=lambda name: verdict(row, name).energy)
+
+
+def geometric(values: Iterable[float]) -> float:
+    known = list(values)
+    return float(np.exp(np.mean(np.log(known)))) if known else math.nan
+
+
+def share_kept(rows: Sequence[Row], policy: str) -> float:
+    return 100.0 * float(np.mean([verdict(row, policy).kept for row in rows])) if rows else math.nan
+
+
+def line(name: str, value: float, unit: str, goal: str) -> str:
+    """A figure; one that was not measured falls short."""
+    limit = float(goal.lstrip("≤≥"))
+    good = value >= limit if goal.startswith("≥") else value <= limit
+    return f"figure promise_{name} {value:.3f} {unit} goal {goal} {'ok' if good else 'short'}"
+
+
+def on_all(rows: Sequence[Row]) -> list[str]:
+    """Figures of the usual estimates."""
+    steady = [row for row in rows if not row["grows"]]
+    equal = [row for row in rows if row["place"]["cluster"] == ground.EQUAL]
+    lines = [
+        line("streams", len(rows), "streams", "≥300"),
+        line("streams_sure_to_1_pct", 100.0 * mean(row["doubt"] <= ERROR for row in rows), "%", "≥100"),
+        line("kept", share_kept(rows, OURS), "%", "≥97"),
+        line("worst_p95", worst(verdict(row, OURS).p95 for row in rows), "times", "≤1.10"),
+        line("deadlines_newly_missed", sum(verdict(row, OURS).newly_late for row in rows), "workflows", "≤0"),
+        line("joules_over_all_on", geometric(joules(row, OURS) for row in rows), "times", "≤0.68"),
+        line("joules_over_600_s", geometric(joules(row, OURS, SLEEPING) for row in rows), "times", "≤0.71"),
+        line("joules_over_hindsight", geometric(joules(row, OURS, hindsight(row)) for row in rows), "times", "≤0.92"),
+        line("equal_kept", share_kept(equal, OURS), "%", "≥97"),
+        line("equal_joules_over_600_s", geometric(joules(row, OURS, SLEEPING) for row in equal), "times", "≤0.83"),
+        line("worst_joules_over_600_s", worst(joules(row, OURS, SLEEPING) for row in rows), "times", "≤1.03"),
+        line("joules_over_integer_bound", median(joules(row, OURS) / row["bound"] for row in rows), "times", "≤1.35"),
+    ]  # fmt: skip
+    plain = (
+        ("reference_keeps_itself", 100.0 * mean(row["keeps_itself"] for row in rows), "%"),
+        ("backlog_grows", 100.0 * mean(row["grows"] for row in rows), "%"),
+        ("kept_where_it_does_not_grow", share_kept(steady, OURS), "%"),
+        ("kept_600_s", share_kept(rows, SLEEPING), "%"),
+        ("joules_of_600_s_over_all_on", geometric(joules(row, SLEEPING) for row in rows), "times"),
+        ("joules_of_hindsight_over_all_on", geometric(joules(row, hindsight(row)) for row in rows), "times"),
+        ("bound_over_all_on", median(row["bound"] for row in rows), "times"),
+    )
+    return lines + [f"figure promise_{name} {value:.3f} {unit} goal none ok" for name, value, unit in plain]
+
+
+def on_worse(rows: Sequence[Row], estimates: str) -> list[str]:
+    """Figures of worse estimates."""
+    return [
+        line(f"estimates_{estimates}_kept", share_kept(rows, OURS), "%", "≥95"),
+        line(f"estimates_{estimates}_joules_over_all_on", geometric(joules(r, OURS) for r in rows), "times", "≤0.85"),
+    ]
+
+
+def worst(values: Iterable[float]) -> float:
+    return max(values, default=math.nan)
+
+
+def mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return float(np.mean(known)) if known else math.nan
+
+
+def median(values: Iterable[float]) -> float:
+    known = list(values)
+    return float(np.median(known)) if known else math.nan
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """By cluster: joules, waiting, kept."""
+    text = ["| cluster | streams | joules / all on | / 600 s | mean | p95 | kept | 600 s keeps | best in hindsight |"]
+    text.append("|---|---|---|---|---|---|---|---|---|")
+    for cluster in (ground.EQUAL, *ground.OTHERS):
+        some = [row for row in rows if row["place"]["cluster"] == cluster]
+        if some:
+            figures = [
+                geometric(joules(row, OURS) for row in some), geometric(joules(row, OURS, SLEEPING) for row in some),
+                geometric(verdict(row, OURS).mean for row in some), geometric(verdict(row, OURS).p95 for row in some),
+            ]  # fmt: skip
+            best = geometric(joules(row, hindsight(row)) for row in some)
+            cells = [f"{value:.3f}" for value in figures]
+            cells += [f"{share_kept(some, OURS):.0f} %", f"{share_kept(some, SLEEPING):.0f} %", f"{best:.3f}"]
+            text.append(f"| {cluster} | {len(some)} | {' | '.join(cells)} |")
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=50.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--estimates", default=",".join((USUAL, *WORSE)))
+    parser.add_argument("--out", type=Path, default=Path("out/promise"))
+    given = parser.parse_args()
+    record = Record(given.out / "streams.jsonl")
+    kinds = given.estimates.split(",")
+    shares = [ground.places(kind) for kind in kinds]
+    record.run([place for some in zip(*shares, strict=True) for place in some], measure, given.workers, given.minutes)
+    rows = {kind: [row for place, row in record.rows.items() if place.estimates == kind] for kind in (USUAL, *WORSE)}
+    print("\n".join(table(rows[USUAL])))
+    lines = on_all(rows[USUAL])
+    for kind in WORSE:
+        lines += on_worse(rows[kind], kind)
+    other = given.out / "other.json"
+    known = json.loads(other.read_text(encoding="utf-8")) if other.exists() else {}
+    lines += [line(name, known.get(name, math.nan), unit, goal) for name, (unit, goal) in OTHER.items()]
+    print("\n" + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
