@@ -210,8 +210,9 @@ class Shield:
 
     def _note(self, now_s: float, arrived: int, why: str) -> None:
         late, tail = (round(one, 4) for one in (self.ledger.late, self.ledger.tail))
+        shown = " ".join(f"{name}={value:g}" for name, value in self._dials.items())
         self.notes.append({
-            "at_s": now_s, "workflows": arrived, "chosen": self._name, "dials": dict(self._dials), "why": why,
+            "at_s": now_s, "workflows": arrived, "chosen": self._name, "dials": shown, "why": why,
             "late": late, "tail": tail, "latest": self.ledger.latest(),
         })  # fmt: skip
 
