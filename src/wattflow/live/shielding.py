@@ -18,7 +18,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from wattflow.live.engine import Engine
 from wattflow.live.recent_workflows import Arrived
 from wattflow.model.cluster import Cluster
-from wattflow.plan.shield import Shield
+from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import DIAL, PORTFOLIO
@@ -98,8 +98,11 @@ class Shielding:
         if not self._answer.done():
             return None
         answer, self._answer = self._answer, None
+        before = len(self.notes) and self.notes[-1]["at_s"]
         try:
             chosen, self.notes, took_s = answer.result()
+            if self.notes and self.notes[-1]["at_s"] != before:
+                log.info("shield: %s", told(self.notes[-1]))
         except BrokenExecutor as error:
             log.warning("the shield's process was lost (%s); it begins anew", error)
             self.close()

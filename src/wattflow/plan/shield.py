@@ -217,6 +217,18 @@ class Shield:
         })  # fmt: skip
 
 
+def told(note: Mapping[str, object]) -> str:
+    """A note as a sentence: what was chosen when, why, and whose lateness was paid for."""
+    late, tail, latest = note["late"], note["tail"], note["latest"]
+    assert isinstance(late, float)
+    assert isinstance(latest, list)
+    whose = f"; latest: workflow {', '.join(str(number + 1) for number in latest)}" if latest else ""
+    return (
+        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}; "
+        f"{abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}"
+    )
+
+
 def filled(seen: Seen) -> list[Workload]:
     """Each workflow with the runtimes that were measured, else its estimates as far off as those of ended tasks were.
 
@@ -267,4 +279,4 @@ def policy_defaults(name: str) -> float:
     return float(registry.load("wattflow").params[name])
 
 
-__all__ = ["Ledger", "Shield", "filled", "shielded", "steer"]
+__all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "told"]

@@ -19,6 +19,10 @@ from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
 
 POLICY = "wattflow:shield=kubernetes"
 SAVER = shielding.typed(PORTFOLIO.with_params(rule=1.0, after_s=600.0))
+NOTE: dict[str, object] = {
+    "at_s": 60.0, "workflows": 4, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": -0.1, "tail": 0.9,
+    "latest": [],
+}  # fmt: skip
 
 
 class Asked(ThreadPoolExecutor):
@@ -67,9 +71,9 @@ def play(engine: Engine, twin: Shielding, flows: int, first_s: float = 0.0) -> l
 
 
 def test_it_is_asked_every_few_arrivals_and_told_what_ended(engine: Engine) -> None:
-    here = Asked((SAVER, [{"chosen": "saver"}], 0.0), (SAVER, [], 0.0))
+    here = Asked((SAVER, [NOTE], 0.0), (SAVER, [], 0.0))
     twin = Shielding(POLICY, here)
-    assert play(engine, twin, 4) == [SAVER] and twin.notes == [{"chosen": "saver"}]
+    assert play(engine, twin, 4) == [SAVER] and twin.notes == [NOTE]
     seen = here.seen[0]
     assert len(seen.flows) == 4 and seen.number == 0
     assert [len(flow) for flow in seen.flows] == [2] * 4

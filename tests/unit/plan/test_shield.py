@@ -74,6 +74,7 @@ def test_the_cheapest_that_keeps_the_bound_is_used_until_the_budget_is_spent(mon
     spent = one.consider(1e6, seen_of(workload, 1.05, 28))
     assert spent is not None and spent.params["after_s"] == math.inf and spent.params["rule"] == REFERENCE["rule"]
     assert one.notes[-1]["why"] == "the budget is spent" and one.notes[-1]["latest"]
+    assert "reference (rule=3 after_s=inf), the budget is spent; 5.0% later" in shield.told(one.notes[-1])
     assert one.consider(1e6, seen_of(workload, 1.014, 32)) is None, "not recovered"
     again = one.consider(1e6, seen_of(workload, 1.0, 36))
     assert again is not None and again.params["rule"] == 1.0
