@@ -25,6 +25,8 @@ from wattflow.policy.portfolio import DIAL, PORTFOLIO
 
 SHARE = 0.05
 """Of one core, at most."""
+FAILED_S = 1.0
+"""Seconds that a look counts that failed."""
 LOOK_EVERY = 4
 """Arrivals between two looks, at least."""
 NOTES = 64
@@ -103,10 +105,13 @@ class Shielding:
             chosen, self.notes, took_s = answer.result()
             if self.notes and self.notes[-1]["at_s"] != before:
                 log.info("shield: %s", told(self.notes[-1]))
-        except BrokenExecutor as error:
-            log.warning("the shield's process was lost (%s); it begins anew", error)
-            self.close()
-            chosen, took_s = typed(registry.load(self.policy)), 1.0
+        except Exception as error:  # advice that fails must not end a scheduler
+            log.warning(
+                "the shield failed (%s: %s); the reference decides until it answers", type(error).__name__, error
+            )
+            if isinstance(error, BrokenExecutor):
+                self.close()
+            chosen, took_s = typed(registry.load(self.policy)), FAILED_S
         self._not_before_s = now_s + took_s / SHARE
         return None if chosen == engine.policy.name else registry.load(chosen)
 

@@ -52,8 +52,10 @@ DRIFT, LATELY = 2.0, 16
 """Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
 BOUND, STRICTER = 1.02, 0.005
 """The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
-RECENT = 32
-"""Workflows that a race draws from, at most."""
+RECENT, LARGEST = 32, 500
+"""Workflows that a race draws from, at most, and tasks of the largest of them."""
+MOST_TASKS = 4_000
+"""Tasks of a window that is replayed, at most; a driver's window is half of that unless one workflow is larger."""
 
 
 class Ledger:
@@ -147,6 +149,8 @@ class Shield:
         arrived = seen.number + len(seen.flows)
         self._looked = arrived
         flows = filled(seen)
+        if sum(map(len, flows)) > MOST_TASKS:
+            return None  # one workflow alone is too much to replay: nothing is known of it, so nothing changes
         self._observe(now_s, seen, flows)
         load = load_of(flows[-LATELY:])
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
@@ -154,7 +158,9 @@ class Shield:
         if measurable and (arrived >= self._race_at or drifted):
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
             tries = {name: self._careful(dials) for name, dials in self._tries.items()}
-            self._ranking = race.race(flows[-RECENT:], self._cluster, replace(self._policy, steer=None), tries)
+            small = [flow for flow in flows if len(flow) <= LARGEST][-RECENT:]
+            base = replace(self._policy, steer=None)
+            self._ranking = race.race(small, self._cluster, base, tries) if len(small) >= EVERY else []
         return self._choose(now_s, arrived)
 
     def _has_drifted(self, load: float) -> bool:
@@ -265,18 +271,19 @@ def steer(policy: Policy, cluster: Cluster) -> Steering:
 
 
 def shielded(policy: Policy, reference: str) -> Policy:
-    """The policy under the shield: what `:shield=REFERENCE` makes of it."""
-    if policy.name != "wattflow" or reference != "kubernetes":
+    """The policy under the shield: what `:shield=REFERENCE` makes of it. Dials that were set by hand stay."""
+    plain = registry.load("wattflow")
+    if policy.name != plain.name or reference != "kubernetes":
         raise InvalidInput(
-            f"{policy.name}:shield={reference}", "the shield stands under `wattflow`, beside `kubernetes`, by now"
+            f"{policy.name}:shield={reference}", "only `wattflow` can be shielded, and only beside `kubernetes`"
         )
-    given = {name: value for name, value in policy.params.items() if value != policy_defaults(name)}
-    return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), name=f"wattflow:shield={reference}", steer=steer)
-
-
-def policy_defaults(name: str) -> float:
-    """The flagship's own value of a dial."""
-    return float(registry.load("wattflow").params[name])
+    if replace(policy, params=plain.params) != plain:
+        raise InvalidInput(
+            f"wattflow:shield={reference}",
+            "chooses order, queue and time-outs itself; leave sleep, queue and order out",
+        )
+    given = {name: value for name, value in policy.params.items() if value != plain.params[name]}
+    return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), steer=steer)
 
 
 __all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "told"]

@@ -55,6 +55,7 @@ def base_of(text: str) -> tuple[str, list[str]]:
 def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     """The policy with the numbers and settings that were typed, under the typed name."""
     numbers: dict[str, float] = {}
+    shield = ""
     for item in settings:
         key, equals, value = item.partition("=")
         if not equals:
@@ -71,12 +72,15 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
         elif key == "order":
             policy = workflow_order.ordered(policy, value)
         elif key == "shield":
-            policy = importlib.import_module("wattflow.plan.shield").shielded(policy, value)
+            shield = value
         elif key == "weights" and policy.name == "learned":
             policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
-    return replace(policy.with_params(**numbers), name=text)
+    policy = policy.with_params(**numbers)
+    if shield:  # last: it has to know what else was asked for
+        policy = importlib.import_module("wattflow.plan.shield").shielded(policy, shield)
+    return replace(policy, name=text)
 
 
 def _tell_of_idle(policy: Policy) -> None:

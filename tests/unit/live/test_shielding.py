@@ -100,8 +100,9 @@ def test_a_busy_process_holds_nothing_up(engine: Engine) -> None:
     assert play(engine, Shielding(POLICY, Never(1)), 8) == []
 
 
-def test_a_lost_process_begins_anew_with_the_reference(engine: Engine) -> None:
-    here = Asked((SAVER, [], 0.0), BrokenProcessPool("gone"))
+@pytest.mark.parametrize("error", [BrokenProcessPool("gone"), ValueError("a bug")])
+def test_a_shield_that_fails_leaves_the_reference(engine: Engine, error: Exception) -> None:
+    here = Asked((SAVER, [], 0.0), error)
     twin = Shielding(POLICY, here)
     for name in play(engine, twin, 4):
         engine.use(registry.load(name))

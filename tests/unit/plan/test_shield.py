@@ -10,6 +10,7 @@ import pytest
 
 from wattflow import generate
 from wattflow.model.cluster import Cluster, Node, Sleep
+from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, race, shield
@@ -143,10 +144,28 @@ def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
     assert max(ratios("wattflow:shield=kubernetes")) <= shield.BOUND
 
 
-def test_the_shield_stands_under_the_flagship_beside_kubernetes() -> None:
-    with pytest.raises(Exception, match="the shield stands under"):
-        registry.load("heft:shield=kubernetes")
-    with pytest.raises(Exception, match="beside `kubernetes`"):
-        registry.load("wattflow:shield=fifo")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("heft:shield=kubernetes", "only `wattflow` can be shielded"),
+        ("wattflow:shield=fifo", "only beside `kubernetes`"),
+        ("wattflow:shield=kubernetes:sleep=60", "leave sleep, queue and order out"),
+        ("wattflow:queue=strict:shield=kubernetes", "leave sleep, queue and order out"),
+    ],
+)
+def test_what_cannot_be_shielded_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        registry.load(text)
+
+
+def test_dials_set_by_hand_stay_under_the_shield() -> None:
     kept = registry.load("wattflow:late=300:shield=kubernetes")
-    assert kept.params["late"] == 300.0 and kept.steer is not None
+    assert (
+        kept.params["late"] == 300.0 and kept.steer is not None and kept.name == "wattflow:late=300:shield=kubernetes"
+    )
+
+
+def test_what_is_too_large_to_replay_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = steered(monkeypatch, SAVER)
+    monkeypatch.setattr(shield, "MOST_TASKS", 10)
+    assert one.consider(1e6, seen_of(stream(24, 20.0, equal()), 1.0, 24)) is None and len(one.ledger) == 0
