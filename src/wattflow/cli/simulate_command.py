@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from wattflow.cli import first_run
 from wattflow.cli import options as o
 from wattflow.cli.completion import policy_names
 from wattflow.cli.screen import check_outputs, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
+
+if TYPE_CHECKING:
+    from wattflow.model.run import Run
 
 
 def simulate(
@@ -79,6 +82,7 @@ def simulate(
         run = run_simulator(
             workload, machine, chosen, seed=seed, options=replace(options, record_power=True), progress=told
         )
+    tell_choices(run, quiet)
     values = figures_of(run, ideal_s(workload, machine))
     about = Setup(options=options).about()
     if attempts is not None:
@@ -91,3 +95,13 @@ def simulate(
     else:
         what = {"workload": workload.name, "cluster": machine.name, "policy": policy, "seed": seed}
         deliver(run_rows(values), form, out, {**what, "simulated": run.simulated, **about})
+
+
+def tell_choices(run: Run, quiet: bool) -> None:
+    """Say what a shield chose on the way, and why."""
+    notes = run.manifest.get("steering")
+    if isinstance(notes, list) and notes:
+        from wattflow.plan.shield import told
+
+        for note in notes:
+            remark(f"shield: {told(note)}", quiet)

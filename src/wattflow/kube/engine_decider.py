@@ -16,7 +16,7 @@ from wattflow.kube.decider_port import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, candidate_rows, protocol
-from wattflow.live.rehearsing import Rehearsing
+from wattflow.live.rehearsing import Adviser
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
@@ -74,7 +74,7 @@ class EngineDecider:
         estimates: Estimates | None = None,
         executions: Executions | None = None,
         sleep_of: SleepOf = lambda node: None,
-        rehearsing: Rehearsing | None = None,
+        rehearsing: Adviser | None = None,
         data: bool = False,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)

@@ -35,7 +35,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
-from wattflow.live.rehearsing import Rehearsing, is_meant
+from wattflow.live.rehearsing import adviser
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
@@ -127,7 +127,7 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
-    rehearsing = Rehearsing(policy.name) if is_meant(policy) else None
+    rehearsing = adviser(policy.name)
     sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,

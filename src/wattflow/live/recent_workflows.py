@@ -19,7 +19,10 @@ from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind
 from wattflow.live.workflow_notes import tasks_of
-from wattflow.model.workload import Shape, Workload
+from wattflow.model.workload import Workload
+from wattflow.plan.joining import together
+from wattflow.policy import arrivals
+from wattflow.policy.base import Seen
 
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
@@ -43,6 +46,7 @@ class _Part:
         known: As it was read last.
         runtime_s: Of its tasks where known, else NaN.
         gone: Whose rows are not theirs any more.
+        end_s: When its tasks left the engine: those of a workflow together, with the workflow; NaN before.
         flow: The workflow's row and generation in the engine; None without one.
         changes: Since it was read.
     """
@@ -51,6 +55,7 @@ class _Part:
     known: Workload
     runtime_s: Floats
     gone: NDArray[np.bool_]
+    end_s: Floats
     flow: tuple[int, int] | None
     changes: int = 0
 
@@ -69,10 +74,11 @@ class Arrived:
 
     Attributes:
         ended: Workflows that have ended, also those that are not kept any more.
+        forgotten: Workflows that are not kept any more.
     """
 
     def __init__(self, most_flows: int = MOST_FLOWS, most_tasks: int = MOST_TASKS) -> None:
-        self.ended = 0
+        self.ended = self.forgotten = 0
         self._most_flows, self._most_tasks = most_flows, most_tasks
         self._parts: list[_Part] = []
         self._of_flow: dict[tuple[int, int], _Part] = {}
@@ -98,9 +104,9 @@ class Arrived:
             self._place(engine, placed["attempt"], placed["task"])
         ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
         if len(ended):
-            self._close_loose(ended["task"].tolist())
+            self._close_loose(ended["task"].tolist(), now_s)
         if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
-            self._close_flows(engine)
+            self._close_flows(engine, now_s)
         if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
 
@@ -151,7 +157,9 @@ class Arrived:
         self._forget()
 
     def _keep(self, engine: Engine, rows: NDArray[np.int64], known: Workload, flow: tuple[int, int] | None) -> None:
-        part = _Part(rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), flow)
+        part = _Part(
+            rows, known, np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_), np.full(len(rows), np.nan), flow
+        )
         before = None if flow is None else self._of_flow.get(flow)
         if before is None:
             self._parts.append(part)
@@ -171,6 +179,7 @@ class Arrived:
             many += 1
         if many:
             gone = {id(part) for part in self._parts[:many]}
+            self.forgotten += sum(len(part.known.workflow_names) for part in self._parts[:many])
             del self._parts[:many]
             self._of_task = {task: where for task, where in self._of_task.items() if id(where[0]) not in gone}
             self._of_flow = {flow: part for flow, part in self._of_flow.items() if id(part) not in gone}
@@ -194,21 +203,21 @@ class Arrived:
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
-    def _close_loose(self, ended: Sequence[int]) -> None:
+    def _close_loose(self, ended: Sequence[int], now_s: float) -> None:
         """Tasks without a workflow that have ended."""
         for task in ended:
             part, i = self._of_task.get(task, (None, 0))
             if part is not None and part.flow is None and not part.gone[i]:
-                part.gone[i] = True
+                part.gone[i], part.end_s[i] = True, now_s
                 self.ended += 1
 
-    def _close_flows(self, engine: Engine) -> None:
+    def _close_flows(self, engine: Engine, now_s: float) -> None:
         """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
         generations = engine.state.workflows["generation"]
         for flow, part in list(self._of_flow.items()):
             if int(generations[flow[0]]) != flow[1]:
                 del self._of_flow[flow]
-                part.gone[:] = True
+                part.gone[:], part.end_s[:] = True, now_s
                 self.ended += 1
 
     def _drop_lost(self, engine: Engine) -> None:
@@ -219,6 +228,22 @@ class Arrived:
             for attempt, one in self._running.items()
             if int(generations[p.row_of(attempt)]) & p.GENERATION_MASK == (attempt >> p.ROW_BITS) & p.GENERATION_MASK
         }
+
+    @property
+    def arrived(self) -> int:
+        """Workflows that have arrived, also those that are not kept any more."""
+        return self.forgotten + sum(len(part.known.workflow_names) for part in self._parts)
+
+    def seen(self) -> Seen:
+        """All that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
+        flows, runtime_s, end_s = [], [], []
+        for part in self._parts:
+            told = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))
+            for rows, one in arrivals.workflows(told):
+                flows.append(one)
+                runtime_s.append(part.runtime_s[rows])
+                end_s.append(float(part.end_s[rows].max()))
+        return Seen(self.forgotten, flows, runtime_s, np.array(end_s))
 
     def workload(self, engine: Engine, left: Floats) -> Workload | None:
         """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.
@@ -245,33 +270,6 @@ def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
     guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
     runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
     return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
-
-
-def together(parts: Sequence[Workload]) -> Workload:
-    """Workflows of one engine as one workload, in their order, each when it came."""
-    shapes: dict[Shape, int] = {}
-    number = [np.array([shapes.setdefault(one, len(shapes)) for one in part.shapes], np.int32) for part in parts]
-    sizes = np.array([len(part) for part in parts])
-    base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
-    child = [np.repeat(np.arange(len(part)), np.diff(part.parent_start)) for part in parts]
-    return Workload.of_columns(
-        "arrived",
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
-                         "workflow_submit_s")
-        },
-        shapes=tuple(shapes),
-        functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
-        shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
-        workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),
-        edges=(
-            np.concatenate([part.parent + at for part, at in zip(parts, base, strict=True)]),
-            np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
-        ),
-        edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
-    )  # fmt: skip
 
 
 __all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "together"]

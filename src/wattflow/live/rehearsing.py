@@ -11,9 +11,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from typing import Protocol
 
 import numpy as np
 
+from wattflow.live import shielding
 from wattflow.live.engine import Engine
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
@@ -103,6 +105,23 @@ class Rehearsing:
             self._executor = None
 
 
+class Adviser(Protocol):
+    """Looks at an engine after each step, and may choose another policy. What it chooses is journalled."""
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        """The policy to use from the next step on, if it is another."""
+
+    def close(self) -> None:
+        """End what runs aside."""
+
+
+def adviser(policy: str) -> Adviser | None:
+    """The shield or the rehearsal that a policy asks for, as it is typed; None where it asks for neither."""
+    if shielding.is_meant(policy):
+        return shielding.Shielding(policy)
+    return Rehearsing(policy) if is_meant(policy) else None
+
+
 def known_workflows(engine: Engine, flows: Sequence[int]) -> list[Workload]:
     """Open workflows as they are estimated, each alone."""
     found = engine.known(flows)
@@ -113,4 +132,4 @@ def known_workflows(engine: Engine, flows: Sequence[int]) -> list[Workload]:
     return [one for _, one in arrivals.workflows(found)]
 
 
-__all__ = ["Rehearsing", "chosen_dials", "is_meant", "known_workflows"]
+__all__ = ["Adviser", "Rehearsing", "adviser", "chosen_dials", "is_meant", "known_workflows"]

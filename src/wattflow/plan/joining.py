@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,4 +66,47 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
             ).astype(np.int32),
         ),
         edge_bytes=np.concatenate([p.parent_bytes for p in parts]),
+    )
+
+
+def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workload:
+    """Workflows of one driver as one workload, in their order, each when it came or at another time.
+
+    Their shapes may differ, their functions are those of one list that grew.
+    """
+    if submit_s is not None:
+        parts = [_moved(part, at) for part, at in zip(parts, submit_s.tolist(), strict=True)]
+    shapes: dict[Shape, int] = {}
+    number = [np.array([shapes.setdefault(one, len(shapes)) for one in part.shapes], np.int32) for part in parts]
+    sizes = np.array([len(part) for part in parts])
+    base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
+    child = [np.repeat(np.arange(len(part)), np.diff(part.parent_start)) for part in parts]
+    return Workload.of_columns(
+        "arrived",
+        **{
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
+                         "workflow_submit_s")
+        },
+        shapes=tuple(shapes),
+        functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
+        shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
+        workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),
+        edges=(
+            np.concatenate([part.parent + at for part, at in zip(parts, base, strict=True)]),
+            np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
+        ),
+        edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
+    )  # fmt: skip
+
+
+def _moved(part: Workload, submit_s: float) -> Workload:
+    """The workflow with all its times as if submitted then."""
+    by_s = submit_s - float(part.workflow_submit_s[0])
+    return replace(
+        part,
+        release_s=part.release_s + by_s,
+        deadline_s=part.deadline_s + by_s,
+        workflow_submit_s=part.workflow_submit_s + by_s,
     )

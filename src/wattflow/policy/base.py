@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +111,41 @@ class Facts:
     moved: Callable[[Any, NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Workflows that have arrived of late, as a driver tells them: a bounded window, the latest last.
+
+    Attributes:
+        number: How many arrived before the first of these.
+        flows: Each alone, as estimated.
+        runtime_s: For each, seconds at speed 1 of the tasks that have ended, free of crowding; NaN for others.
+        end_s: When each ended; NaN while it is open.
+    """
+
+    number: int
+    flows: Sequence[Workload]
+    runtime_s: Sequence[NDArray[np.float64]]
+    end_s: NDArray[np.float64]
+
+
+class Steering(Protocol):
+    """Changes a policy's numbers by what is observed. It may simulate, so a live driver keeps it in another process.
+
+    Attributes:
+        notes: What it did and why, oldest first: plain values, for reports and `explain`.
+    """
+
+    notes: list[dict[str, object]]
+
+    def is_due(self, arrived: int) -> bool:
+        """Tell whether it wants to be asked, by the number of workflows that have arrived."""
+
+    def consider(self, now_s: float, seen: Seen) -> Policy | None:
+        """The policy to go on with; None leaves it as it is."""
+
+
 Planner = Callable[[Workload, Cluster, Committed], Plan]
+Steer = Callable[["Policy", Cluster], Steering]
 TailorNext = Callable[["Policy", int], int]
 
 
@@ -143,6 +177,8 @@ class Policy:
             cannot ask uses the policy as it stands.
         tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
             absent: never.
+        steer: The policy and the cluster, to what changes its numbers by what is observed as the work goes on. A driver
+            that cannot ask uses the policy as it stands.
         ready: Raises InvalidInput where something that the policy needs is not there, such as a file of weights; a live
             engine asks when it takes the policy up.
         terms: Named scores that sum to ``score``, for `Engine.explain`; what they leave is shown too.
@@ -166,6 +202,7 @@ class Policy:
     knows_future: bool = False
     tailor: Tailor | None = None
     tailor_next: TailorNext | None = None
+    steer: Steer | None = None
     ready: Callable[[], None] | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)
     facts: Facts | None = None

@@ -71,13 +71,9 @@ def tie(state, node):
     return 0.5 * (1.0 - (1.0 - effects.draw(state)) ** (1.0 / view.stands_for(state, node)))
 
 
-def score(state, task, variant, out):
-    """200 − (least allocated + balanced)."""
-    if view.param(state, DIAL.ties) > 0.0:
-        for c in range(out.size):
-            node = view.node_of(state, c)
-            out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant)) + tie(state, node)
-        return
+@jit
+def fill_points(state, variant, out):
+    """Points that are missing to 200 on each candidate; equal ones are left to the lower index."""
     if view.all_ask(state):
         for c in range(out.size):
             cpu = min(1.0, view.core_share(state, variant, c))
@@ -86,6 +82,16 @@ def score(state, task, variant, out):
     for c in range(out.size):
         node = view.node_of(state, c)
         out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant))
+
+
+def score(state, task, variant, out):
+    """200 − (least allocated + balanced)."""
+    if view.param(state, DIAL.ties) > 0.0:
+        for c in range(out.size):
+            node = view.node_of(state, c)
+            out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant)) + tie(state, node)
+        return
+    fill_points(state, variant, out)
 
 
 def allocated(state, task, variant, out):

@@ -176,7 +176,8 @@ def score(state, task, variant, out):
     fill_costs(state, task, variant, out)
 
 
-def priority(state, task):
+@jit
+def start_by(state, task):
     """The flagship's latest start, moved by a share of the critical path."""
     lean = view.param(state, DIAL.lean)
     if view.param(state, DIAL.wait) == math.inf:
@@ -188,6 +189,11 @@ def priority(state, task):
     placing.order(state, task, first, view.place_of(state, NOTES.facts))
     move = linear(state, first, placing.ORDER_N, view.place_of(state, NOTES.theta) + weights.ORDER)
     return view.rank(state, task) + lean * soft(move) * view.path_s(state, task)
+
+
+def priority(state, task):
+    """Order the queue by the latest start, as moved."""
+    return start_by(state, task)
 
 
 @jit
@@ -234,7 +240,8 @@ def doze(state, lean, longest):
     return next_s
 
 
-def act(state):
+@jit
+def watch_and_doze(state):
     """Keep notes of how busy the cluster is, and let idle nodes sleep when their time, by the state of it, is over."""
     lean = view.param(state, DIAL.lean)
     if lean == 0.0 or view.param(state, DIAL.wait) == math.inf:
@@ -252,6 +259,11 @@ def act(state):
         effects.order_timer(state, next_s)
         ordered_s = next_s
     effects.note(state, NOTES.watched, placing.TIMER, ordered_s)
+
+
+def act(state):
+    """Watch the cluster, and let idle nodes sleep."""
+    watch_and_doze(state)
 
 
 def class_rows(state: Any, cluster: Cluster) -> Any:

@@ -8,6 +8,7 @@ file. The text itself is the policy's name in every table.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import logging
 import math
@@ -21,9 +22,9 @@ from wattflow.policy.base import Policy, Prepare
 
 log = logging.getLogger(__name__)
 
-SETTINGS = ("sleep", "queue", "order")
+SETTINGS = ("sleep", "queue", "order", "shield")
 """Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit; the
-queue by workflow, least work or shortest critical path first."""
+queue by workflow, least work or shortest critical path first; the scheduler that bounds what anybody waits."""
 
 
 def split(text: str) -> list[str]:
@@ -54,6 +55,7 @@ def base_of(text: str) -> tuple[str, list[str]]:
 def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     """The policy with the numbers and settings that were typed, under the typed name."""
     numbers: dict[str, float] = {}
+    shield = ""
     for item in settings:
         key, equals, value = item.partition("=")
         if not equals:
@@ -69,11 +71,16 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             policy = replace(policy, settings=replace(policy.settings, queue=value))
         elif key == "order":
             policy = workflow_order.ordered(policy, value)
+        elif key == "shield":
+            shield = value
         elif key == "weights" and policy.name == "learned":
             policy = replace(policy, prepare=_weighted(value), ready=None)
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
-    return replace(policy.with_params(**numbers), name=text)
+    policy = policy.with_params(**numbers)
+    if shield:  # last: it has to know what else was asked for
+        policy = importlib.import_module("wattflow.plan.shield").shielded(policy, shield)
+    return replace(policy, name=text)
 
 
 def _tell_of_idle(policy: Policy) -> None:

@@ -23,7 +23,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 
 if TYPE_CHECKING:
-    from wattflow.live.rehearsing import Rehearsing
+    from wattflow.live.rehearsing import Adviser
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -59,7 +59,7 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 class Decider:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
-    def __init__(self, policy: str, seed: int = 0, rehearsing: Rehearsing | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, rehearsing: Adviser | None = None) -> None:
         self.entries: list[bytes] = []
         self.policy = self._own = policy
         self.rehearsing = rehearsing

@@ -38,10 +38,10 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     """
     epoch = writer.epoch = epochs.begin(database)
     decider, replayed = rebuilt(database, folder, policy)
-    if policy.split(":")[0] == "rehearsed":
-        from wattflow.live.rehearsing import Rehearsing  # the simulator with it, which others do without
+    if policy.split(":")[0] == "rehearsed" or ":shield=" in policy:
+        from wattflow.live.rehearsing import adviser  # the simulator with it, which others do without
 
-        decider.rehearsing = Rehearsing(policy)
+        decider.rehearsing = adviser(policy)
     if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()

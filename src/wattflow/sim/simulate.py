@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import kernel, lacking, tailoring, world_build
+from wattflow.sim import kernel, lacking, steering, tailoring, world_build
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.world import World
@@ -80,6 +80,8 @@ class Simulation:
             noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
             known = workload.with_estimates(workload.estimate_s * np.exp(noise))
         self._tailor(known)
+        steered = self.policy.steer is not None and len(workload) > 0
+        self._steered = steering.Steered(self.policy, known, cluster) if steered else None
         with jit.compiling():
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
@@ -109,6 +111,16 @@ class Simulation:
         self.policy = asked.ask(asked.next_s)
         with np.errstate(over="ignore"):
             tailoring.put_in(self.policy, self.state, self.world, self.cluster, self._sleep_after_s)
+        self.plan_seconds += time.perf_counter() - started
+
+    def _steer(self, steered: steering.Steered) -> None:
+        """Tell the policy's steering what has been observed, and go on with the numbers that it chooses."""
+        started = time.perf_counter()
+        chosen = steered.ask(self.world)
+        if chosen is not None:
+            self.policy = chosen
+            with np.errstate(over="ignore"):
+                tailoring.put_in(chosen, self.state, self.world, self.cluster, self._sleep_after_s)
         self.plan_seconds += time.perf_counter() - started
 
     def _follow_plan(self, known: Workload) -> Workload:
@@ -168,12 +180,15 @@ class Simulation:
         """To the end."""
         total = max(1, len(self.workload))
         while len(self.workload):
-            asked = self._tailoring
-            status = self.advance(np.inf if asked is None else asked.until_s)
+            asked, steered = self._tailoring, self._steered
+            until_s = min(np.inf if one is None else one.until_s for one in (asked, steered))
+            status = self.advance(until_s)
             if status == kernel.DONE:
                 break
-            if asked is not None and status == kernel.UNTIL:
+            if asked is not None and status == kernel.UNTIL and until_s == asked.until_s:
                 self._tailor_again(asked)
+            if steered is not None and status == kernel.UNTIL and until_s == steered.until_s:
+                self._steer(steered)
             if progress is not None:
                 progress(1.0 - float(self.state.counts.open[0]) / total)
         if progress is not None:
@@ -236,6 +251,7 @@ class Simulation:
             "params": dict(self.policy.params),
             "seed": self.seed,
             "options": asdict(self.options),
+            "steering": [] if self._steered is None else self._steered.steering.notes,
             "versions": {"numpy": np.__version__, "numba": numba.__version__},
             "simulated": True,
             "power_provenance": sorted(sources),

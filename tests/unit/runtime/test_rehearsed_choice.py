@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
 from wattflow.live.rehearsing import Rehearsing
+from wattflow.live.shielding import Shielding, typed
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
+from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+
+
+class Shielded(Shielding):
+    """A shield that chooses after 20 seconds."""
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        late = now_s >= 20.0 and engine.policy.name == self.policy
+        return registry.load(typed(PORTFOLIO.with_params(rule=1.0, after_s=30.0))) if late else None
 
 
 class Answered(Rehearsing):
@@ -59,3 +71,21 @@ def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None
         decider.put(TASK, shape, estimate_s=10.0)
     assert first.step(500.0).placements == again.step(500.0).placements
     assert len({placement.node for placement in placed}) == 2  # the first by index, then by joules
+
+
+def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Path) -> None:
+    name = "wattflow:shield=kubernetes"
+    first = Decider(name, rehearsing=Shielded(name))
+    for node in nodes():
+        first.node(node)
+    play(first, 3)
+    assert first.engine.policy.params["rule"] == 1.0 and first.policy == name
+    replayed, loaded = Decider(name), Decider(name)
+    replayed.replay(first.entries)
+    first.save(tmp_path / "snapshot")
+    loaded.load(tmp_path / "snapshot")
+    for again in (replayed, loaded):
+        assert again.engine.policy.params == first.engine.policy.params
+        shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
+        again.put(TASK, shape, estimate_s=10.0)
+    assert replayed.step(500.0).placements == loaded.step(500.0).placements

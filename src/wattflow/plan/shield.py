@@ -1,0 +1,289 @@
+"""The shield: whatever a policy saves, nobody waits longer than under the reference; and the rehearsal below it.
+
+*Observed.* A window of what has arrived is replayed under the reference with all nodes on, with the runtimes that were
+measured: the shadow. The response of each workflow that has ended stands beside its shadow's in a ledger of the last
+`KEPT` workflows; so does what an open one is late already. The window begins empty, so a shadow near its begin waits
+too little and we look later than we are: the error is on the safe side, and workflows of the window's first quarter
+keep what was known of them before.
+
+*Paid.* While the ledger's lateness in sum is at most `LATE` and its p95 within `TAIL` of the shadow's, beyond what the
+reference's own ties explain (`Ledger.doubt`), the rehearsed choice holds. Else the budget is spent: the reference
+decides, all nodes wake and stay on, until the ledger has recovered (`RECOVERED`); each time the choice that follows is
+more careful.
+
+*Sleep has a price before it has a cost.* A node that sleeps too early makes those wait who arrive while it wakes:
+w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is about
+w² / (T R), which is to stay a small part of the bound; so no time-out is below `PRICED` × w² / R, and `CAREFUL` times
+that after each time that the budget was spent.
+
+*Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
+used. It is held after `FIRST` workflows, then when 1.6 times as many have arrived, and when the load has drifted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.model.cluster import Cluster
+from wattflow.model.errors import InvalidInput
+from wattflow.model.workload import Workload
+from wattflow.plan import joining, race
+from wattflow.policy import registry
+from wattflow.policy.base import Policy, Seen, Steering
+from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
+from wattflow.sim import simulate
+
+Floats = NDArray[np.float64]
+KEPT = 100
+LATE, TAIL, RECOVERED = 0.016, 1.02, (0.012, 1.018)
+"""Lateness in sum as a share of the shadow's responses, and p95 over the shadow's, that spend the budget (the promise
+is 2 % of each; what is seen late is paid late), and below which it is open again."""
+ENOUGH = 20
+"""Workflows from which on p95 says something."""
+PRICED, CAREFUL = 10.0, 3.0
+FIRST, AGAIN, EVERY, RARELY = 8, 1.6, 4, 10
+"""The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
+DRIFT, LATELY = 2.0, 16
+"""Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
+BOUND, STRICTER = 1.02, 0.005
+"""The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
+RECENT, LARGEST = 32, 500
+"""Workflows that a race draws from, at most, and tasks of the largest of them."""
+MOST_TASKS = 4_000
+"""Tasks of a window that is replayed, at most; a driver's window is half of that unless one workflow is larger."""
+
+
+class Ledger:
+    """Responses of the last workflows beside their shadows'."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[float, float]] = {}
+        self._open = (0.0, 0.0)
+
+    def note(self, number: int, response_s: float, shadow_s: float) -> None:
+        """Enter a workflow that has ended, by the number of its arrival."""
+        self._rows[number] = response_s, shadow_s
+        for old in sorted(self._rows)[:-KEPT]:
+            del self._rows[old]
+
+    def note_open(self, late_s: float, shadow_s: float) -> None:
+        """Enter what open workflows are late already, in sum, and their shadows' responses."""
+        self._open = late_s, shadow_s
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _table(self) -> Floats:
+        return np.array(list(self._rows.values())).reshape(-1, 2)
+
+    @property
+    def late(self) -> float:
+        """Lateness in sum over the shadows' responses in sum; below 0 where we are sooner."""
+        rows, (late_s, shadow_s) = self._table(), self._open
+        return float(((rows[:, 0] - rows[:, 1]).sum() + late_s) / max(1e-9, rows[:, 1].sum() + shadow_s))
+
+    @property
+    def tail(self) -> float:
+        """The 95th percentile over the shadows'; 1 while there are too few."""
+        rows = self._table()
+        if len(rows) < ENOUGH:
+            return 1.0
+        return float(np.quantile(rows[:, 0], 0.95) / max(1e-9, np.quantile(rows[:, 1], 0.95)))
+
+    @property
+    def doubt(self) -> float:
+        """Standard error of the lateness: the reference's own ties move it this far either way."""
+        rows = self._table()
+        if len(rows) < 2:
+            return 0.0
+        return float((rows[:, 0] - rows[:, 1]).std(ddof=1) * math.sqrt(len(rows)) / max(1e-9, rows[:, 1].sum()))
+
+    def latest(self, count: int = 3) -> list[int]:
+        """Numbers of the workflows that are late by the most seconds: theirs is the lateness that was paid."""
+        late = sorted(self._rows, key=lambda n: self._rows[n][1] - self._rows[n][0])
+        return [n for n in late[:count] if self._rows[n][0] > self._rows[n][1]]
+
+
+class Shield:
+    """Steers a policy by what is observed.
+
+    Args:
+        policy: Whose rules are steered; its own numbers are what is used where nothing else is told.
+        tries: Candidates; without any the policy itself is the only one.
+    """
+
+    def __init__(self, policy: Policy, cluster: Cluster, reference: str, tries: Mapping[str, race.Dials]) -> None:
+        self.notes: list[dict[str, object]] = []
+        self.ledger = Ledger()
+        self._policy, self._cluster, self._tries = policy, cluster, tries
+        self._reference = registry.load(reference)
+        self._spent, self._times, self._response_s = False, 0, math.nan
+        self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
+        self._ranking: list[race.Tried] = []
+        self._name, self._dials = "reference", dict(REFERENCE)
+
+    @property
+    def choice(self) -> Policy:
+        """The policy with the dials that hold now."""
+        return self._policy.with_params(**self._dials)
+
+    def move_to(self, cluster: Cluster) -> None:
+        """Nodes came or left: what was rehearsed without them says nothing."""
+        if cluster != self._cluster:
+            self._cluster, self._race_at, self._ranking = cluster, FIRST, []
+
+    def is_due(self, arrived: int) -> bool:
+        """Every few arrivals, less often in a long stream."""
+        return arrived - self._looked >= (EVERY if arrived <= KEPT else RARELY)
+
+    def consider(self, now_s: float, seen: Seen) -> Policy | None:
+        """Look at the shadow; race if it is time; choose."""
+        arrived = seen.number + len(seen.flows)
+        self._looked = arrived
+        flows = filled(seen)
+        if sum(map(len, flows)) > MOST_TASKS:
+            return None  # one workflow alone is too much to replay: nothing is known of it, so nothing changes
+        self._observe(now_s, seen, flows)
+        load = load_of(flows[-LATELY:])
+        drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
+        measurable = all(node.power is not None for node in self._cluster.nodes)
+        if measurable and (arrived >= self._race_at or drifted):
+            self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
+            tries = {name: self._careful(dials) for name, dials in self._tries.items()}
+            small = [flow for flow in flows if len(flow) <= LARGEST][-RECENT:]
+            base = replace(self._policy, steer=None)
+            self._ranking = race.race(small, self._cluster, base, tries) if len(small) >= EVERY else []
+        return self._choose(now_s, arrived)
+
+    def _has_drifted(self, load: float) -> bool:
+        return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
+
+    def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload]) -> None:
+        """Replay the window under the reference, and enter what has ended."""
+        window = joining.together(flows)
+        shadow_s = responses(simulate(window, self._cluster, self._reference).end_s_by_task(), window)
+        begin = 0 if seen.number == 0 else len(flows) // 4
+        late_s = open_s = 0.0
+        for i, (flow, end_s) in enumerate(zip(flows, seen.end_s.tolist(), strict=True)):
+            submit_s, number = float(flow.workflow_submit_s[0]), seen.number + i
+            if not math.isnan(end_s):
+                if i >= begin or number not in self.ledger:
+                    self.ledger.note(number, end_s - submit_s, float(shadow_s[i]))
+            elif now_s - submit_s > shadow_s[i]:
+                late_s, open_s = late_s + now_s - submit_s - shadow_s[i], open_s + shadow_s[i]
+        self.ledger.note_open(late_s, open_s)
+        self._response_s = float(shadow_s[np.isfinite(shadow_s)].mean())
+        late, tail, doubt = self.ledger.late, self.ledger.tail, self.ledger.doubt
+        if not self._spent and (late > LATE + doubt or tail > TAIL + 2.0 * doubt):
+            self._spent = True
+            self._times += int(self._name != "reference")
+        elif self._spent and late < RECOVERED[0] and tail < RECOVERED[1]:
+            self._spent = False
+
+    def _careful(self, dials: race.Dials) -> race.Dials:
+        """The candidate with no time-out below what sleep is priced at."""
+        wake_s = max((node.sleep.wake_s for node in self._cluster.nodes if node.sleep is not None), default=0.0)
+        rest_s = PRICED * CAREFUL**self._times * wake_s**2 / max(1e-3, self._response_s)
+        return {**dials, "rest_s": float(f"{rest_s:.2g}")} if math.isfinite(rest_s) else dials
+
+    def _choose(self, now_s: float, arrived: int) -> Policy | None:
+        """The cheapest that keeps the bound by its interval, or the reference."""
+        name, dials, why = "reference", dict(REFERENCE), "no candidate keeps the bound for certain"
+        less = STRICTER * self._times
+        if self._spent:
+            why = "the budget is spent"
+        elif not len(self.ledger) or not self._ranking:
+            why = "too little is known"
+        else:
+            for one in self._ranking:
+                within = max(one.mean_high, one.p95_high) <= BOUND - less
+                if within and one.energy_high < 0.0 and one.missed == 0:
+                    name, dials, why = one.name, dict(one.dials), "the fewest joules of those that keep the bound"
+                    break
+        if (name, dials) == (self._name, self._dials):
+            return None
+        self._name, self._dials = name, dials
+        self._note(now_s, arrived, why)
+        return self.choice
+
+    def _note(self, now_s: float, arrived: int, why: str) -> None:
+        late, tail = (round(one, 4) for one in (self.ledger.late, self.ledger.tail))
+        shown = " ".join(f"{name}={value:g}" for name, value in self._dials.items())
+        self.notes.append({
+            "at_s": now_s, "workflows": arrived, "chosen": self._name, "dials": shown, "why": why,
+            "late": late, "tail": tail, "latest": self.ledger.latest(),
+        })  # fmt: skip
+
+
+def told(note: Mapping[str, object]) -> str:
+    """A note as a sentence: what was chosen when, why, and whose lateness was paid for."""
+    late, tail, latest = note["late"], note["tail"], note["latest"]
+    assert isinstance(late, float)
+    assert isinstance(latest, list)
+    whose = f"; latest: workflow {', '.join(str(number + 1) for number in latest)}" if latest else ""
+    return (
+        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}; "
+        f"{abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}"
+    )
+
+
+def filled(seen: Seen) -> list[Workload]:
+    """Each workflow with the runtimes that were measured, else its estimates as far off as those of ended tasks were.
+
+    Where nothing was estimated, the mean of what has ended stands in.
+    """
+    told = np.concatenate([flow.estimate_s for flow in seen.flows])
+    known = np.concatenate(list(seen.runtime_s))
+    both = np.isfinite(told) & np.isfinite(known)
+    bias = float(known[both].sum() / max(1e-9, told[both].sum())) if both.sum() >= FIRST else 1.0
+    usual_s = float(np.nanmean(known)) if np.isfinite(known).any() else 1.0
+    found = []
+    for flow, runtime_s in zip(seen.flows, seen.runtime_s, strict=True):
+        guess_s = np.where(np.isfinite(flow.estimate_s), flow.estimate_s * bias, usual_s)
+        found.append(replace(flow, runtime_s=np.maximum(1e-3, np.where(np.isfinite(runtime_s), runtime_s, guess_s))))
+    return found
+
+
+def load_of(flows: Sequence[Workload]) -> float:
+    """Core-seconds that arrive in a second; NaN where they came at once."""
+    span_s = float(flows[-1].workflow_submit_s[0]) - float(flows[0].workflow_submit_s[0])
+    return sum(joining.core_seconds(flow) for flow in flows[1:]) / span_s if span_s > 0 else math.nan
+
+
+def responses(end_s: Floats, workload: Workload) -> Floats:
+    """End − submission of each workflow; one that was given up never ends."""
+    last = np.zeros(len(workload.workflow_names))
+    np.maximum.at(last, workload.workflow, np.where(np.isnan(end_s), np.inf, end_s))
+    return last - workload.workflow_submit_s
+
+
+def steer(policy: Policy, cluster: Cluster) -> Steering:
+    """Rehearse and shield, with `kubernetes` as the reference."""
+    return Shield(policy, cluster, "kubernetes", race.candidates())
+
+
+def shielded(policy: Policy, reference: str) -> Policy:
+    """The policy under the shield: what `:shield=REFERENCE` makes of it. Dials that were set by hand stay."""
+    plain = registry.load("wattflow")
+    if policy.name != plain.name or reference != "kubernetes":
+        raise InvalidInput(
+            f"{policy.name}:shield={reference}", "only `wattflow` can be shielded, and only beside `kubernetes`"
+        )
+    if replace(policy, params=plain.params) != plain:
+        raise InvalidInput(
+            f"wattflow:shield={reference}",
+            "chooses order, queue and time-outs itself; leave sleep, queue and order out",
+        )
+    given = {name: value for name, value in policy.params.items() if value != plain.params[name]}
+    return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), steer=steer)
+
+
+__all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "told"]

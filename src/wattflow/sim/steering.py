@@ -1,0 +1,68 @@
+"""Policies that are steered by what is observed, in a simulation: what they are told, and how their answer is put in.
+
+A policy's ``steer`` is asked at arrivals, with a bounded window of the workflows that have arrived: as they are
+estimated, and of tasks that have ended the true runtimes, for a simulation measures without error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import arrivals
+from wattflow.policy.base import Policy, Seen, Steering
+
+MOST_TASKS = 2_000
+"""Tasks of the window that is told, at most; the last workflow is told whatever its size."""
+
+
+class Steered:
+    """Asks a policy's steering as workflows arrive.
+
+    Attributes:
+        until_s: How far the run may go before it is asked; inf when all have arrived.
+        steering: The policy's.
+    """
+
+    def __init__(self, policy: Policy, known: Workload, cluster: Cluster) -> None:
+        assert policy.steer is not None
+        self.steering: Steering = policy.steer(policy, cluster)
+        self._runtime_s = known.runtime_s
+        self._flows = list(arrivals.workflows(known))
+        self._submit_s = [float(flow.workflow_submit_s[0]) for _, flow in self._flows]
+        self._arrived, self._count = 0, len(known)
+        self._advance(-math.inf)
+
+    def _advance(self, now_s: float) -> None:
+        """Count the arrivals by now, and find the next one at which to ask."""
+        submit_s, last = self._submit_s, len(self._submit_s)
+        while self._arrived < last and submit_s[self._arrived] <= now_s:
+            self._arrived += 1
+        due = self._arrived
+        while due < last and not self.steering.is_due(due + 1):
+            due += 1
+        self.until_s = submit_s[due] if due < last else math.inf
+
+    def ask(self, world: Any) -> Policy | None:
+        """The policy for what has been observed by now, if it is another."""
+        now_s = self.until_s
+        self._advance(now_s)
+        first, tasks = self._arrived, 0
+        while first > 0 and (tasks == 0 or tasks + len(self._flows[first - 1][0]) <= MOST_TASKS):
+            first -= 1
+            tasks += len(self._flows[first][0])
+        end_s = np.full(self._count, np.nan)
+        records = np.asarray(world.records[: int(world.pulse.record_n[0])])
+        done = records[records["outcome"] == 0]
+        np.fmax.at(end_s, done["task"], done["end_s"])
+        chosen = self._flows[first : self._arrived]
+        runtime_s = [np.where(np.isfinite(end_s[rows]), self._runtime_s[rows], np.nan) for rows, _ in chosen]
+        ends = np.array([end_s[rows].max() for rows, _ in chosen])
+        return self.steering.consider(now_s, Seen(first, [flow for _, flow in chosen], runtime_s, ends))
+
+
+__all__ = ["MOST_TASKS", "Steered"]

@@ -1,0 +1,131 @@
+"""The shield on a live engine: asked in another process, it holds nothing up and is told what was seen."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
+import pytest
+
+from wattflow.clusters import load_cluster
+from wattflow.live import Engine, Kind, shielding
+from wattflow.live.rehearsing import Rehearsing, adviser
+from wattflow.live.shielding import Shielding
+from wattflow.model.workflow import Variant
+from wattflow.policy import registry
+from wattflow.policy.base import Seen
+from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
+
+POLICY = "wattflow:shield=kubernetes"
+SAVER = shielding.typed(PORTFOLIO.with_params(rule=1.0, after_s=600.0))
+NOTE: dict[str, object] = {
+    "at_s": 60.0, "workflows": 4, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": -0.1, "tail": 0.9,
+    "latest": [],
+}  # fmt: skip
+
+
+class Asked(ThreadPoolExecutor):
+    """Answers at once with what it is told to, and keeps what it was asked."""
+
+    def __init__(self, *answers: object) -> None:
+        super().__init__(1)
+        self.answers, self.seen = list(answers), list[Seen]()
+
+    def submit(self, work: object, policy: str, now_s: float, seen: Seen, cluster: object) -> Future[object]:  # type: ignore[override]
+        self.seen.append(seen)
+        answer: Future[object] = Future()
+        told = self.answers.pop(0)
+        if isinstance(told, Exception):
+            answer.set_exception(told)
+        else:
+            answer.set_result(told)
+        return answer
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(POLICY, cluster=load_cluster("mixed"))
+
+
+def play(engine: Engine, twin: Shielding, flows: int, first_s: float = 0.0) -> list[str]:
+    """Workflows of two tasks one after another, each ended after ten seconds; policies that were chosen."""
+    shape, chosen = engine.shape((Variant(cores=1),)), []
+    for number in range(flows):
+        now_s = first_s + 20.0 * number
+        flow = engine.workflow()
+        for _ in range(2):
+            engine.put(Kind.TASK, shape, workflow=flow, estimate_s=10.0)
+        engine.put(Kind.SEAL, flow)
+        placements = engine.step(now_s).placements
+        chosen.append(twin.consider(engine, now_s))
+        for placement in placements:
+            engine.put(Kind.STARTED, placement.attempt)
+        engine.step(now_s)
+        chosen.append(twin.consider(engine, now_s))
+        for placement in placements:
+            engine.put(Kind.FINISHED, placement.attempt)
+        engine.step(now_s + 10.0)
+        chosen.append(twin.consider(engine, now_s + 10.0))
+    return [one.name for one in chosen if one is not None]
+
+
+def test_it_is_asked_every_few_arrivals_and_told_what_ended(engine: Engine) -> None:
+    here = Asked((SAVER, [NOTE], 0.0), (SAVER, [], 0.0))
+    twin = Shielding(POLICY, here)
+    assert play(engine, twin, 4) == [SAVER] and twin.notes == [NOTE]
+    seen = here.seen[0]
+    assert len(seen.flows) == 4 and seen.number == 0
+    assert [len(flow) for flow in seen.flows] == [2] * 4
+    assert seen.end_s[:3].tolist() == [10.0, 30.0, 50.0] and np.isnan(seen.end_s[3])
+    speed = np.array([runtime_s / 10.0 for runtime_s in seen.runtime_s[:3]])
+    assert np.isfinite(speed).all() and np.isnan(seen.runtime_s[3]).all()
+
+
+def test_it_takes_a_share_of_a_core(engine: Engine) -> None:
+    here = Asked((SAVER, [], 20.0), (SAVER, [], 0.0))
+    twin = Shielding(POLICY, here)
+    play(engine, twin, 4)
+    play(engine, twin, 6, first_s=100.0)  # answered at 60 s, and it took 20 s: not before 60 + 20 / 5 %
+    assert len(here.seen) == 1
+    play(engine, twin, 1, first_s=60.0 + 20.0 / shielding.SHARE)
+    assert len(here.seen) == 2
+
+
+def test_a_busy_process_holds_nothing_up(engine: Engine) -> None:
+    class Never(ThreadPoolExecutor):
+        def submit(self, *args: object, **fields: object) -> Future[object]:  # type: ignore[override]
+            return Future()
+
+    assert play(engine, Shielding(POLICY, Never(1)), 8) == []
+
+
+@pytest.mark.parametrize("error", [BrokenProcessPool("gone"), ValueError("a bug")])
+def test_a_shield_that_fails_leaves_the_reference(engine: Engine, error: Exception) -> None:
+    here = Asked((SAVER, [], 0.0), error)
+    twin = Shielding(POLICY, here)
+    for name in play(engine, twin, 4):
+        engine.use(registry.load(name))
+    chosen = play(engine, twin, 5, first_s=200.0)
+    assert chosen == [shielding.typed(registry.load(POLICY))]
+    assert registry.load(chosen[0]).params["after_s"] == REFERENCE["after_s"]
+
+
+def test_a_choice_is_typed_and_read_again() -> None:
+    some = PORTFOLIO.with_params(rule=2.0, tolerance=0.1, after_s=30.0, rest_s=170.0)
+    assert registry.load(shielding.typed(some)).params == some.params
+    reference = PORTFOLIO.with_params(**REFERENCE)
+    assert registry.load(shielding.typed(reference)).params == reference.params
+
+
+def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engine: Engine) -> None:
+    shielding._shields.clear()
+    here = Asked((SAVER, [], 0.0))
+    play(engine, Shielding(POLICY, here), 4)
+    name, notes, took_s = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster)
+    assert registry.load(name).params["after_s"] == REFERENCE["after_s"] and notes == [] and took_s > 0.0
+
+
+def test_who_advises_is_told_by_the_policy() -> None:
+    assert isinstance(adviser(POLICY), Shielding) and isinstance(adviser("rehearsed:load=0.3"), Rehearsing)
+    assert adviser("wattflow") is None and adviser("kubernetes") is None

@@ -1,0 +1,171 @@
+"""The shield: a ledger of lateness beside a replayed shadow opens and closes the budget; what is unknown earns none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wattflow import generate
+from wattflow.model.cluster import Cluster, Node, Sleep
+from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workload import Workload
+from wattflow.plan import joining, race, shield
+from wattflow.policy import arrivals, registry
+from wattflow.policy.base import Policy, Seen
+from wattflow.policy.portfolio import REFERENCE
+from wattflow.sim import simulate
+
+SAVER = race.Tried("saver", {"rule": 1.0, "after_s": 30.0}, -0.4, -0.3, 1.0, 1.0, 0)
+LATE = race.Tried("late", {"rule": 2.0, "after_s": 30.0}, -0.6, -0.5, 1.03, 1.0, 0)
+
+
+def equal(count: int = 6, wake_s: float = 30.0) -> Cluster:
+    power = PowerProfile((0.0, 8.0), (90.0, 200.0))
+    nodes = [Node(f"n{i}", 8, 1 << 36, threads_per_core=2, power=power, sleep=Sleep(5.0, wake_s)) for i in range(count)]
+    return Cluster("equal", tuple(nodes))
+
+
+def stream(flows: int, gap_s: float, cluster: Cluster) -> Workload:
+    rng = np.random.default_rng(5)
+    parts = [generate.workload("montage", 12, seed) for seed in range(3)]
+    submit_s = np.concatenate([[0.0], np.cumsum(rng.exponential(gap_s, flows))[:-1]])
+    return joining.joined([parts[i % 3] for i in range(flows)], submit_s, cluster, math.inf, "stream")
+
+
+def seen_of(workload: Workload, slower: float, until: int) -> Seen:
+    """Workflows that all ended, each after so many times the seconds that the reference gives it."""
+    run = simulate(workload, equal(), "kubernetes")
+    usual_s = shield.responses(run.end_s_by_task(), workload)
+    flows = [flow for _, flow in arrivals.workflows(workload)][:until]
+    end_s = np.array([float(f.workflow_submit_s[0]) + slower * usual_s[i] for i, f in enumerate(flows)])
+    return Seen(0, flows, [flow.runtime_s for flow in flows], end_s)
+
+
+def steered(monkeypatch: pytest.MonkeyPatch, *ranking: race.Tried) -> shield.Shield:
+    monkeypatch.setattr(race, "race", lambda *_, **__: list(ranking))
+    policy = registry.load("wattflow:shield=kubernetes")
+    return shield.Shield(policy, equal(), "kubernetes", race.candidates())
+
+
+def test_a_ledger_tells_lateness_in_sum_the_tail_and_who_is_late() -> None:
+    ledger = shield.Ledger()
+    assert ledger.tail == 1.0 and ledger.doubt == 0.0
+    for number in range(shield.ENOUGH):
+        ledger.note(number, 10.0, 10.0)
+    ledger.note(3, 14.0, 10.0)
+    assert ledger.late == pytest.approx(4.0 / (10.0 * shield.ENOUGH)) and ledger.latest() == [3]
+    ledger.note_open(6.0, 10.0)
+    assert ledger.late == pytest.approx(10.0 / (10.0 * shield.ENOUGH + 10.0))
+    for number in range(100, 100 + shield.KEPT):
+        ledger.note(number, 20.0, 10.0)
+    assert len(ledger) == shield.KEPT and 3 not in ledger and ledger.tail == 2.0
+
+
+def test_the_cheapest_that_keeps_the_bound_is_used_until_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = equal()
+    workload = stream(60, 20.0, cluster)
+    one = steered(monkeypatch, LATE, SAVER)
+    chosen = one.consider(1e6, seen_of(workload, 1.0, 24))
+    assert chosen is not None and chosen.params["rule"] == 1.0  # `late` saves more and does not keep the bound
+    assert one.notes[-1]["chosen"] == "saver"
+    spent = one.consider(1e6, seen_of(workload, 1.05, 28))
+    assert spent is not None and spent.params["after_s"] == math.inf and spent.params["rule"] == REFERENCE["rule"]
+    assert one.notes[-1]["why"] == "the budget is spent" and one.notes[-1]["latest"]
+    assert "reference (rule=3 after_s=inf), the budget is spent; 5.0% later" in shield.told(one.notes[-1])
+    assert one.consider(1e6, seen_of(workload, 1.014, 32)) is None, "not recovered"
+    again = one.consider(1e6, seen_of(workload, 1.0, 36))
+    assert again is not None and again.params["rule"] == 1.0
+
+
+def test_what_is_spent_once_makes_the_next_choice_more_careful(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = replace(SAVER, mean_high=1.018)
+    one = steered(monkeypatch, close)
+    workload = stream(60, 20.0, equal())
+    assert one.consider(1e6, seen_of(workload, 1.0, 24)) is not None
+    before = one._careful({})["rest_s"]
+    assert one.consider(1e6, seen_of(workload, 1.05, 28)) is not None
+    assert one._careful({})["rest_s"] == pytest.approx(shield.CAREFUL * before, rel=0.1)
+    assert one.consider(1e6, seen_of(workload, 1.0, 36)) is None, "its interval is too wide for that now"
+
+
+def test_nothing_is_chosen_without_a_race_or_for_joules_that_are_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = stream(24, 20.0, equal())
+    for ranking in ([], [replace(SAVER, energy_high=0.01)], [replace(SAVER, missed=1)]):
+        assert steered(monkeypatch, *ranking).consider(1e6, seen_of(workload, 1.0, 24)) is None
+    one = steered(monkeypatch, SAVER)
+    dark = tuple(replace(node, power=None) for node in equal().nodes)
+    one.move_to(replace(equal(), nodes=dark))
+    assert one.consider(1e6, seen_of(workload, 1.0, 24)) is None, "no watts, no race"
+
+
+def test_runtimes_are_measured_else_estimated_as_far_off_as_those_that_ended() -> None:
+    workload = stream(2, 20.0, equal())
+    flows = [flow for _, flow in arrivals.workflows(workload.with_estimates(2.0 * workload.runtime_s))]
+    true_s = [flow.estimate_s / 2.0 for flow in flows]
+    half = [true_s[0], np.full(len(flows[1]), np.nan)]
+    found = shield.filled(Seen(0, flows, half, np.array([100.0, np.nan])))
+    assert found[0].runtime_s == pytest.approx(true_s[0]) and found[1].runtime_s == pytest.approx(true_s[1])
+    unknown = [flow.with_estimates(np.full(len(flow), np.nan)) for flow in flows]
+    found = shield.filled(Seen(0, unknown, half, np.array([100.0, np.nan])))
+    assert found[1].runtime_s == pytest.approx(float(true_s[0].mean()))
+
+
+def test_a_race_is_drawn_from_what_arrived_and_leaves_out_who_waits() -> None:
+    cluster = equal()
+    flows = [flow for _, flow in arrivals.workflows(stream(16, 60.0, cluster))]
+    drawn = race.stream_of(flows, 0)
+    gaps = set(np.round(np.diff([float(f.workflow_submit_s[0]) for f in flows]), 6).tolist())
+    assert set(np.round(np.diff(drawn.workflow_submit_s), 6).tolist()) <= gaps
+    base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
+    tries = {
+        "same": dict(REFERENCE),
+        "sleepless": {"rule": 1.0, "after_s": 1e9},
+        "hasty": {"rule": 1.0, "after_s": 0.0},
+    }
+    found = {one.name: one for one in race.race(flows, cluster, base, tries)}
+    assert found["same"].energy == 0.0 and found["same"].mean_high == 1.0
+    assert found["hasty"].mean_high > shield.BOUND, "nodes that sleep at once make people wait"
+
+
+def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
+    cluster = equal()
+    workload = stream(48, 25.0, cluster)
+    usual = shield.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
+
+    def ratios(policy: str | Policy) -> tuple[float, float]:
+        ours = shield.responses(simulate(workload, cluster, policy).end_s_by_task(), workload)
+        return float(ours.mean() / usual.mean()), float(np.quantile(ours, 0.95) / np.quantile(usual, 0.95))
+
+    assert max(ratios("wattflow")) > shield.BOUND, "the case does not ask enough"
+    assert max(ratios("wattflow:shield=kubernetes")) <= shield.BOUND
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("heft:shield=kubernetes", "only `wattflow` can be shielded"),
+        ("wattflow:shield=fifo", "only beside `kubernetes`"),
+        ("wattflow:shield=kubernetes:sleep=60", "leave sleep, queue and order out"),
+        ("wattflow:queue=strict:shield=kubernetes", "leave sleep, queue and order out"),
+    ],
+)
+def test_what_cannot_be_shielded_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        registry.load(text)
+
+
+def test_dials_set_by_hand_stay_under_the_shield() -> None:
+    kept = registry.load("wattflow:late=300:shield=kubernetes")
+    assert (
+        kept.params["late"] == 300.0 and kept.steer is not None and kept.name == "wattflow:late=300:shield=kubernetes"
+    )
+
+
+def test_what_is_too_large_to_replay_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = steered(monkeypatch, SAVER)
+    monkeypatch.setattr(shield, "MOST_TASKS", 10)
+    assert one.consider(1e6, seen_of(stream(24, 20.0, equal()), 1.0, 24)) is None and len(one.ledger) == 0

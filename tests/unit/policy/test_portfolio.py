@@ -1,0 +1,74 @@
+"""The portfolio: each rule is the policy that it stands for, pools are kept, and the reference has every node on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wattflow import generate
+from wattflow.clusters import load_cluster
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.plan import joining
+from wattflow.policy import registry
+from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT
+from wattflow.sim import SimOptions, simulate
+from wattflow.testing import check_policy
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    mixed = load_cluster("mixed")
+    return replace(mixed, nodes=tuple(replace(node, frequencies=node.frequencies[:1]) for node in mixed.nodes))
+
+
+@pytest.fixture(scope="module")
+def stream(cluster: Cluster) -> Workload:
+    parts = [generate.workload("montage", 20, seed) for seed in range(6)]
+    return joining.joined(parts, np.arange(0.0, 240.0, 40.0), cluster, 4.0, "stream")
+
+
+def test_the_flagships_rule_is_the_flagship(stream: Workload, cluster: Cluster) -> None:
+    ours, theirs = simulate(stream, cluster, PORTFOLIO), simulate(stream, cluster, "wattflow")
+    assert ours.total_j == theirs.total_j
+    assert np.array_equal(ours.attempts["node"], theirs.attempts["node"])
+
+
+def test_the_reference_is_kubernetes_with_all_nodes_on(stream: Workload, cluster: Cluster) -> None:
+    ours = simulate(stream, cluster, PORTFOLIO.with_params(**REFERENCE), options=SimOptions())
+    theirs = simulate(stream, cluster, "kubernetes")
+    assert np.array_equal(ours.attempts["node"], theirs.attempts["node"])
+    assert ours.scalars["sleeps"] == 0 and ours.total_j == pytest.approx(theirs.total_j)
+
+
+@pytest.mark.parametrize("rule", [SOONEST, THRIFT, SPREAD])
+def test_a_plain_rule_sleeps_by_its_time_out_or_keeps_a_pool(rule: float, stream: Workload, cluster: Cluster) -> None:
+    plain = PORTFOLIO.with_params(rule=rule, after_s=5.0)
+    slept = simulate(stream, cluster, plain)
+    assert slept.scalars["sleeps"] > 0
+    assert simulate(stream, cluster, plain.with_params(rest_s=1e6)).scalars["sleeps"] == 0
+    pooled = simulate(stream, cluster, PORTFOLIO.with_params(rule=rule, reserve=0.3, decay_s=60.0))
+    assert pooled.scalars["sleeps"] > 0 and np.isfinite(pooled.end_s_by_task()).all()
+
+
+def test_thrift_within_no_tolerance_ends_as_soon_as_soonest(stream: Workload, cluster: Cluster) -> None:
+    first, soon = (
+        simulate(stream, cluster, PORTFOLIO.with_params(rule=rule, tolerance=0.0, after_s=1e6)).makespan_s
+        for rule in (THRIFT, SOONEST)
+    )
+    assert first <= 1.05 * soon
+
+
+def test_it_keeps_the_contract_of_a_policy_and_is_listed_nowhere() -> None:
+    for dials in ({}, REFERENCE, {"rule": THRIFT}, {"rule": SOONEST, "reserve": 0.3}):
+        check_policy(PORTFOLIO.with_params(**dials))
+    assert "portfolio" not in registry.names() and registry.load("portfolio") is PORTFOLIO
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    with pytest.raises(Exception, match="rule = 4 is out of range"):
+        PORTFOLIO.with_params(rule=4.0)
+    assert PORTFOLIO.with_params(after_s=math.inf).params["after_s"] == math.inf
