@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = ["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"]
     if subprocess.run(copy, capture_output=True).returncode:
         pytest.skip("needs a checkout with git: building in place would leave files in it")
-    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib"]
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib"]
     done = subprocess.run([*build, str(folder / "site")], cwd=source, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder / "site"
