@@ -39,8 +39,8 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.simulated import model_curve
-from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.facts import node_message
 from wattflow.runtime.node_energy import NodeEnergy

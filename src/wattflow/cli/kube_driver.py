@@ -25,7 +25,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.once import Errand, write_whole
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.node_energy import NodeEnergy

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattflow.energy import machine
+from wattflow.energy import machine_facts
 from wattflow.energy.cpu_load import CpuLoad
 from wattflow.energy.cpu_profile import CpuProfile, Window
 from wattflow.energy.meters.port import Meter, NoReading, Tally, node_domains, node_j
@@ -51,13 +51,13 @@ class Profiler:
 
     meter: Meter
     load: CpuLoad
-    topology: machine.Topology
+    topology: machine_facts.Topology
     path: Path
     settings: ProfilerSettings = field(default_factory=ProfilerSettings)
     progress: Callable[[int, int, str], None] = lambda done, of, what: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    machine_time: Callable[[], machine.MachineTime] = machine.machine_time
+    machine_time: Callable[[], machine_facts.MachineTime] = machine_facts.machine_time
 
     def run(self) -> CpuProfile:
         """Measure until every level is settled; resumes the file at ``path`` if it is of this machine and meter."""
@@ -114,7 +114,7 @@ class Profiler:
             _log.warning("%s is of another machine or meter: begun anew", self.path)
         counted, scope = _scope(self.meter)
         return CpuProfile(node, name, self.topology.threads, self.topology.cores, scope, not counted, _now(),
-                          conditions=dict(machine.conditions()))  # fmt: skip
+                          conditions=dict(machine_facts.conditions()))  # fmt: skip
 
     def _window(self, k: int) -> Window:
         self.load.start(self.topology.order[:k])
@@ -135,7 +135,9 @@ class Profiler:
         virtual = self.meter.name == "virtual"
         other_s = 0.0 if virtual else max(0.0, after.busy_s - before.busy_s - load_cpu_s)
         steal_s = after.steal_s - before.steal_s
-        return Window(energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine.temperature_c())
+        return Window(
+            energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine_facts.temperature_c()
+        )
 
 
 def _scope(meter: Meter) -> tuple[bool, Scope]:

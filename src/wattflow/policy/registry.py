@@ -40,6 +40,7 @@ POLICIES = {
     "eft": "wattflow.policy.eft:EFT",
     "least-energy": "wattflow.policy.least_energy:LEAST_ENERGY",
     "priced-energy": "wattflow.policy.priced_energy:PRICED_ENERGY",
+    "weighted": "wattflow.policy.weighted:WEIGHTED",
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
     "rehearsed": "wattflow.plan.rehearsal:REHEARSED",
@@ -74,7 +75,7 @@ GROUPS = {
     "ours": ("wattflow", "learned", "rehearsed", "planned", "distilled"),
     "plain": (
         "fifo", "round-robin", "random", "most-allocated", "kubernetes", "sjf", "eft", "least-energy", "priced-energy",
-        "power-cap", "renewable",
+        "weighted", "power-cap", "renewable",
     ),
     "published": (
         "wfp3", "unicep", "f1", "min-min", "max-min", "hpe", "hpe-dial", "peaks", "fgd", "pwr", "taskflow", "topsis",

@@ -10,9 +10,9 @@ from wattflow.energy.meters.probe import Places
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.executors.devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.executors.templates import KEEP_S

@@ -18,7 +18,7 @@ from wattflow.runtime.drivers import registry
 from wattflow.runtime.drivers.base import Site
 from wattflow.runtime.home import Home
 from wattflow.server.settings import ServerSettings, listen
-from wattflow.store.objects import open_objects
+from wattflow.store.object_url import open_objects
 from wattflow.store.writing import WritingProcess
 
 
@@ -77,7 +77,7 @@ def _load_engine(policy: str) -> None:
     """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
     common with it, is imported."""
     from wattflow.live import Engine
-    from wattflow.runtime.rehearsal import rehearse
+    from wattflow.runtime.first_use import rehearse
 
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
         rehearse(Engine(policy))

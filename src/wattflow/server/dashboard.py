@@ -21,9 +21,9 @@ from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.beside import Beside
 from wattflow.server.budgets import budgets
-from wattflow.server.events import Events
+from wattflow.server.decision_replay import shown
+from wattflow.server.event_stream import Events
 from wattflow.server.forecasts import Forecasts
-from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.server.zone import read_zone

@@ -93,11 +93,13 @@ async def submit(request: Request) -> Response:
 
 
 @router.get("/workflows")
-async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
-    """Workflows, the latest first."""
+async def workflows(
+    request: Request, most: Annotated[int, Query(ge=1, le=10_000)] = 100, after: str | None = None
+) -> Response:
+    """Workflows, the latest first; those beyond the one with an id, so many at most."""
     who = allowed(request, "user")
     owner = None if who.sees_all else who.name
-    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most)
+    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most, after)
     return await answer_rows(request, found, _workflow)
 
 

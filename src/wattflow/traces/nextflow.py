@@ -18,9 +18,9 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 from wattflow.model.workflow import Function, Machine, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import nextflow_dag, tables
+from wattflow.traces import log_tables, nextflow_dag
 from wattflow.traces.source import Probe, stem
-from wattflow.traces.wfformat import parse_time
+from wattflow.traces.wfformat_parse import parse_time
 
 _NEEDED = ("name", "status", "realtime")
 _GROUPS = ("node", "machine", "governor", "tool", "rep", "run", "run_name", "session_id")
@@ -68,8 +68,8 @@ _PARSERS: dict[str, Callable[[str], float]] = {
 
 def read(path: Path) -> Workload:
     """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
-    table = tables.read_csv(path, *_NEEDED)
-    skips = tables.Skips(len(table), "rows", table.bad_rows)
+    table = log_tables.read_csv(path, *_NEEDED)
+    skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
     for name, parse in _PARSERS.items():
         numbers[name], bad = table.numbers(name, parse)
@@ -88,7 +88,9 @@ def read(path: Path) -> Workload:
     return _workload(table, skips, numbers | {"runtime": runtime}, path)
 
 
-def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
+def _workload(
+    table: log_tables.TraceTable, skips: log_tables.Skips, numbers: dict[str, log_tables.Floats], path: Path
+) -> Workload:
     keep, notes = skips.keep, skips.notes
     found = {name: values[keep] for name, values in numbers.items()}
 
@@ -106,9 +108,11 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
         raise InvalidInput(str(path), "a task asks for more than a million cores or 4 EiB of memory")
     processes, tags = _processes(kept("process"), kept("tag"), kept("name"))
     functions = [tool or process for tool, process in zip(kept("tool"), processes, strict=True)]
-    function, names = tables.distinct(functions)
-    shape, rows = tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
-    workflow, groups = tables.distinct(*[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)])
+    function, names = log_tables.distinct(functions)
+    shape, rows = log_tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
+    workflow, groups = log_tables.distinct(
+        *[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)]
+    )
     machine = [a or b or c for a, b, c in zip(kept("hostname"), kept("machine"), kept("node"), strict=True)]
     if (found["runtime"] == 0).any():
         notes.append(
@@ -153,7 +157,7 @@ def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple
     return process, tag
 
 
-def _released(release: tables.Floats, workflow: np.ndarray, children: np.ndarray) -> tables.Floats:
+def _released(release: log_tables.Floats, workflow: np.ndarray, children: np.ndarray) -> log_tables.Floats:
     """A task with parents waits for them; its submission told when they had ended."""
     first = np.full(int(workflow.max()) + 1, np.inf)
     np.minimum.at(first, workflow, release)
@@ -162,7 +166,7 @@ def _released(release: tables.Floats, workflow: np.ndarray, children: np.ndarray
     return np.where(waits, first[workflow], release)
 
 
-def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
+def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
     """What was recorded of each task besides its runtime."""
     columns = {
         "avg_cpu_pct": found["%cpu"],

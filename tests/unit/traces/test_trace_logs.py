@@ -16,7 +16,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import alibaba, catalog, nextflow, opendc_files, swf, tables
+from wattflow.traces import alibaba, catalog, log_tables, nextflow, opendc_files, swf
 
 
 def job(number: int = 1, **more: float) -> str:
@@ -421,7 +421,7 @@ def test_a_table_without_its_columns_names_them(tmp_path: Path) -> None:
 def test_a_packed_table_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"app,func,end_timestamp,duration\n" + b"a,f,1,1\n" * 10_000))
-    monkeypatch.setattr(tables, "CSV_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(log_tables, "CSV_LIMIT_BYTES", 1000)
     with pytest.raises(InvalidInput, match="larger than 2 GiB"):
         traces.load(path)
 

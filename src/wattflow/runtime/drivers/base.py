@@ -63,9 +63,14 @@ class Sink(Protocol):
 
 
 class Driver(Protocol):
-    """Where work runs. `launch` and `cancel` return at once; what they ask for was stored before."""
+    """Where work runs. `launch` and `cancel` return at once; what they ask for was stored before.
+
+    Attributes:
+        queues: Whether its nodes hold attempts back while others run: only there are short calls leased ahead.
+    """
 
     name: str
+    queues: bool
 
     async def start(self, sink: Sink) -> None:
         """Announce the nodes that are known; others may come later."""
