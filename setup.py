@@ -10,6 +10,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 DOCS = Path(__file__).parent / "docs"
+LEFT_OUT = ("changelog", "commands", "experiments", "experiments-traces", "kernel", "kube-rig", "research-notes")
+"""Pages for those who have the source, and one that `--help` says as well: the wheel stays small without them."""
 
 
 class BuildWithPages(build_py):
@@ -19,7 +21,11 @@ class BuildWithPages(build_py):
         super().run()
         if getattr(self, "editable_mode", False) or not DOCS.is_dir():
             return
-        pages = {page.name: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md"))}
+        pages = {
+            page.name: page.read_text(encoding="utf-8")
+            for page in sorted(DOCS.glob("*.md"))
+            if page.stem not in LEFT_OUT
+        }
         target = Path(self.build_lib) / "wattflow" / "data" / "pages.json.xz"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(

@@ -46,10 +46,19 @@ def pages() -> dict[str, str]:
     shipped = packaged("pages.json.xz")
     if shipped.is_file():
         found: dict[str, str] = json.loads(lzma.decompress(shipped.read_bytes()))
-        return found
+        listed = [one for section in sections(found[CONTENTS]).values() for one in section]
+        return {name: _elsewhere(title) for title, name in listed} | found
     if not (SOURCE / CONTENTS).is_file():
         raise WattflowError("this installation has no pages; a wheel of wattflow brings them")
     return {page.name: page.read_text(encoding="utf-8") for page in sorted(SOURCE.glob("*.md"))}
+
+
+def _elsewhere(title: str) -> str:
+    """A page that the package leaves out."""
+    return (
+        f"# {title}\n\nThis page lies beside the source (`docs/`, `make docs`); the installed package leaves it out. "
+        "Every command says its options with `--help`.\n"
+    )
 
 
 def sections(contents: str) -> dict[str, list[tuple[str, str]]]:
