@@ -1,15 +1,31 @@
-"""The commands of the README and the tutorial, and the examples, are executed and compared with what they show."""
+"""Commands, Python and configuration on the pages, and the examples, are executed and compared with what they show.
+
+`tests/unit/cli/test_book.py` looks at every command that a page names anywhere; here those that can be run are.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from .docs_runner import ENVIRONMENT, ROOT, begins_alike, follows, matches, programs_in, run, steps_of
+
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if not path.is_symlink())
+TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in ["README.md", *PAGES]}
+CONSOLE = [page for page, text in TEXT.items() if "```console" in text]
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+RUN_ELSEWHERE = {
+    "docs/driving.md": "tests/e2e/test_driving.py",
+    "docs/workloads.md": "tests/unit/traces/test_trace_howto.py",
+    "docs/start-run.md": "below, on a server",
+    "README.md": "below, in ten lines",
+}
+"""Pages whose Python needs something to work on."""
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -18,7 +34,7 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", CONSOLE)
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     steps = list(steps_of((ROOT / page).read_text(encoding="utf-8")))
     assert steps
@@ -48,6 +64,58 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
         assert len(block.strip().splitlines()) <= 10
         done = python("-c", block, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in TEXT if PYTHON.search(TEXT[page]) and page not in RUN_ELSEWHERE])
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    done = python("-c", "\n".join(PYTHON.findall(TEXT[page])), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", [page for page in TEXT if "```toml" in TEXT[page]])
+def test_the_configuration_of_a_page_can_be_read(page: str) -> None:
+    for block in re.findall(r"^```toml\n(.*?)^```$", TEXT[page], re.M | re.S):
+        assert tomllib.loads(block)
+
+
+def test_the_scheduler_of_the_start_page_is_a_valid_one(tmp_path: Path) -> None:
+    from wattflow.kube import settings
+
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", TEXT["docs/start-kubernetes.md"], re.M | re.S)
+    (tmp_path / "scheduler.toml").write_text(block)
+    assert settings.read(tmp_path / "scheduler.toml").mode == "shadow"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("runtime")
+def test_a_function_runs_and_says_its_joules_as_the_start_page_tells(tmp_path: Path) -> None:
+    page = TEXT["docs/start-run.md"]
+    (code,) = PYTHON.findall(page)
+    (tmp_path / "work.py").write_text(code)
+    told = [line.split("#")[0].strip() for line in page.splitlines() if line.startswith("wattflow ")]
+    assert told == [
+        "wattflow up", "wattflow run work.py", "wattflow ps", "wattflow view", "wattflow down",
+        "wattflow machine meters",
+    ]  # fmt: skip
+    home = {"WATTFLOW_HOME": str(tmp_path / "home")}
+
+    def wattflow(command: str) -> str:
+        words = [sys.executable, "-m", *command.split()]
+        done = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT | home, text=True, timeout=600,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    try:
+        wattflow("wattflow up --port 0")
+        shown = wattflow(told[1])
+        assert re.search(r"^55$", shown, re.M), shown
+        assert re.search(r" J \(\S+ to \S+ J, (attributed|modelled)\)|too short to tell", shown), shown
+        assert "session" in wattflow(told[2]) or "work" in wattflow(told[2])
+        wattflow(told[5])
+    finally:
+        wattflow("wattflow down")
 
 
 def test_the_two_commands_stand_at_the_top_of_the_readme() -> None:

@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = ["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"]
     if subprocess.run(copy, capture_output=True).returncode:
         pytest.skip("needs a checkout with git: building in place would leave files in it")
-    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib"]
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib"]
     done = subprocess.run([*build, str(folder / "site")], cwd=source, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder / "site"
@@ -62,3 +62,11 @@ def test_a_home_that_cannot_be_written_is_no_trouble(installed: Path, tmp_path: 
     assert "heft against fifo" in shown and (tmp_path / "r.html").is_file()
     kept = [path for path in tmp_path.iterdir() if path.name.startswith("wattflow-")]
     assert kept, "compiled code went below the temporary folder"
+
+
+@pytest.mark.slow
+def test_the_pages_ship_and_are_read_without_a_network(installed: Path, tmp_path: Path) -> None:
+    assert (installed / "wattflow" / "data" / "pages.json.xz").is_file()
+    assert "tutorial" in wattflow(installed, tmp_path, "docs", "--list")
+    wattflow(installed, tmp_path, "docs", "--out", "pages")
+    assert "Run my function" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")

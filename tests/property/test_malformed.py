@@ -233,6 +233,11 @@ def generate(make: Maker) -> list[str]:
     ]
 
 
+def docs(make: Maker) -> list[str]:
+    return ["docs", make.draw.choice(["index", make.nasty()]),
+            *make.draw.choice([["--list"], ["--text"], ["--out", make.out("")], ["--out", make.nasty()]])]  # fmt: skip
+
+
 def convert(make: Maker) -> list[str]:
     return ["convert", make.trace(), make.out(".json", ".swf", ".parquet")]
 
@@ -399,7 +404,7 @@ MAKERS: dict[str, Callable[[Maker], list[str]]] = {
     "compare": compare, "simulate": simulate, "describe": describe, "generate": generate, "convert": convert,
     "enrich": enrich, "fit": fit, "predict": predict, "learn": learn, "explore": explore, "clusters": clusters,
     "frames": frames, "policies": policies, "profiles": profiles, "experiment": experiment, "run": run,
-    "profile": profile, "kube": kube,
+    "profile": profile, "kube": kube, "docs": docs,
     "ps": served("ps"), "logs": served("logs", "TASK"), "cancel": served("cancel", "ID"), "nodes": served("nodes"),
     "why": served("why", "TASK"), "top": served("top"), "down": down, "up": up, "agent": agent, "demo": demo,
     "view": served("view", "ID"), "report": served("report"), "audit": served("audit"),

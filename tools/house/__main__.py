@@ -73,7 +73,7 @@ def packed(scratch: Path) -> int:
     """Bytes of a wheel of what git tracks, deflated; the few lines of metadata left out."""
     source, site = scratch / "source", scratch / "site"
     subprocess.run(["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"], check=True)
-    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib", str(site)]
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(site)]
     subprocess.run(build, cwd=source, check=True, capture_output=True)
     with zipfile.ZipFile(scratch / "wheel.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(site.rglob("*")):

@@ -18,6 +18,7 @@ from wattflow.cli import (
     convert,
     demo_command,
     describe_command,
+    docs_command,
     enrich_command,
     experiment_command,
     explore,
@@ -88,10 +89,25 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "audit": account.audit,
     "agent": agent_command.agent,
     "warm": warm_command.warm,
+    "docs": docs_command.docs,
     "completion": completion.completion,
 }
 
-FIRST = ("demo", "compare", "simulate", "policies", "clusters", "up", "run", "ps", "why", "view", "report", "down")
+FIRST = (
+    "demo",
+    "compare",
+    "simulate",
+    "policies",
+    "clusters",
+    "up",
+    "run",
+    "ps",
+    "why",
+    "view",
+    "report",
+    "down",
+    "docs",
+)
 """What a user needs first, on top of the list."""
 NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "workload": (

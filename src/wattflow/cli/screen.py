@@ -109,10 +109,15 @@ def offer_to_open(page: Path, quiet: bool = False) -> None:
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
     if typer.confirm(f"open {page} in a browser?", default=False):
-        import webbrowser
+        open_page(page)
 
-        if not webbrowser.open(page.resolve().as_uri()):
-            remark(f"no browser was found; the page is {page.resolve().as_uri()}")
+
+def open_page(page: Path) -> None:
+    """Open a page where a person sits at a terminal and a browser is found; else say where it is."""
+    import webbrowser
+
+    if not (sys.stdout.isatty() and webbrowser.open(page.resolve().as_uri())):
+        remark(f"the page is {page.resolve().as_uri()}")
 
 
 def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> Form:

@@ -53,7 +53,8 @@ class Client(concurrent.futures.Executor):
     """An executor on a wattflow server.
 
     Args:
-        server, token: The server of this machine unless told otherwise.
+        server: Its address; the server of this machine unless told otherwise.
+        token: For that server; this machine's own unless told otherwise.
         name: What the workflow is called.
         objective: ``energy``, ``response``, ``makespan``, ``edp``, ``cost`` or ``utilisation``: which policy decides.
         deadline: Seconds (or ``"2h"``) until everything should have ended.

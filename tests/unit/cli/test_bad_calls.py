@@ -56,7 +56,7 @@ def test_a_run_is_never_written_over_its_workflow(log: Path) -> None:
 
 
 def test_a_server_with_a_driver_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
-    assert "there are agents" in refused("up", "--home", tmp_path / "home", "--driver", "slurmx")
+    assert "did you mean 'slurm'" in refused("up", "--home", tmp_path / "home", "--driver", "slurmx")
     assert not (tmp_path / "home").exists()
 
 

@@ -1,4 +1,4 @@
-"""The how-to's code runs as it stands."""
+"""The code of docs/workloads.md runs as it stands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from wattflow import traces
 
-HOWTO = Path(__file__).parents[3] / "docs" / "howto-convert.md"
+HOWTO = Path(__file__).parents[3] / "docs" / "workloads.md"
 JOB = "1 0 -1 5 2 -1 -1 2 9 100 1 1 1 1 1 1 -1 -1\n"
 
 
