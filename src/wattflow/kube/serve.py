@@ -160,6 +160,10 @@ def _add_gauges(scheduler: Scheduler) -> None:
                 "Modelled watts that our choices would have saved, over pods that went elsewhere.",
                 lambda: [((), shadow.saved_w)],
             ),
+            "wattflow_shadow_saved_joules": (
+                "Modelled joules that our choices would have saved, each pod's watts for as long as it ran.",
+                lambda: [((), shadow.saved_j)],
+            ),
         }
     scheduler.metrics.gauges |= {
         "scheduler_pending_pods": ("Pods that wait, by queue.", pending),
