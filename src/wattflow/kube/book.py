@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, changes, gangs, gpus, objects, power
-from wattflow.kube.decider import Decider, Wanted
+from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
 from wattflow.kube.nominated import Nominations

@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from wattflow.kube import asking, decisions, objects, wording
+from wattflow.kube import asking, objects, past_decisions, wording
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import DECISION
@@ -35,7 +35,7 @@ async def explain(
                 said = json.loads(await asking.ask(client, f"/explain/{namespace}/{name}", scheduler_url, release))
     found, note = lines(pod, said), pod.metadata.annotations.get(DECISION)
     if journal is not None and note:
-        found += decisions.candidates(journal, json.loads(note))
+        found += past_decisions.candidates(journal, json.loads(note))
     return "\n".join(found)
 
 

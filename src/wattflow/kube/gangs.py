@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects, tenant
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
 
 GANG, SIZE, STARTED = f"{tenant.PREFIX}gang", f"{tenant.PREFIX}gang-size", f"{tenant.PREFIX}gang-started"
 """The third is written by the binding: when the newest of those that started together was made."""

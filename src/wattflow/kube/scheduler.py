@@ -17,22 +17,22 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, carbon, gangs, gpus, objects, sleeping
-from wattflow.kube.aside import Aside
+from wattflow.kube import accounting, carbon_hold, gangs, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound, Outcome
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
-from wattflow.kube.decider import Choice, Chosen, Decider
+from wattflow.kube.decider_port import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
-from wattflow.kube.frame.ledger import Ledger, Page
+from wattflow.kube.frame.reservations import Ledger, Page
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
-from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
+from wattflow.kube.prometheus_text import Metrics
 from wattflow.kube.publish import Publisher
+from wattflow.kube.quarantine import Aside
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import SchedulerSettings
@@ -68,7 +68,7 @@ class Scheduler:
     claims: Claims | None = None
     executions: Executions | None = None
     sleeper: Sleeper | None = None
-    holds: carbon.Holds | None = None
+    holds: carbon_hold.Holds | None = None
     role: Role | None = None
     ledger: Ledger | None = None
     thief: Thief | None = None
@@ -122,7 +122,7 @@ class Scheduler:
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
-            self.holds = carbon.Holds(self.client, Path(settings.forecast))
+            self.holds = carbon_hold.Holds(self.client, Path(settings.forecast))
         if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(

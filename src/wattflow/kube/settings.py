@@ -37,7 +37,7 @@ class SchedulerSettings:
             `wattflow.kube.scores.offers`.
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
-        journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
+        journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
 

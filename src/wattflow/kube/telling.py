@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
-from wattflow.kube.decider import Decider
-from wattflow.kube.metrics import Metrics
+from wattflow.kube.decider_port import Decider
+from wattflow.kube.prometheus_text import Metrics
 
 _AFTER_S, _AGAIN_S, _AT_ONCE = 0.5, 20.0, 20
 

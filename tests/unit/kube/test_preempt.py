@@ -13,7 +13,7 @@ from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import Snapshot
 from wattflow.kube.preempt import Budget, Preemptor, plan
 

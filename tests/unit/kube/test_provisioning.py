@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wattflow.kube import process, settings
+from wattflow.kube import scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
 
@@ -52,7 +52,7 @@ def selected(api: SmallApi) -> str | None:
 async def scheduled(access: Access, act: Any) -> None:
     async with Client(access) as client:
         chosen = settings.parse(CONFIG.format(who="one") + "[volumes]\nprovision = true\n")
-        task = asyncio.create_task(process.make(client, chosen).run())
+        task = asyncio.create_task(scheduler_process.make(client, chosen).run())
         try:
             await act()
         finally:

@@ -12,7 +12,7 @@ import pytest
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import Snapshot
 from wattflow.kube.scores.offers import Offers
 
