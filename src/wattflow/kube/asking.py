@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.serve import TOKEN_HEADER
+from wattflow.kube.http_endpoints import TOKEN_HEADER
 from wattflow.model.errors import InvalidInput
 
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")

@@ -15,7 +15,7 @@ from aiohttp import web
 from wattflow.kube import asking, curves, trial
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
-from wattflow.kube.serve import TOKEN_HEADER
+from wattflow.kube.http_endpoints import TOKEN_HEADER
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
 
