@@ -33,13 +33,15 @@ def _within(where: Access, job: Callable[[Client], Awaitable[T]]) -> T:
 
 def switch(where: Access, on: bool, namespace: str, selector: str, scheduler: str) -> str:
     """Give pods of a namespace to us, or back."""
-    from wattflow.kube import trial
+    from wattflow.kube import opt_in
 
     for option, text in (("NAMESPACE", namespace), ("--name", scheduler)):
         if not _NAME.fullmatch(text):
             raise InvalidInput(option, f"{text[:80]!r} is no name: small letters, digits and dashes")
     labels = _labels(selector)
-    return _within(where, lambda client: (trial.enable if on else trial.disable)(client, namespace, labels, scheduler))
+    return _within(
+        where, lambda client: (opt_in.enable if on else opt_in.disable)(client, namespace, labels, scheduler)
+    )
 
 
 def _labels(selector: str) -> dict[str, str]:
@@ -54,13 +56,13 @@ def _labels(selector: str) -> dict[str, str]:
 
 def savings(where: Access, url: str, release: str) -> str:
     """Say what a shadow would have saved."""
-    from wattflow.kube import trial
+    from wattflow.kube import opt_in
 
     if url:
         check_address(url)
     if not re.fullmatch(r"[-a-z0-9]+/[-a-z0-9]+", release):
         raise InvalidInput("--release", f"{release[:80]!r} is not NAMESPACE/NAME")
-    return _within(where, lambda client: trial.savings(client, url, release))
+    return _within(where, lambda client: opt_in.savings(client, url, release))
 
 
 def profiles(where: Access, prometheus: str, days: float, write: bool) -> str:

@@ -34,7 +34,7 @@ class SchedulerSettings:
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         joules: How far below the best node's scores a node may lie to be chosen for its joules; see
-            `wattflow.kube.scores.offers`.
+            `wattflow.kube.scores.node_offers`.
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.

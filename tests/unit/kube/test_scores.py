@@ -14,7 +14,7 @@ from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import Snapshot
-from wattflow.kube.scores.offers import Offers
+from wattflow.kube.scores.node_offers import Offers
 
 from . import score_reference as reference
 from .making import node, pod

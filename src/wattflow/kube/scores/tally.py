@@ -11,7 +11,7 @@ import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.filters import snapshot, spread
-from wattflow.kube.scores import points
+from wattflow.kube.scores import score_points as points
 
 _MOST = 256
 T = TypeVar("T")

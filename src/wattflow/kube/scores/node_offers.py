@@ -15,7 +15,7 @@ import msgspec
 from wattflow.kube import accounting, gangs, objects
 from wattflow.kube.filters import feasible, interpod, snapshot, spread
 from wattflow.kube.reflect import DELETED
-from wattflow.kube.scores import points
+from wattflow.kube.scores import score_points as points
 from wattflow.kube.scores.replicas import Replicas
 from wattflow.kube.scores.tally import Tally
 

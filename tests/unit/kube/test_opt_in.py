@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from wattflow.kube import asking, curves, trial
+from wattflow.kube import asking, curves, opt_in
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
 from wattflow.kube.http_endpoints import TOKEN_HEADER
@@ -57,7 +57,7 @@ def test_savings_are_read_in_words_and_through_the_proxy_with_the_token() -> Non
 
     async def whole() -> tuple[str, str]:
         async with played(answer) as url, Client(Access(url, token="mine")) as client:
-            return await trial.savings(client, "", "green/wf"), await trial.savings(client, url, "green/wf")
+            return await opt_in.savings(client, "", "green/wf"), await opt_in.savings(client, url, "green/wf")
 
     proxied, direct = asyncio.run(whole())
     assert proxied == direct
@@ -74,7 +74,7 @@ def test_a_scheduler_without_a_shadow_or_answer_is_told() -> None:
     async def whole() -> None:
         async with played(answer) as url, Client(Access(url)) as client:
             with pytest.raises(InvalidInput, match="runs no shadow"):
-                await trial.savings(client, url, "a/b")
+                await opt_in.savings(client, url, "a/b")
             with pytest.raises(InvalidInput, match="does not answer"):
                 await asking.ask(client, "/metrics", "http://127.0.0.1:1")
 
@@ -82,10 +82,10 @@ def test_a_scheduler_without_a_shadow_or_answer_is_told() -> None:
 
 
 def test_a_policy_names_namespace_labels_and_scheduler() -> None:
-    policy, binding = trial.documents("team-a", {"class": "batch"}, "green")
+    policy, binding = opt_in.documents("team-a", {"class": "batch"}, "green")
     text = json.dumps([policy, binding])
     assert "schedulerName: 'green'" in text and '"class": "batch"' in text and '"Ignore"' in text
-    other = trial.documents("team-a", {}, "green")[0]
+    other = opt_in.documents("team-a", {}, "green")[0]
     assert policy["metadata"] != other["metadata"], "each has a name of its own"
 
 
