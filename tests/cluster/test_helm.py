@@ -45,6 +45,8 @@ def _named(found: list[JSON]) -> dict[tuple[str, str], JSON]:
 
 def test_the_chart_says_what_the_base_says(helm: Path) -> None:
     chart = _rendered(helm)
+    del chart["Secret", "wattflow-http"]  # a token of its own; with kustomize it is made by hand
+    del chart["Deployment", "wattflow-scheduler"]["spec"]["template"]["metadata"]["annotations"]  # the config's hash
     text = chart.pop(("ConfigMap", "wattflow-scheduler"))["data"]["scheduler.toml"]
     assert settings.parse(text) == settings.parse((DEPLOY / "base" / "scheduler.toml").read_text())
     base = _named(documents("base"))
@@ -63,6 +65,8 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     for value, folder in (
         ("rights.sleep", "sleep"), ("rights.claims", "claims"), ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
+        ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("networkPolicy", "network"),
+        ("monitoring.serviceMonitor=true,monitoring.board", "monitoring"),
     ):  # fmt: skip
         more = _rendered(helm, "--set", f"{value}=true")
         wanted = _named(documents(folder))
@@ -73,14 +77,40 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
         assert {key: more[key] for key in more.keys() - usual} == wanted, value
 
 
+def test_what_the_chart_does_not_know_is_refused(helm: Path) -> None:
+    for value in ("rights.wats=true", "nonsense=1", "replicas=many", "image.pullPolicy=Sometimes"):
+        words = [str(helm), "template", "x", str(CHART), "--kube-version", parts.KUBERNETES, "--set", value]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode != 0 and value.split(".")[-1].split("=")[0] in done.stderr, value
+
+
+def test_a_change_of_the_configuration_rolls_out(helm: Path) -> None:
+    def notes(*words: str) -> JSON:
+        found = _rendered(helm, *words)["Deployment", "wattflow-scheduler"]["spec"]["template"]["metadata"]
+        return found["annotations"]  # type: ignore[no-any-return]
+
+    assert notes() == notes() != notes("--set", "schedulerName=green")
+
+
+def test_two_releases_share_nothing_but_the_definition(helm: Path) -> None:
+    everything = ",".join(f"rights.{one}=true" for one in ("sleep", "claims", "watts", "carbon", "preempt", "volumes"))
+    everything += ",admission.mps=true,admission.hpeGuarantee=true,admission.carbon=true,monitoring.board=true"
+    found = []
+    for release in ("one", "two"):
+        words = ("template", release, str(CHART), "-n", "same", "--kube-version", parts.KUBERNETES)
+        found.append(_named([one for one in yaml.safe_load_all(_run(helm, *words, "--set", everything)) if one]))
+    assert len(found[0]) == len(found[1]) > 25
+    assert not found[0].keys() & found[1].keys()
+
+
 def test_another_namespace_and_name_reach_everything(helm: Path) -> None:
     words = ("template", "x", str(CHART), "-n", "elsewhere", "--kube-version", parts.KUBERNETES)
     text = _run(helm, *words, "--set", "schedulerName=green")
     found = _named([one for one in yaml.safe_load_all(text) if one])
     assert "namespace: wattflow" not in text
-    toml = settings.parse(found["ConfigMap", "wattflow-scheduler"]["data"]["scheduler.toml"])
+    toml = settings.parse(found["ConfigMap", "x-scheduler"]["data"]["scheduler.toml"])
     assert (toml.name, toml.lease_namespace) == ("green", "elsewhere")
-    assert found["Role", "wattflow-scheduler"]["rules"][1]["resourceNames"] == ["green"]
+    assert found["Role", "x-scheduler"]["rules"][1]["resourceNames"] == ["green"]
 
 
 def test_helm_installs_and_removes_it(helm: Path, cluster: Cluster) -> None:
@@ -89,8 +119,8 @@ def test_helm_installs_and_removes_it(helm: Path, cluster: Cluster) -> None:
     words = ("install", "w", str(CHART), *where, "--create-namespace", "--set", "replicas=0", "--skip-crds")
     _run(helm, *words, kubeconfig=cluster.kubeconfig)
     try:
-        found = cluster.api.get("/apis/apps/v1/namespaces/wattflow-helm/deployments/wattflow-scheduler")
-        assert found["spec"]["template"]["spec"]["serviceAccountName"] == "wattflow-scheduler"
+        found = cluster.api.get("/apis/apps/v1/namespaces/wattflow-helm/deployments/w-scheduler")
+        assert found["spec"]["template"]["spec"]["serviceAccountName"] == "w-scheduler"
     finally:
         _run(helm, "uninstall", "w", *where, "--wait", kubeconfig=cluster.kubeconfig)
     cluster.api.delete("/api/v1/namespaces/wattflow-helm")

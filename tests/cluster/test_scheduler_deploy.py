@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kuberig.api import JSON, ApiError
+from kuberig.api import JSON, Api, ApiError
 from under_test import Cluster
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -29,6 +29,11 @@ PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
     "CronJob": "/apis/batch/v1/namespaces/{namespace}/cronjobs",
+    "Service": "/api/v1/namespaces/{namespace}/services",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
     "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 }
@@ -84,7 +89,7 @@ def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: 
     cluster.api.delete(f"{path}/good")
 
 
-@pytest.mark.parametrize("folder", ["frame", "resize", "claims", "sleep", "watts"])
+@pytest.mark.parametrize("folder", ["frame", "resize", "claims", "sleep", "watts", "preempt", "volumes", "network"])
 def test_what_comes_on_top_of_the_base_is_accepted(cluster: Cluster, applied: None, folder: str) -> None:
     for document in documents(folder):
         cluster.api.create(f"{path_of(document)}?dryRun=All", document)
@@ -149,6 +154,55 @@ def test_rights_are_what_it_needs_and_no_more(
     }
     answer = cluster.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     assert answer["status"]["allowed"] is allowed, answer["status"]
+
+
+def as_our_account(cluster: Cluster) -> Api:
+    """The API server as the account of the manifests sees it."""
+    path = "/api/v1/namespaces/wattflow/serviceaccounts/wattflow-scheduler/token"
+    made = cluster.api.create(path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
+    return Api(cluster.api.server, cluster.api._context, made["status"]["token"])
+
+
+def test_patches_are_narrowed_to_our_own_fields(cluster: Cluster, applied: None, namespace: str) -> None:
+    """With the rights to patch nodes and pods, by way of the overlays, and as the very account."""
+    for folder in ("sleep", "carbon", "watts"):
+        apply(cluster, folder)
+    ours, node = as_our_account(cluster), "/api/v1/nodes/guarded"
+    taint = {"key": "theirs", "effect": "NoSchedule"}
+    cluster.api.create("/api/v1/nodes", {"metadata": {"name": "guarded"}, "spec": {"taints": [taint]}}, exists_ok=True)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    spec = {
+        "containers": [{"name": "c", "image": "x"}],
+        "schedulingGates": [{"name": "wattflow.io/carbon"}, {"name": "a.b/c"}],
+    }
+    cluster.api.create(pods, {"metadata": {"name": "p"}, "spec": spec})
+    ends = time.monotonic() + 90
+    while True:  # a policy takes effect a while after it was written
+        try:
+            ours.patch(node, {"metadata": {"labels": {f"probe-{time.time_ns()}": "x"}}})
+        except ApiError as error:
+            assert "only labels wattflow.io" in str(error), error
+            break
+        assert time.monotonic() < ends
+        time.sleep(0.5)
+    sleeps = {"key": "wattflow.io/asleep", "effect": "NoSchedule"}
+    found = cluster.api.get(node)["spec"]["taints"]
+    ours.patch(node, {"metadata": {"annotations": {"wattflow.io/asleep": "1"}}, "spec": {"taints": [*found, sleeps]}})
+    ours.patch(f"{node}/status", {"status": {"capacity": {"wattflow.io/watts": "90"}}})
+    ours.patch(f"{pods}/p", {"metadata": {"labels": {"wattflow.io/placer": "1"}}})
+    for path, body in (
+        (node, {"spec": {"unschedulable": True}}),
+        (node, {"spec": {"taints": [sleeps]}}),
+        (node, {"metadata": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}}),
+        (f"{node}/status", {"status": {"capacity": {"cpu": "900"}}}),
+        (f"{pods}/p", {"metadata": {"labels": {"app": "other"}}}),
+        (f"{pods}/p", {"spec": {"schedulingGates": []}}),
+        (f"{pods}/p", {"spec": {"activeDeadlineSeconds": 5}}),
+    ):
+        with pytest.raises(ApiError, match=r"may be changed|not ours|may be taken off"):
+            ours.patch(path, body)
+    ours.patch(f"{pods}/p", {"spec": {"schedulingGates": [{"name": "a.b/c"}]}})
+    cluster.api.delete(node)
 
 
 def test_the_hpe_guarantee_is_set_at_admission(cluster: Cluster, namespace: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wattflow.cli import kube_nodes
+from wattflow.cli import kube_nodes, kube_trial
 from wattflow.cli.guard import guarded
 from wattflow.cli.live import check_address, given_token
 from wattflow.cli.screen import check_folder, remark
@@ -27,6 +27,12 @@ Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's own account, ~/.kube/config.")
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Default: the kubeconfig's.")]
+Given = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Whose pods.")]
+Selector = Annotated[
+    str, typer.Option("--selector", "-l", metavar="LABEL=VALUE,…", help="Only pods with these labels.")
+]
+SchedulerName = Annotated[str, typer.Option("--name", help="The schedulerName.")]
+Release = Annotated[str, typer.Option("--release", help="NAMESPACE/NAME of the installation, asked by the API server.")]
 
 
 def _access(kubeconfig: Path | None) -> Access:
@@ -118,8 +124,9 @@ def explain(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     scheduler_url: Annotated[
-        str, typer.Option("--scheduler", help="Where the scheduler serves HTTP.")
-    ] = "http://127.0.0.1:10359",
+        str, typer.Option("--scheduler", help="Where the scheduler serves HTTP; else the API server is asked.")
+    ] = "",
+    release: Release = "wattflow/wattflow",
     journal: Annotated[
         Path | None,
         typer.Option("--journal", help="The scheduler's folder of decisions: also the candidates that there were."),
@@ -136,7 +143,7 @@ def explain(
 
     space, _, name = pod.rpartition("/")
     space = space or namespace or where.namespace
-    typer.echo(asyncio.run(explaining.explain(where, space, name, scheduler_url, journal)))
+    typer.echo(asyncio.run(explaining.explain(where, (space, name), scheduler_url, journal, release)))
 
 
 def status(
@@ -345,6 +352,53 @@ def claims(
     typer.echo(kube_nodes.claims(_access(kubeconfig), namespace, release_expired, silent_s))
 
 
+def enable(
+    namespace: Given, selector: Selector = "", name: SchedulerName = "wattflow", kubeconfig: Kubeconfig = None
+) -> None:
+    """Give new pods of a namespace to this scheduler, those that would have gone to the default one.
+
+    Example: wattflow kube enable team-a --selector class=batch
+    """
+    typer.echo(kube_trial.switch(_access(kubeconfig), True, namespace, selector, name))
+
+
+def disable(
+    namespace: Given, selector: Selector = "", name: SchedulerName = "wattflow", kubeconfig: Kubeconfig = None
+) -> None:
+    """End what enable with the same words began: new pods go to the default scheduler.
+
+    Example: wattflow kube disable team-a --selector class=batch
+    """
+    typer.echo(kube_trial.switch(_access(kubeconfig), False, namespace, selector, name))
+
+
+def savings(
+    scheduler_url: Annotated[str, typer.Option("--scheduler", help="Where the scheduler serves HTTP.")] = "",
+    release: Release = "wattflow/wattflow",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say what a scheduler in shadow mode would have saved.
+
+    Example: wattflow kube savings
+    """
+    typer.echo(kube_trial.savings(_access(kubeconfig), scheduler_url, release))
+
+
+def profiles(
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="URL", help="Fit curves to Kepler's and DCGM's metrics there.")
+    ] = "",
+    days: Annotated[float, typer.Option("--days", help="Of so many days.")] = 7.0,
+    write: Annotated[bool, typer.Option("--write", help="Write the fitted curves as NodePowerProfiles.")] = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """List the power curves of all nodes and where they come from; fit them to recorded metrics.
+
+    Example: wattflow kube profiles --prometheus http://prometheus:9090
+    """
+    typer.echo(kube_trial.profiles(_access(kubeconfig), prometheus, days, write))
+
+
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
     """``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
@@ -369,6 +423,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "status": status,
     "sleep": sleep,
     "claims": claims,
+    "savings": savings,
+    "enable": enable,
+    "disable": disable,
+    "profiles": profiles,
     "meter": meter,
     "collect": collect,
     "register": register,

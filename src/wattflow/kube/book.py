@@ -17,7 +17,7 @@ from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
 from wattflow.kube.nominated import Nominations
 from wattflow.kube.reflect import DELETED
-from wattflow.kube.scores.offers import Offers
+from wattflow.kube.scores.node_offers import Offers
 from wattflow.model.profile import PowerProfile
 
 log = logging.getLogger(__name__)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
-import aiohttp
-
-from wattflow.kube import objects, past_decisions, wording
+from wattflow.kube import asking, objects, past_decisions, wording
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import DECISION
 from wattflow.model.errors import InvalidInput
 
 
-async def explain(where: Access, namespace: str, name: str, scheduler_url: str, journal: Path | None = None) -> str:
-    """A few lines for a person; with the scheduler's journal also which other nodes there were."""
+async def explain(
+    where: Access,
+    asked: tuple[str, str],
+    scheduler_url: str,
+    journal: Path | None = None,
+    release: str = "wattflow/wattflow",
+) -> str:
+    """A few lines for a person about a pod (namespace and name); with a journal also which other nodes there were."""
+    namespace, name = asked
     async with Client(where) as client:
         try:
             pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}", objects.Pod)
@@ -23,19 +29,14 @@ async def explain(where: Access, namespace: str, name: str, scheduler_url: str, 
             if error.code == 404:
                 raise InvalidInput(f"{namespace}/{name}", "there is no such pod") from None
             raise
-        said = await _ask(client, f"{scheduler_url}/explain/{namespace}/{name}") if not pod.spec.node_name else None
+        said = None
+        if not pod.spec.node_name:
+            with contextlib.suppress(InvalidInput):  # what stands in the pod is told all the same
+                said = json.loads(await asking.ask(client, f"/explain/{namespace}/{name}", scheduler_url, release))
     found, note = lines(pod, said), pod.metadata.annotations.get(DECISION)
     if journal is not None and note:
         found += past_decisions.candidates(journal, json.loads(note))
     return "\n".join(found)
-
-
-async def _ask(client: Client, url: str) -> dict[str, object] | None:
-    try:
-        async with client.session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as answer:
-            return json.loads(await answer.read()) if answer.status == 200 else None
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return None
 
 
 def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:

@@ -1,7 +1,13 @@
-"""HTTP beside the scheduler: metrics, health tied to the age of the watches, explanations. Loopback by default."""
+"""HTTP beside the scheduler: metrics, health tied to the age of the watches, explanations. Loopback by default.
+
+At another address metrics and explanations want the token of ``[http] token_file``, as a bearer token or, through the
+API server's proxy, which keeps bearer tokens to itself, in the header ``X-Wattflow-Token``.
+"""
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +17,8 @@ from aiohttp import web
 from wattflow.kube import accounting, cws, extender
 from wattflow.kube.prometheus_text import Labels
 from wattflow.kube.scheduler import Scheduler
+
+TOKEN_HEADER = "X-Wattflow-Token"
 
 
 def unhealthy(scheduler: Scheduler) -> str | None:
@@ -72,9 +80,11 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
         return _answer(unready(scheduler))
 
     async def metrics(request: web.Request) -> web.Response:
+        _let_in(scheduler, request)
         return web.Response(text=scheduler.metrics.text())
 
     async def explained(request: web.Request) -> web.Response:
+        _let_in(scheduler, request)
         found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
         return web.json_response(found, status=404 if found is None else 200)
 
@@ -82,6 +92,29 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
         web.get("/healthz", health), web.get("/livez", health), web.get("/readyz", ready),
         web.get("/metrics", metrics), web.get("/explain/{namespace}/{name}", explained),
     ]  # fmt: skip
+
+
+def _let_in(scheduler: Scheduler, request: web.Request) -> None:
+    """Refuse who shows no token where others than this machine can ask; the file is read anew, tokens may change."""
+    named = scheduler.settings.token_file
+    if _is_loopback(scheduler.settings.address):
+        return
+    try:
+        token = Path(named).read_text(encoding="utf-8").strip() if named else ""
+    except OSError:
+        token = ""
+    if not token:
+        raise web.HTTPForbidden(text="no token is set (http.token_file): only health is told at this address")
+    shown = request.headers.get(TOKEN_HEADER) or request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if not hmac.compare_digest(shown.encode(), token.encode()):
+        raise web.HTTPUnauthorized(text="the scheduler's token is needed")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def _answer(problem: str | None) -> web.Response:
@@ -126,6 +159,10 @@ def _add_gauges(scheduler: Scheduler) -> None:
             "wattflow_shadow_saved_watts": (
                 "Modelled watts that our choices would have saved, over pods that went elsewhere.",
                 lambda: [((), shadow.saved_w)],
+            ),
+            "wattflow_shadow_saved_joules": (
+                "Modelled joules that our choices would have saved, each pod's watts for as long as it ran.",
+                lambda: [((), shadow.saved_j)],
             ),
         }
     scheduler.metrics.gauges |= {

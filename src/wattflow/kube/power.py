@@ -2,7 +2,8 @@
 
 A node's profile comes from a NodePowerProfile object that names it or selects its labels, else from the label
 ``wattflow.io/power-profile`` (a name of `wattflow profiles`, its ``:`` and ``/`` written as dots, which labels can
-hold), else from the configured default; else it is unknown, which is not zero.
+hold), else from the configured default, else it is guessed where that is allowed; else it is unknown, which is not
+zero.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from wattflow.clusters import profiles
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import selectors, snapshot
+from wattflow.kube.guessing import guess
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.tenant import PREFIX
 from wattflow.model.errors import InvalidInput, WattflowError
@@ -121,6 +123,7 @@ class Watts:
     Attributes:
         node_cap_w: Watts that no node may exceed by requests; None for no cap.
         joules: Modelled energy since the start, by node.
+        guesses: Whether nodes without any source get a guessed curve.
         asleep_w: Watts of nodes that sleep by our order.
     """
 
@@ -130,6 +133,7 @@ class Watts:
     joules: dict[str, float] = field(default_factory=dict)
     _profiles: dict[str, PowerProfile | None] = field(default_factory=dict)
     asleep_w: dict[str, float] = field(default_factory=dict)
+    guesses: bool = False
     _drawn: dict[str, tuple[PowerProfile, int, float]] = field(default_factory=dict)
     _caps: dict[str, float] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -166,7 +170,9 @@ class Watts:
         label = node.metadata.labels.get(LABEL)
         if label:
             return _labelled(label, threads)
-        return profiles.resolve_profile(self.default, threads) if self.default else None
+        if self.default:
+            return profiles.resolve_profile(self.default, threads)
+        return guess(node, threads) if self.guesses else None
 
     def node_w(self, view: snapshot.NodeView, more_m: int = 0) -> float | None:
         """Modelled watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""

@@ -92,7 +92,11 @@ class Scheduler:
         mine = {"shadow": settings.shadow_of, "extender": None}.get(settings.mode, settings.name)
         self.book = Book(
             self.decider,
-            owns=lambda pod: pod.spec.scheduler_name == mine and (self.role is None or self.role.owns(pod)),
+            owns=lambda pod: (
+                pod.spec.scheduler_name == mine
+                and settings.shadows(pod.metadata.namespace)
+                and (self.role is None or self.role.owns(pod))
+            ),
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
         )
@@ -102,7 +106,7 @@ class Scheduler:
         self.shelves = Shelves(self.client, self.book, self._wake.set)
         self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
         if settings.mode == "shadow":
-            self.shadow = Shadow(self.book, self.watts)
+            self.shadow = Shadow(self.book, self.watts, self.clock)
         if self.role is not None:
             self.book.serves = self.role.serves
         if self.executions is not None:

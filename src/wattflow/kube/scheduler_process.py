@@ -118,7 +118,7 @@ async def check(where: Access, chosen: SchedulerSettings, role: Role | None = No
 
 def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> Scheduler:
     """A scheduler with the live engine; with a role, one placer of a frame."""
-    watts = Watts(chosen.default_profile, chosen.node_cap_w)
+    watts = Watts(chosen.default_profile, chosen.node_cap_w, guesses=chosen.guess)
     policy = registry.load(chosen.policy, **chosen.params)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
     engine_decider.warm(policy, extends)
@@ -240,7 +240,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "preempt")  # fmt: skip
+             "provision", "preempt", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

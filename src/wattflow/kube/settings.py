@@ -25,6 +25,8 @@ class SchedulerSettings:
     Attributes:
         name: The ``schedulerName`` of the pods that it owns.
         shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
+        shadow_namespace: Only pods of this namespace; all where it is empty.
+        guess: Whether nodes whose watts nobody states get a guessed curve; see `wattflow.kube.guessing`.
         per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
         score_limit: Feasible nodes scored per decision.
         publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
@@ -32,7 +34,7 @@ class SchedulerSettings:
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
         joules: How far below the best node's scores a node may lie to be chosen for its joules; see
-            `wattflow.kube.scores.offers`.
+            `wattflow.kube.scores.node_offers`.
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
@@ -42,6 +44,7 @@ class SchedulerSettings:
     name: str = "wattflow"
     mode: str = "schedule"
     shadow_of: str = "default-scheduler"
+    shadow_namespace: str = ""
     policy: str = "wattflow"
     params: Mapping[str, float] = field(default_factory=dict)
     per_s: float = float("inf")
@@ -73,6 +76,7 @@ class SchedulerSettings:
     release_s: float = 30.0
     patience_s: float = 600.0
     profiles: bool = True
+    guess: bool = True
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
@@ -96,6 +100,10 @@ class SchedulerSettings:
     def lease(self) -> str:
         """Name of the Lease."""
         return self.lease_name or self.name
+
+    def shadows(self, namespace: str) -> bool:
+        """Tell whether pods of a namespace are decided about: in mode ``shadow`` of one, if one is named."""
+        return self.mode != "shadow" or not self.shadow_namespace or namespace == self.shadow_namespace
 
     @property
     def who(self) -> str:
@@ -131,6 +139,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
         "name": root.text("name", base.name),
         "mode": root.choice("mode", MODES, base.mode),
         "shadow_of": root.text("shadow_of", base.shadow_of),
+        "shadow_namespace": root.text("shadow_namespace", base.shadow_namespace),
         "policy": root.text("policy", base.policy),
     }
     if not registry.is_known(str(found["policy"])):
@@ -149,6 +158,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "node_cap_w",
                 "cluster_cap_w",
                 "profiles",
+                "guess",
                 "publish",
                 "resize",
                 "resize_after_s",

@@ -7,7 +7,9 @@ pod is kept back until we have decided about it too, so that every pod is compar
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
@@ -30,15 +32,26 @@ class Shadow:
 
     book: Book
     watts: Watts
+    clock: Callable[[], float] = time.monotonic
     pods: Counter[str] = field(default_factory=Counter)
     saved_w: float = 0.0
     _later: dict[str, objects.Pod] = field(default_factory=dict)
+    _running: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _done_j: float = 0.0
+
+    @property
+    def saved_j(self) -> float:
+        """Modelled joules so far: each pod's watts for as long as it has run."""
+        now_s = self.clock()
+        return self._done_j + sum(watts * (now_s - since_s) for watts, since_s in self._running.values())
 
     def keeps(self, kind: str, pod: objects.Pod) -> bool:
         """Tell whether what is told of a pod waits until we have decided about it."""
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended or not pod.spec.node_name:
             self._later.pop(uid, None)
+            watts, since_s = self._running.pop(uid, (0.0, 0.0))
+            self._done_j += watts * (self.clock() - since_s)
             return False
         if uid in self.book.waiting:
             self._later[uid] = pod
@@ -75,4 +88,5 @@ class Shadow:
             return
         self.pods["other"] += 1
         self.saved_w += other + mine
+        self._running[pod.metadata.uid] = (other + mine, self.clock())
         log.info("%s: ours %s, theirs %s, %+.1f W", pod.key, record.node, node, other + mine)

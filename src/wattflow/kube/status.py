@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wattflow.kube import objects
+from wattflow.kube import objects, opt_in
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import watts_of
 from wattflow.kube.client import ApiError, Client
@@ -23,7 +23,8 @@ async def status(where: Access, name: str, lease: str) -> str:
         pods = (await client.list_all("/api/v1/pods", objects.Pod)).items
         nodes = (await client.list_all("/api/v1/nodes", objects.Node)).items
         watts = await watts_of(client)
-    return "\n".join([f"{name}: {holder}", *_pods(name, pods), *_watts(watts, Snapshot.of(nodes, pods))])
+        given = [f"enabled for {one}" for one in await opt_in.enabled(client)]
+    return "\n".join([f"{name}: {holder}", *given, *_pods(name, pods), *_watts(watts, Snapshot.of(nodes, pods))])
 
 
 async def _holder(client: Client, leases: list[str]) -> str:

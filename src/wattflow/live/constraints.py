@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 
 import numpy as np
@@ -79,7 +80,8 @@ class ConstraintBook:
         state = self.state
         named = set(constraint.nodes)
         rows = [n for n, facts in self._nodes.items() if (not named or facts.node.name in named)]
-        kept = [n for n in rows if allows(constraint, self._nodes[n])]
+        rest = dataclasses.replace(constraint, nodes=())  # names are looked at already, by a set
+        kept = [n for n in rows if allows(rest, self._nodes[n])]
         if kept:
             found = np.array(kept, np.int64)
             places = state.classes.first[state.nodes.cls[found]].astype(np.int64) + state.nodes.pos[found]

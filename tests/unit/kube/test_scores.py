@@ -14,7 +14,7 @@ from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import Snapshot
-from wattflow.kube.scores.offers import Offers
+from wattflow.kube.scores.node_offers import Offers
 
 from . import score_reference as reference
 from .making import node, pod
@@ -90,6 +90,8 @@ def test_totals_are_those_of_a_second_implementation(seed: int) -> None:
     made = [msgspec.convert(one, objects.Pod) for one in pods]
     cluster = Snapshot.of([msgspec.convert(one, objects.Node) for one in nodes], made)
     offers = Offers(cluster, joules=0.0)
+    for view in cluster.nodes.values():
+        offers.on_node("ADDED", view.node)
     for one in made:
         offers.placed(one, one.spec.node_name)
     if selector is not None:

@@ -13,7 +13,9 @@ from wattflow.kube.scheduler import Scheduler
 from .making import node, pod
 
 pytestmark = pytest.mark.slow
-CONFIG = 'mode = "shadow"\npolicy = "least-energy"\n[energy]\nprofiles = false\n[workflows]\nargo = false\n'
+CONFIG = (
+    'mode = "shadow"\npolicy = "least-energy"\n[energy]\nprofiles = false\nguess = false\n[workflows]\nargo = false\n'
+)
 FRUGAL, HUNGRY = "ccf.xeon-e2176g-rx1330", "ccf.xeon-8480-rx2540"
 
 

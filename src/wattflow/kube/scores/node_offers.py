@@ -15,7 +15,7 @@ import msgspec
 from wattflow.kube import accounting, gangs, objects
 from wattflow.kube.filters import feasible, interpod, snapshot, spread
 from wattflow.kube.reflect import DELETED
-from wattflow.kube.scores import points
+from wattflow.kube.scores import score_points as points
 from wattflow.kube.scores.replicas import Replicas
 from wattflow.kube.scores.tally import Tally
 
@@ -144,15 +144,18 @@ class Offers:
 
     def scores(self, pod: objects.Pod, amounts: accounting.Amounts, views: points.Views) -> list[Weighted]:
         """Return the points of each kind that tells some nodes from others, with the weight of the kind."""
-        found: list[Weighted] = [
-            (points.TAINT, points.of_taints(pod, views)),
-            (points.NODE_AFFINITY, points.of_node_affinity(pod, views)),
-        ]
-        spreading = points.Spreading.of(pod, self.replicas.selector(pod))
+        found: list[Weighted] = []
+        if self._soft:
+            found.append((points.TAINT, points.of_taints(pod, views)))
+        if points.preferred_nodes(pod):
+            found.append((points.NODE_AFFINITY, points.of_node_affinity(pod, views)))
+        spreading = points.Spreading.of(pod, self.replicas.selector(pod), lambda rule: self._included(pod, rule))
         if spreading is not None:
             everywhere = list(self.cluster.nodes.values())
             found.append((points.SPREAD, points.of_spread(pod, views, everywhere, spreading, self.tally.matching)))
-        found.append((points.INTERPOD, points.of_neighbours(views, self.neighbours(pod))))
+        weights = self.neighbours(pod)
+        if weights:
+            found.append((points.INTERPOD, points.of_neighbours(views, weights)))
         if self.joules == 0:
             found.append((points.ROOM, points.of_room(amounts, pod, views)))
             found.append((points.BALANCE, points.of_balance(amounts, views)))
@@ -186,13 +189,29 @@ class Offers:
     def _feasible(
         self, pod: objects.Pod, amounts: accounting.Amounts, among: tuple[str, ...] | None
     ) -> Iterator[snapshot.NodeView]:
-        named = self.cluster.nodes if among is None else among
-        for name in named:
+        what = ("standing", _standing_wishes(pod))
+        stands = self.tally.holds(what, lambda node: feasible.standing(pod, node) is None)
+        wanted = tuple(amounts.items())
+        for name in self.cluster.nodes if among is None else among:
             view = self.cluster.nodes[name]
-            room = self.capped(name, view.allocatable)
-            fits = all(value <= room.get(key, 0) - view.requested.get(key, 0) for key, value in amounts.items())
-            if fits and self.serves(view.node) and feasible.standing(pod, view.node) is None:
-                yield view
+            room, used = self.capped(name, view.allocatable), view.requested
+            for key, value in wanted:
+                if value > room.get(key, 0) - used.get(key, 0):
+                    break
+            else:
+                if stands(view) and self.serves(view.node):
+                    yield view
+
+    def _included(self, pod: objects.Pod, rule: objects.SpreadConstraint) -> points.Test:
+        what = ("included", _standing_wishes(pod), rule.node_affinity_policy, rule.node_taints_policy)
+        return self.tally.holds(what, lambda node: spread.included(rule, pod, node))
+
+
+def _standing_wishes(pod: objects.Pod) -> bytes:
+    """All of a pod that says which nodes it may use by themselves."""
+    spec = pod.spec
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    return msgspec.json.encode([spec.node_name, spec.node_selector, required, spec.tolerations])
 
 
 def _terms(pod: objects.Pod) -> list[tuple[int, objects.PodAffinityTerm]]:

@@ -26,6 +26,7 @@ Views = Sequence[snapshot.NodeView]
 Counter = Callable[[snapshot.NodeView], int]
 Matching = Callable[[objects.LabelSelector | None, str], Counter]
 """Returns what counts the pods of a node that a selector finds in a namespace."""
+Test = Callable[[snapshot.NodeView], bool]
 
 
 def of_taints(pod: objects.Pod, views: Views) -> list[int]:
@@ -66,17 +67,24 @@ class Spreading:
 
     Attributes:
         whole: Nodes must have the labels of all constraints, or get no points; not so for the system's default.
+        included: Tells which nodes' domains count for a constraint.
     """
 
     constraints: Sequence[objects.SpreadConstraint]
     whole: bool
+    included: Callable[[objects.SpreadConstraint], Test]
 
     @classmethod
-    def of(cls, pod: objects.Pod, replicas: objects.LabelSelector | None) -> Spreading | None:
+    def of(
+        cls,
+        pod: objects.Pod,
+        replicas: objects.LabelSelector | None,
+        included: Callable[[objects.SpreadConstraint], Test],
+    ) -> Spreading | None:
         """Return the pod's own, or those of replicas that name none; None where there are none."""
         if pod.spec.topology_spread_constraints:
             own = spread.soft(pod)
-            return cls(own, True) if own else None
+            return cls(own, True, included) if own else None
         if replicas is None:
             return None
         made = [
@@ -85,7 +93,7 @@ class Spreading:
             )
             for key, skew in SYSTEM_DEFAULT
         ]
-        return cls(made, False)
+        return cls(made, False, included)
 
 
 def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spreading, matching: Matching) -> list[int]:
@@ -101,7 +109,7 @@ def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spre
     sums = [0.0] * len(views)
     for rule in rules:
         key, count = rule.topology_key, matching(spread.selector_of(rule, pod), pod.metadata.namespace)
-        domains = {} if key == HOSTNAME else _per_domain(pod, rule, kept, everywhere, count)
+        domains = {} if key == HOSTNAME else _per_domain(rule, kept, everywhere, count, spreading.included(rule))
         weight = math.log((len(kept) if key == HOSTNAME else len(domains)) + 2)
         for i, view in enumerate(views):
             domain = view.labels.get(key)
@@ -112,17 +120,13 @@ def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spre
 
 
 def _per_domain(
-    pod: objects.Pod,
-    rule: objects.SpreadConstraint,
-    kept: Views,
-    everywhere: Views,
-    count: Counter,
+    rule: objects.SpreadConstraint, kept: Views, everywhere: Views, count: Counter, included: Test
 ) -> dict[str, int]:
     """Pods alike in each domain that a feasible node is in; nodes without the label are a domain of their own."""
     counts = {view.labels.get(rule.topology_key, ""): 0 for view in kept}
     for view in everywhere:
         domain = view.labels.get(rule.topology_key, "")
-        if domain in counts and spread.included(rule, pod, view.node):
+        if domain in counts and included(view):
             counts[domain] += count(view)
     return counts
 

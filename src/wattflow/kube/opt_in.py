@@ -1,0 +1,144 @@
+"""The way in and out: what a shadow would have saved, pods of one kind given to this scheduler, and back.
+
+Pods are given to it at admission: a policy of the API server's own sets ``schedulerName`` on pods of a namespace, those
+with certain labels, that ask for the default scheduler. No Job is edited, and without us nothing waits for us.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from wattflow.kube import asking, objects
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.tenant import PREFIX
+from wattflow.model.errors import InvalidInput
+
+_GROUP, _VERSIONS = "admissionregistration.k8s.io", ("v1", "v1beta1")
+_OURS = f"{PREFIX}enabled"
+_KINDS = {"MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+          "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings"}  # fmt: skip
+
+
+def documents(namespace: str, labels: Mapping[str, str], scheduler: str) -> list[dict[str, object]]:
+    """Return the policy and its binding."""
+    name = _name(namespace, labels, scheduler)
+    about = {"name": name, "labels": {_OURS: "true"},
+             "annotations": {f"{PREFIX}enabled-for": f"{namespace} {_words(labels)} {scheduler}"}}  # fmt: skip
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy: dict[str, object] = {
+        "kind": "MutatingAdmissionPolicy", "metadata": about,
+        "spec": {
+            "failurePolicy": "Ignore",  # a pod rather stays with its scheduler
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [{
+                "name": "asks-for-the-default",
+                "expression": "object.spec.?schedulerName.orValue('default-scheduler') == 'default-scheduler'"
+                              " && object.spec.?nodeName.orValue('') == ''",
+            }],
+            "mutations": [{
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": f"Object{{spec: Object.spec{{schedulerName: '{scheduler}'}}}}"},
+            }],
+        },
+    }  # fmt: skip
+    where = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    binding: dict[str, object] = {
+        "kind": "MutatingAdmissionPolicyBinding", "metadata": about,
+        "spec": {"policyName": name, "matchResources": {
+            "namespaceSelector": where, "objectSelector": {"matchLabels": dict(labels)},
+        }},
+    }  # fmt: skip
+    return [policy, binding]
+
+
+async def enable(client: Client, namespace: str, labels: Mapping[str, str], scheduler: str) -> str:
+    """Give the pods of a namespace that have these labels to a scheduler from now on."""
+    try:
+        await client.get(f"/api/v1/namespaces/{namespace}", objects.Namespace)
+    except ApiError as error:
+        raise InvalidInput(f"namespace {namespace}", f"cannot be read: {error}") from None
+    version = await _version(client)
+    for document in documents(namespace, labels, scheduler):
+        path = f"/apis/{_GROUP}/{version}/{_KINDS[str(document['kind'])]}"
+        try:
+            await client.call("POST", path, {"apiVersion": f"{_GROUP}/{version}", **document})
+        except ApiError as error:
+            if error.code != 409:
+                raise InvalidInput(path, f"was refused: {error}") from None
+    return f"new pods of {namespace} {_words(labels)} go to {scheduler}; `wattflow kube disable {namespace}` ends that"
+
+
+async def disable(client: Client, namespace: str, labels: Mapping[str, str], scheduler: str) -> str:
+    """Give new pods back to the default scheduler; those that run stay, those that wait are told."""
+    version, name = await _version(client), _name(namespace, labels, scheduler)
+    gone = 0
+    for kind in reversed(list(_KINDS)):  # the binding first: a policy without one does nothing
+        try:
+            await client.call("DELETE", f"/apis/{_GROUP}/{version}/{_KINDS[kind]}/{name}")
+            gone += 1
+        except ApiError as error:
+            if error.code != 404:
+                raise InvalidInput(name, f"was not taken away: {error}") from None
+    pods = (await client.list_all(f"/api/v1/namespaces/{namespace}/pods", objects.Pod)).items
+    ours = [pod for pod in pods if pod.spec.scheduler_name == scheduler and not pod.ended]
+    waiting = [pod.metadata.name for pod in ours if not pod.spec.node_name]
+    said = "new pods go to the default scheduler" if gone else f"nothing was enabled for {namespace} {_words(labels)}"
+    if waiting:
+        said += f"; {len(waiting)} still wait for {scheduler} (delete them, and their controller makes them anew): "
+        said += ", ".join(waiting[:5])
+    return f"{said}; {len(ours) - len(waiting)} that it placed run on"
+
+
+async def enabled(client: Client) -> list[str]:
+    """Return what is given to us, one line each."""
+    try:
+        path = f"/apis/{_GROUP}/{await _version(client)}/{_KINDS['MutatingAdmissionPolicy']}"
+        found = (await client.list_all(path, objects.Namespace, query={"labelSelector": _OURS})).items
+    except (ApiError, InvalidInput):
+        return []
+    return [one.metadata.annotations.get(f"{PREFIX}enabled-for", one.metadata.name) for one in found]
+
+
+async def savings(client: Client, url: str, release: str) -> str:
+    """Return what a shadow has compared and would have saved, in words."""
+    found = asking.metrics(await asking.ask(client, "/metrics", url, release))
+    if "wattflow_shadow_saved_joules" not in found:
+        raise InvalidInput(url or release, 'runs no shadow: set mode = "shadow" in its configuration')
+    pods = {labels.partition('"')[2].rstrip('"'): int(n) for labels, n in found.get("wattflow_shadow_pods", {}).items()}
+    joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
+    whole = sum(found.get("wattflow_node_joules", {}).values())
+    part = f", {100 * joules / whole:.1f} % of the {whole / 3.6e6:.3f} kWh that the nodes took" if whole > 0 else ""
+    words = {"same": "to the same node", "other": "to another", "unknown": "where watts are unknown",
+             "wait": "where ours would have waited"}  # fmt: skip
+    lines = [f"{sum(pods.values())} pods compared since the shadow began"]
+    lines += [f"  {pods[key]} {text}" for key, text in words.items() if key in pods]
+    lines.append(f"would have saved {joules / 3.6e6:.4f} kWh (modelled){part}")
+    lines.append(f"  {watts:.1f} W over all pods that went elsewhere")
+    return "\n".join(lines)
+
+
+async def _version(client: Client) -> str:
+    for version in _VERSIONS:
+        try:
+            offered = msgspec.json.decode(await client.call("GET", f"/apis/{_GROUP}/{version}"))
+        except ApiError:
+            continue
+        if any(one.get("name") == "mutatingadmissionpolicies" for one in offered.get("resources", [])):
+            return version
+    raise InvalidInput(
+        "MutatingAdmissionPolicy",
+        "is not served (Kubernetes 1.36, or 1.34 with its beta on); set schedulerName by hand",
+    )
+
+
+def _name(namespace: str, labels: Mapping[str, str], scheduler: str) -> str:
+    said = f"{namespace} {_words(labels)} {scheduler}"
+    return f"wattflow-enable-{namespace[:30].rstrip('-')}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+def _words(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "(all)"
