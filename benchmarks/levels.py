@@ -1,8 +1,8 @@
 """Levels without a GPU (`make bench-levels`): the profiler against a recorded sweep, and owners of levels killed.
 
 The sweep is of three kernels on one H200 (`data/gpu/h200_clocks.csv`), eight clocks each. Kills are real: processes
-that hold levels on a played tree of the kernel's files get SIGKILL or SIGTERM, every fourth after its watchdog; then the
-next start has to give back. Ends with one line per figure.
+that hold levels on a played tree of the kernel's files get SIGKILL or SIGTERM, every fourth after its watchdog; then
+the next start has to give back. Ends with one line per figure.
 """
 
 from __future__ import annotations
